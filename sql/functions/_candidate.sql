@@ -1,0 +1,170 @@
+create or replace function memfold._check_identifier(name text, identifier text, required boolean) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+    if identifier is null and required or identifier = '' then
+        perform memfold._fail('MF003', pg_catalog.format('%s is missing', name),
+            pg_catalog.format('%s was %s.', name, pg_catalog.quote_nullable(identifier)),
+            'Pass a text that is not empty'
+            || case when required then '.' else ', or null where there is none.' end);
+    elsif pg_catalog.octet_length(identifier) > 512 then
+        perform memfold._fail('MF003', pg_catalog.format('%s is too long', name),
+            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(identifier)),
+            'Identifiers have at most 512 bytes of UTF-8; long text belongs into content or metadata.');
+    elsif name in ('subject', 'predicate', 'object') and memfold.canonicalize(identifier, 'prose/1') = '' then
+        perform memfold._fail('MF003', pg_catalog.format('%s is empty', name),
+            pg_catalog.format('Nothing is left of %L in canonical form.', identifier),
+            'Pass null where there is none.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_identifier(text, text, boolean) from public;
+comment on function memfold._check_identifier(text, text, boolean) is
+'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed where it is not required).';
+
+create or replace function memfold._check_embedding(embedding vector, embedding_model text) returns void
+language plpgsql stable
+as $$
+declare
+    v_dimensions bigint;
+begin
+    if embedding_model is null then
+        perform memfold._fail('MF012', 'the embedding has no model',
+            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold._dimensions(embedding)),
+            'Pass embedding_model: only vectors of one model can be compared.');
+    end if;
+    select m.dimensions into v_dimensions
+    from memfold.embedding_models as m where m.model = embedding_model collate "C";
+    if not found then
+        perform memfold._fail('MF013', 'unknown embedding model',
+            pg_catalog.format('%L is not registered.', embedding_model),
+            'Register it: select register_embedding_model(model, dimensions).');
+    elsif embedding is not null and memfold._dimensions(embedding) <> v_dimensions then
+        perform memfold._fail('MF014', 'the embedding has the wrong size',
+            pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
+                memfold._dimensions(embedding)),
+            'Pass the vector that this model made of the content.');
+    elsif embedding is not null and not memfold._norm(embedding) between 1e-30 and 1e30 then
+        perform memfold._fail('MF015', 'the embedding has no direction',
+            pg_catalog.format('Its norm is %s.', memfold._norm(embedding)),
+            'A zero vector is like nothing: leave the embedding out where there is none.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_embedding(vector, text) from public;
+comment on function memfold._check_embedding(vector, text) is
+'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector).';
+
+create or replace function memfold._candidate(
+    content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
+) returns memfold.candidate
+language plpgsql stable
+as $$
+declare
+    v_policy memfold.policies;
+    v_turns text[] := coalesce(source_turn_ids, '{}');
+    v_metadata jsonb := coalesce(metadata, '{}');
+    v_signature text;
+    v_turn text;
+begin
+    -- One test for the usual case; the calls find out which it was.
+    if not coalesce(
+        bucket_id <> '' and memory_type <> ''
+        and pg_catalog.octet_length(bucket_id) <= 512 and pg_catalog.octet_length(memory_type) <= 512
+        and subject is null and predicate is null and object is null and session_id is null, false)
+    then
+        perform memfold._check_identifier('bucket_id', bucket_id, true);
+        perform memfold._check_identifier('memory_type', memory_type, true);
+        perform memfold._check_identifier('subject', subject, false);
+        perform memfold._check_identifier('predicate', predicate, false);
+        perform memfold._check_identifier('object', object, false);
+        perform memfold._check_identifier('session_id', session_id, false);
+    end if;
+    select p.* into strict v_policy from memfold._policy(tenant_id, bucket_id, memory_type) as p;
+    if content is null or content = '' then
+        perform memfold._fail('MF004', 'the content is empty',
+            pg_catalog.format('content was %s.', pg_catalog.quote_nullable(content)), 'Pass the text of one fact.');
+    elsif pg_catalog.octet_length(content) > v_policy.max_content_length then
+        perform memfold._fail('MF005', 'the content is too long',
+            pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(content),
+                v_policy.max_content_length),
+            'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
+    end if;
+    if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
+        perform memfold._fail('MF006', 'a confidence is out of range',
+            pg_catalog.format('source_confidence was %s, extractor_confidence %s.', source_confidence,
+                extractor_confidence),
+            'Confidences lie in [0, 1].');
+    end if;
+    if v_metadata <> '{}' then
+        if pg_catalog.jsonb_typeof(v_metadata) <> 'object' then
+            perform memfold._fail('MF007', 'metadata is not an object',
+                pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(v_metadata)),
+                'Pass a JSON object, {} where there is none.');
+        elsif pg_catalog.octet_length(v_metadata::text) > v_policy.max_metadata_size then
+            perform memfold._fail('MF008', 'the metadata is too large',
+                pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(v_metadata::text),
+                    v_policy.max_metadata_size),
+                'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
+        end if;
+    end if;
+    if origin not in ('observed', 'inferred', 'recalled') then
+        perform memfold._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
+            'origin is observed, inferred or recalled.');
+    end if;
+    if observed_at > pg_catalog.clock_timestamp() + interval '5 minutes' or observed_at = '-infinity' then
+        perform memfold._fail('MF010', 'observed_at is out of range',
+            pg_catalog.format('It was %s.', observed_at),
+            'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
+    end if;
+    if v_turns <> '{}' then
+        if pg_catalog.cardinality(v_turns) > 1000 then
+            perform memfold._fail('MF016', 'too many source turns',
+                pg_catalog.format('There are %s.', pg_catalog.cardinality(v_turns)),
+                'One fact comes from at most 1,000 turns a call.');
+        end if;
+        foreach v_turn in array v_turns loop
+            if coalesce(v_turn, '') = '' or pg_catalog.octet_length(v_turn) > 512 then
+                perform memfold._check_identifier('source_turn_ids', v_turn, true);
+            end if;
+        end loop;
+        if pg_catalog.cardinality(v_turns) > 1 then
+            select pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C") into v_turns
+            from pg_catalog.unnest(v_turns) as t (turn);
+        end if;
+    end if;
+    if embedding is not null or embedding_model is not null then
+        perform memfold._check_embedding(embedding, embedding_model);
+    end if;
+    v_signature := case when v_policy.metadata_keys <> '{}'
+        then memfold._metadata_signature(v_metadata, v_policy.metadata_keys) end;
+    if v_policy.dedup = 'off' then
+        v_policy.canonicalizer := null;
+    elsif content !~ '[A-Za-z0-9]' collate "C" and memfold.canonicalize(content, v_policy.canonicalizer) = '' then
+        perform memfold._fail('MF004', 'the content is empty in canonical form',
+            pg_catalog.format('Nothing is left of %L under the canonicalizer %s.', pg_catalog.left(content, 100),
+                v_policy.canonicalizer),
+            'Pass the text of one fact.');
+    end if;
+    return (
+        tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold._unit(embedding), embedding_model,
+        v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
+        coalesce(origin, 'observed'), v_metadata, coalesce(observed_at, pg_catalog.now()),
+        memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
+            v_signature),
+        memfold._scope_key(bucket_id, memory_type, subject, predicate), v_signature, v_policy
+    );
+end;
+$$;
+revoke all on function memfold._candidate(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz
+) from public;
+comment on function memfold._candidate(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz
+) is
+'Validates what a caller hands in and returns it with its hash, its scope, its unit vector and the policy that applies.
+Null stands for the default. Raises MF003 to MF016; writes nothing.';

@@ -1,0 +1,22 @@
+create or replace function memfold._confidence(
+    source_confidence double precision,
+    extractor_confidence double precision,
+    independent bigint,
+    weight_source double precision,
+    weight_extractor double precision,
+    weight_repetition double precision
+) returns double precision
+language sql immutable parallel safe
+return
+    weight_source * source_confidence
+    + weight_extractor * extractor_confidence
+    -- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
+    + weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)));
+revoke all on function memfold._confidence(
+    double precision, double precision, bigint, double precision, double precision, double precision
+) from public;
+comment on function memfold._confidence(
+    double precision, double precision, bigint, double precision, double precision, double precision
+) is
+'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of
+independent observations less one: r(1) = 0.409, r(2) = 0.524, r(3) = 0.581, r(5) = 0.642.';

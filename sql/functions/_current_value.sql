@@ -1,0 +1,20 @@
+create or replace function memfold._current_value(tenant_id text, bucket_id text, scope_key bigint)
+returns table (memory_id uuid, object text, last_seen timestamptz)
+language plpgsql stable rows 1
+as $$
+begin
+    return query
+    select m.memory_id, memfold.canonicalize(m.object, 'prose/1'), k.last_seen
+    from memfold.memories as m
+    join memfold.memory_counters as k using (tenant_id, memory_id)
+    where m.tenant_id = _current_value.tenant_id collate "C"
+        and m.bucket_id = _current_value.bucket_id collate "C"
+        and m.scope_key = _current_value.scope_key
+        and m.status = 'active'
+    order by k.on_timeline desc, k.last_seen desc, m.memory_id desc
+    limit 1;
+end;
+$$;
+revoke all on function memfold._current_value(text, text, bigint) from public;
+comment on function memfold._current_value(text, text, bigint) is
+'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none.';

@@ -1,0 +1,266 @@
+create or replace function memfold._decide_known(c memfold.candidate) returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    d memfold.decision;
+    v_live boolean;
+    v_status text;
+    v_current record;
+begin
+    select m.memory_id, coalesce(m.root_id, m.memory_id), k.version, k.live, coalesce(k.on_timeline, false)
+    into d.memory_id, d.root_id, d.version, v_live, d.on_timeline
+    from memfold.memories as m
+    left join memfold.memory_counters as k
+        on k.tenant_id = m.tenant_id and k.memory_id = coalesce(m.root_id, m.memory_id)
+    where m.tenant_id = c.tenant_id collate "C"
+        and m.bucket_id = c.bucket_id collate "C"
+        and m.content_hash = c.content_hash;
+    if not found then
+        return null;
+    end if;
+    d.tier := 1;
+    d.target_id := nullif(d.root_id, d.memory_id);
+    if v_live then
+        -- row 3
+        d.action := 'merged';
+        d.method := case when d.target_id is null then 'hash' else 'alias' end;
+        return d;
+    end if;
+    select m.status into v_status
+    from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    if v_status = 'rejected' then
+        -- row 2
+        d.action := 'rejected';
+        d.method := 'tombstone';
+        return d;
+    elsif v_status = 'withdrawn' and c.origin = 'recalled' then
+        return null;
+    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate) then
+        -- row 4
+        d.method := 'timeline';
+        d.on_timeline := true;
+        select v.* into v_current from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        if c.origin <> 'recalled' and (v_current.memory_id is null or c.observed_at >= v_current.last_seen) then
+            d.action := case when v_current.memory_id is null then 'inserted' else 'superseded' end;
+            d.target_id := v_current.memory_id;
+        else
+            d.action := 'merged';
+            d.target_id := null;
+        end if;
+        return d;
+    end if;
+    -- withdrawn, or a row that a plain INSERT left
+    d.action := case when v_status = 'withdrawn' then 'inserted' else 'merged' end;
+    d.method := case when d.target_id is null then 'hash' else 'alias' end;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_known(memfold.candidate) from public;
+comment on function memfold._decide_known(memfold.candidate) is
+'Tier 1: rows 2 to 4 of the decision table (docs/decisions.md). Null: the bucket does not hold this text. Only reads.';
+
+create or replace function memfold._is_single(tenant_id text, predicate text) returns boolean
+language sql stable
+begin atomic
+    select coalesce((
+        select p.cardinality = 'one'
+        from memfold.predicates as p
+        where
+            p.tenant_id in (_is_single.tenant_id collate "C", '*')
+            and p.predicate = memfold.canonicalize(_is_single.predicate, 'prose/1') collate "C"
+        order by p.tenant_id = '*'
+        limit 1
+    ), false);
+end;
+revoke all on function memfold._is_single(text, text) from public;
+comment on function memfold._is_single(text, text) is 'Whether a predicate has one value at a time.';
+
+create or replace function memfold._decide_similar(c memfold.candidate, d memfold.decision, except_root uuid)
+returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    v_policy constant memfold.policies := c.policy;
+    v_merge double precision;
+    v_judge double precision;
+    v_report double precision;
+    v_neighbour record;
+    v_guard text[];
+    v_similar jsonb[];
+begin
+    select coalesce(v_policy.merge_threshold, m.merge_threshold), coalesce(v_policy.judge_threshold, m.judge_threshold)
+    into v_merge, v_judge
+    from memfold.embedding_models as m where m.model = c.embedding_model collate "C";
+    v_report := coalesce(v_policy.similar_threshold, v_judge);
+    d.action := null;
+    for v_neighbour in
+        select n.*, n.similarity > v_merge or n.similarity = v_merge and v_policy.merge_inclusive as mergeable
+        from memfold._neighbours(
+            c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
+            c.embedding, c.embedding_model,
+            case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
+                then 1000 else 10000 end,
+            v_policy.neighbours, except_root) as n
+    loop
+        exit when v_neighbour.similarity < least(v_judge, v_report) and not v_neighbour.mergeable;
+        v_guard := null;
+        -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
+        if d.action is distinct from 'merged'
+            and (v_neighbour.mergeable or d.action is null and v_neighbour.similarity >= v_judge)
+        then
+            v_guard := case when v_policy.guard = 'on' then memfold._guard_pair(
+                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object) else '{}' end;
+            if d.action is null or v_neighbour.mergeable and v_guard = '{}' then
+                d.action := case when v_neighbour.mergeable and v_guard = '{}' then 'merged' else 'ambiguous' end;
+                d.tier := 2;
+                d.method := 'vector';
+                d.target_id := v_neighbour.root_id;
+                d.similarity := v_neighbour.similarity;
+                d.guard := v_guard;
+            end if;
+        end if;
+        if v_neighbour.similarity >= v_report then
+            v_similar := v_similar || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+                'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
+                'guard', pg_catalog.to_jsonb(v_guard)));
+        end if;
+    end loop;
+    d.similar_memories := pg_catalog.to_jsonb(v_similar);
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) from public;
+comment on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) is
+'Tier 2: rows 8 and 9 of the decision table. action: merged (the best guard-clean neighbour above the merge threshold),
+ambiguous (the best neighbour at or above the judge threshold), or null. Only reads.';
+
+create or replace function memfold._decide(c memfold.candidate) returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    d memfold.decision;
+    v_policy constant memfold.policies := c.policy;
+    v_single boolean := false;
+    v_conflict text := v_policy.conflict;
+    v_object text;
+    v_current_id uuid;
+    v_current_object text;
+    v_last_seen timestamptz;
+    v_values_differ boolean;
+begin
+    d := memfold._decide_known(c);
+    if d.action is not null then
+        return d;
+    end if;
+
+    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' then
+        v_single := memfold._is_single(c.tenant_id, c.predicate);
+    end if;
+    if v_single then
+        select coalesce(p.conflict, v_conflict) into v_conflict
+        from memfold.predicates as p
+        where p.tenant_id in (c.tenant_id collate "C", '*')
+            and p.predicate = memfold.canonicalize(c.predicate, 'prose/1') collate "C"
+        order by p.tenant_id = '*'
+        limit 1;
+        v_object := memfold.canonicalize(c.object, 'prose/1');
+        select v.memory_id, v.object, v.last_seen into v_current_id, v_current_object, v_last_seen
+        from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        v_values_differ := v_current_object <> v_object;
+    end if;
+    d.on_timeline := v_single;
+
+    -- rows 5 and 6
+    if v_values_differ then
+        return memfold._decide_conflict(d, 'object', v_conflict, v_current_id, c.observed_at < v_last_seen);
+    end if;
+
+    -- row 8
+    if c.embedding is not null and v_policy.dedup = 'on' then
+        d := memfold._decide_similar(c, d, null);
+        if d.action = 'merged' then
+            return d;
+        end if;
+    end if;
+
+    -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
+    if c.origin = 'recalled' then
+        d.action := 'rejected';
+        d.reason := 'recalled';
+        return d;
+    end if;
+
+    -- row 9
+    if d.action = 'ambiguous' then
+        if v_policy.on_ambiguous <> 'keep' then
+            d.action := 'escalated';
+            d.judgement := case v_policy.on_ambiguous when 'judge' then 'write' else 'review' end;
+            d.on_timeline := false;
+            return d;
+        end if;
+        d.target_id := null;
+        d.on_timeline := false;
+    end if;
+
+    -- row 10
+    if v_current_id is not null and v_values_differ is null and d.action is null then
+        return memfold._decide_conflict(d, 'predicate', v_conflict, v_current_id,
+            c.observed_at < v_last_seen);
+    end if;
+
+    -- row 12
+    d.action := 'inserted';
+    return d;
+end;
+$$;
+revoke all on function memfold._decide(memfold.candidate) from public;
+comment on function memfold._decide(memfold.candidate) is
+'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. Only reads.';
+
+create or replace function memfold._decide_conflict(
+    d memfold.decision, method text, conflict text, current_id uuid, late boolean
+) returns memfold.decision
+language plpgsql immutable parallel safe
+as $$
+begin
+    d.tier := 2;
+    d.method := method;
+    d.target_id := current_id;
+    if late then
+        d.action := 'historical';
+    elsif conflict = 'newest_wins' then
+        d.action := 'superseded';
+    elsif conflict = 'keep_existing' then
+        d.action := 'rejected';
+        d.reason := 'keep_existing';
+    else
+        d.on_timeline := false;
+        d.action := case conflict when 'keep_both' then 'inserted' else 'escalated' end;
+        d.judgement := case conflict when 'review' then 'review' end;
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) from public;
+comment on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) is
+'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
+
+create or replace function memfold._guard_pair(
+    tenant_id text, content text, other_content text, object text, other_object text
+) returns text[]
+language plpgsql stable
+as $$
+declare
+    v_object constant text := memfold.canonicalize(object, 'prose/1');
+    v_other constant text := memfold.canonicalize(other_object, 'prose/1');
+    v_signals text[] := memfold._guard(tenant_id, content, other_content);
+begin
+    if v_object <> v_other then
+        v_signals := v_signals || pg_catalog.format('object: %s <> %s', v_object, v_other);
+    end if;
+    return v_signals;
+end;
+$$;
+revoke all on function memfold._guard_pair(text, text, text, text, text) from public;
+comment on function memfold._guard_pair(text, text, text, text, text) is
+'The guard over two memories: their texts (_guard) and their canonical objects.';

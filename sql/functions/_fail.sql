@@ -1,0 +1,10 @@
+create or replace function memfold._fail(code text, message text, detail text, hint text) returns void
+language plpgsql volatile parallel safe
+as $$
+begin
+    raise exception using errcode = code, message = message, detail = detail, hint = hint;
+end;
+$$;
+revoke all on function memfold._fail(text, text, text, text) from public;
+comment on function memfold._fail(text, text, text, text) is
+'Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.';

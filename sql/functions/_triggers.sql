@@ -1,0 +1,57 @@
+create or replace function memfold._fill_policy() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_policy memfold.policies;
+begin
+    select p.* into v_policy from memfold._policy(new.tenant_id, new.bucket_id, new.memory_type) as p;
+    if v_policy.dedup = 'on' then
+        new.canonicalizer := v_policy.canonicalizer;
+        new.key_fields := v_policy.key_fields;
+        new.metadata_signature := memfold._metadata_signature(new.metadata, v_policy.metadata_keys);
+        new.embedding_pending := true;
+    end if;
+    return new;
+end;
+$$;
+revoke all on function memfold._fill_policy() from public;
+comment on function memfold._fill_policy() is
+'A row that comes without a canonicalizer (a plain INSERT) gets the one of its policy, so that its hash is made like any.';
+
+create or replace trigger fill_policy before insert on memfold.memories
+for each row when (new.canonicalizer is null) execute function memfold._fill_policy();
+
+create or replace function memfold._refuse() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then
+        return null;
+    end if;
+    if tg_table_name = 'memories' then
+        perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
+            'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
+            'To change what holds, ingest_memory() the new text; to take something back, undo(event_id); to forget, '
+            'reject_memory() or erase_memory().');
+    else
+        perform memfold._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
+            'The ledger is append-only.', 'undo(event_id) appends what takes an event back.');
+    end if;
+    return null;
+end;
+$$;
+revoke all on function memfold._refuse() from public;
+comment on function memfold._refuse() is
+'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
+maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';
+
+-- Statement triggers: they cost a merge nothing, and a row trigger would make every UPDATE compute the hash again.
+create or replace trigger refuse_change
+before delete or truncate or update of
+tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+metadata_signature, created_at
+on memfold.memories for each statement execute function memfold._refuse();
+
+create or replace trigger refuse_change
+before delete or truncate or update
+on memfold.memory_events for each statement execute function memfold._refuse();

@@ -1,0 +1,139 @@
+create or replace function memfold.check_invariants(
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns table (memory_id uuid, invariant text, expected text, actual text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_ids uuid[];
+begin
+    perform memfold._enter(v_tenant_id);
+    select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
+
+    -- state, edges and aggregates are what the ledger says
+    return query
+    with derived as materialized (
+        select * from memfold._derived_trees(v_tenant_id, v_ids)
+    ),
+    current_values as (
+        select i.memory_id, bool_or(i.valid_to is null) as is_current
+        from memfold.memory_intervals as i where i.tenant_id = v_tenant_id group by i.memory_id
+    ),
+    expected as (
+        select d.memory_id, jsonb_build_object(
+            'merged_into', d.merged_into, 'root_id', d.root_id,
+            'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
+                when d.observations = 0 then 'withdrawn'
+                when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end,
+            'metadata', d.metadata, 'on_timeline', d.on_timeline, 'aliases', d.aliases, 'observations', d.observations,
+            'independent', d.independent, 'source_confidence', d.source_confidence,
+            'extractor_confidence', d.extractor_confidence, 'first_seen', d.first_seen, 'last_seen', d.last_seen) as state
+        from derived as d
+        left join current_values as c on c.memory_id = d.memory_id
+    ),
+    actual as (
+        select m.memory_id, jsonb_build_object(
+            'merged_into', m.merged_into, 'root_id', m.root_id, 'status', m.status, 'metadata', m.metadata,
+            'on_timeline', coalesce(k.on_timeline, false), 'aliases', coalesce(k.aliases, 0),
+            'observations', coalesce(k.observations, 0), 'independent', coalesce(k.independent, 0),
+            'source_confidence', coalesce(k.source_confidence, 0),
+            'extractor_confidence', coalesce(k.extractor_confidence, 0),
+            'first_seen', coalesce(k.first_seen, '-infinity'), 'last_seen', coalesce(k.last_seen, '-infinity')) as state
+        from memfold.memories as m
+        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        where m.tenant_id = v_tenant_id
+    )
+    select e.memory_id, 'memory: ' || x.key, x.value #>> '{}', a.state ->> x.key
+    from expected as e
+    join actual as a on a.memory_id = e.memory_id
+    cross join jsonb_each(e.state) as x
+    where x.value is distinct from a.state -> x.key;
+
+    return query
+    select d.memory_id, 'counters: live', (m.status = 'active')::text, d.live::text
+    from memfold.memory_counters as d
+    join memfold.memories as m on m.tenant_id = d.tenant_id and m.memory_id = d.memory_id
+    where d.tenant_id = v_tenant_id and d.live <> (m.status = 'active');
+
+    return query
+    select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
+    from memfold.memory_vectors as v
+    join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    cross join lateral (values
+        ('live', (r.status = 'active')::text, v.live::text),
+        ('bucket_id', m.bucket_id, v.bucket_id),
+        ('scope_key', m.scope_key::text, v.scope_key::text),
+        ('norm', '1.0000', round(memfold._norm(v.embedding)::numeric, 4)::text)
+    ) as x (name, expected, actual)
+    where v.tenant_id = v_tenant_id and x.expected <> x.actual;
+
+    -- sources are the turns of the observations in force
+    return query
+    with expected as (
+        select distinct e.memory_id, t.turn
+        from memfold.memory_events as e, unnest(e.source_turn_ids) as t (turn)
+        where e.tenant_id = v_tenant_id and e.observation
+            and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    ),
+    actual as (
+        select s.memory_id, s.source_turn_id as turn from memfold.memory_sources as s where s.tenant_id = v_tenant_id
+    )
+    select coalesce(e.memory_id, a.memory_id), 'source', e.turn, a.turn
+    from expected as e
+    full join actual as a on a.memory_id = e.memory_id and a.turn = e.turn
+    where e.turn is null or a.turn is null;
+
+    -- timelines
+    return query
+    with slots as (
+        select distinct m.bucket_id, m.scope_key
+        from memfold.memories as m
+        join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        where m.tenant_id = v_tenant_id and k.on_timeline
+        union
+        select i.bucket_id, i.scope_key from memfold.memory_intervals as i where i.tenant_id = v_tenant_id
+    ),
+    expected as (
+        select s.bucket_id, s.scope_key, t.*
+        from slots as s
+        cross join lateral memfold._derived_timeline(v_tenant_id, s.bucket_id, s.scope_key) as t
+    ),
+    actual as (
+        select i.* from memfold.memory_intervals as i where i.tenant_id = v_tenant_id
+    )
+    select coalesce(e.memory_id, a.memory_id), 'interval',
+        format('%s to %s', e.valid_from, e.valid_to), format('%s to %s', a.valid_from, a.valid_to)
+    from expected as e
+    full join actual as a on a.bucket_id = e.bucket_id and a.scope_key = e.scope_key and a.memory_id = e.memory_id
+        and a.valid_from = e.valid_from and a.from_event = e.from_event
+    where (e.valid_to is distinct from a.valid_to) or e.memory_id is null or a.memory_id is null;
+
+    -- the ledger names what is there
+    return query
+    select e.memory_id, 'ledger: memory exists', e.event_id::text, null
+    from memfold.memory_events as e
+    where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
+        select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
+    );
+    return query
+    select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
+    from memfold.idempotency_keys as i
+    where i.tenant_id = v_tenant_id and not exists (
+        select from memfold.memory_events as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
+    );
+    -- a judgement that is open asks about two roots
+    return query
+    select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text
+    from memfold.judgements as j
+    join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id in (j.memory_id, j.other_id)
+    where j.tenant_id = v_tenant_id and j.state = 'open' and j.kind = 'write' and m.bucket_id <> j.bucket_id;
+end;
+$$;
+revoke all on function memfold.check_invariants(text) from public;
+grant execute on function memfold.check_invariants(text) to memfold_app;
+comment on function memfold.check_invariants(text) is
+'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
+for each difference; no row: all is well. Run it while nobody writes to the tenant, or take a difference as a question.
+A row that came by a plain INSERT shows as one that should be withdrawn, until it is ingested.';

@@ -1,0 +1,309 @@
+create or replace function memfold._undone(tenant_id text, event_id uuid) returns boolean
+language sql stable
+begin atomic
+    select exists (
+        select
+        from memfold.memory_events as u
+        where u.tenant_id = _undone.tenant_id collate "C" and u.undoes = _undone.event_id
+    );
+end;
+revoke all on function memfold._undone(text, uuid) from public;
+comment on function memfold._undone(text, uuid) is 'Whether a ledger row is no longer in force.';
+
+create or replace function memfold._derived_trees(tenant_id text, memory_ids uuid[])
+returns table (
+    memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
+    aliases bigint, observations bigint, independent bigint, source_confidence double precision,
+    extractor_confidence double precision, first_seen timestamptz, last_seen timestamptz, metadata jsonb
+)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive edges as (
+        -- of two folds of one text the later one is in force: only roots are folded
+        select distinct on (x.child) x.child, x.parent
+        from (
+            select e.memory_id as child, e.target_id as parent, e.event_id
+            from memfold.memory_events as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
+                and e.action = 'merged' and e.tier >= 2 and not memfold._undone(e.tenant_id, e.event_id)
+            union all
+            select e.target_id, e.memory_id, e.event_id
+            from memfold.memory_events as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = any(memory_ids)
+                and e.action = 'replaced' and not memfold._undone(e.tenant_id, e.event_id)
+        ) as x
+        order by x.child, x.event_id desc
+    ),
+    paths (child, ancestor) as (
+        select i.id, i.id from pg_catalog.unnest(memory_ids) as i (id)
+        union
+        select p.child, e.parent from paths as p join edges as e on e.child = p.ancestor
+    ),
+    members as (
+        select p.child as id, p.ancestor as root
+        from paths as p
+        where not exists (select from edges as e where e.child = p.ancestor)
+    ),
+    observed as (
+        select m.root, e.*
+        from members as m
+        join memfold.memory_events as e
+            on e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
+        -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
+        where e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    ),
+    contests as (
+        select distinct x.id
+        from members as m
+        join memfold.memory_events as e on e.tenant_id = _derived_trees.tenant_id collate "C"
+            and (e.memory_id = m.id or e.target_id = m.id)
+        cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
+        where x.id = m.id and e.tier >= 2 and memfold._undone(e.tenant_id, e.event_id)
+            and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.on_timeline)
+    ),
+    values_of_slots as (
+        select o.root as id from observed as o where o.on_timeline
+        union
+        select m.root
+        from members as m
+        join memfold.memory_events as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
+        where e.action in ('superseded', 'historical') and not memfold._undone(e.tenant_id, e.event_id)
+    ),
+    rejections as (
+        select distinct e.memory_id as id
+        from memfold.memory_events as e
+        where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
+            and e.action = 'rejected' and e.tier = 3 and not memfold._undone(e.tenant_id, e.event_id)
+    ),
+    sums as (
+        select o.root, pg_catalog.count(*) as n,
+            pg_catalog.count(*) filter (where o.source_turn_ids = '{}') as without_turns,
+            max(o.source_confidence) as source, max(o.extractor_confidence) as extractor,
+            min(o.observed_at) as first_at, max(o.observed_at) as last_at
+        from observed as o
+        group by o.root
+    ),
+    turns as (
+        select o.root, pg_catalog.count(distinct t.turn) as n
+        from observed as o, pg_catalog.unnest(o.source_turn_ids) as t (turn)
+        group by o.root
+    ),
+    metadata_rows as (
+        select o.root, o.metadata, p.metadata_merge, o.observed_at, o.event_id
+        from observed as o
+        join memfold.memories as r on r.tenant_id = _derived_trees.tenant_id collate "C" and r.memory_id = o.root
+        cross join lateral memfold._policy(r.tenant_id, r.bucket_id, r.memory_type) as p
+        where o.metadata <> '{}'
+    ),
+    metadatas as (
+        select x.root, pg_catalog.jsonb_object_agg(x.key, x.value order by x.observed_at, x.event_id) as metadata
+        from (
+            select w.root, w.observed_at, w.event_id, kv.key, kv.value
+            from metadata_rows as w, pg_catalog.jsonb_each(w.metadata) as kv
+            where w.metadata_merge = 'merge' or (w.root, w.event_id) in (
+                select distinct on (z.root) z.root, z.event_id
+                from metadata_rows as z
+                order by z.root,
+                    case when z.metadata_merge = 'first' then z.observed_at end,
+                    case when z.metadata_merge = 'first' then z.event_id end,
+                    z.observed_at desc, z.event_id desc
+            )
+        ) as x
+        group by x.root
+    )
+    select m.id,
+        (select e.parent from edges as e where e.child = m.id),
+        nullif(m.root, m.id),
+        c.id is not null,
+        j.id is not null,
+        m.root = m.id and v.id is not null and c.id is null and j.id is null,
+        case when m.root = m.id then (select pg_catalog.count(*) from members as a where a.root = m.id) - 1 else 0 end,
+        coalesce(s.n, 0), coalesce(s.without_turns + coalesce(t.n, 0), 0), coalesce(s.source, 0), coalesce(s.extractor, 0),
+        coalesce(s.first_at, '-infinity'), coalesce(s.last_at, '-infinity'), coalesce(d.metadata, '{}')
+    from members as m
+    left join contests as c on c.id = m.id
+    left join rejections as j on j.id = m.id
+    left join values_of_slots as v on v.id = m.id
+    left join sums as s on s.root = m.id
+    left join turns as t on t.root = m.id
+    left join metadatas as d on d.root = m.id;
+end;
+$$;
+revoke all on function memfold._derived_trees(text, uuid[]) from public;
+comment on function memfold._derived_trees(text, uuid[]) is
+'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
+aggregates of the roots. Only reads.';
+
+create or replace function memfold._derived_timeline(tenant_id text, bucket_id text, scope_key bigint)
+returns table (memory_id uuid, valid_from timestamptz, from_event uuid, valid_to timestamptz)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with assertions as (
+        select r.memory_id as root, coalesce(memfold.canonicalize(r.object, 'prose/1'), r.memory_id::text) as stated,
+            e.observed_at, e.event_id
+        from memfold.memories as r
+        join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
+        join memfold.memories as m on m.tenant_id = r.tenant_id and (m.memory_id = r.memory_id or m.root_id = r.memory_id)
+        join memfold.memory_events as e on e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+        where r.tenant_id = _derived_timeline.tenant_id collate "C"
+            and r.bucket_id = _derived_timeline.bucket_id collate "C"
+            and r.scope_key = _derived_timeline.scope_key
+            and r.root_id is null and k.on_timeline
+            and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    ),
+    marked as (
+        select a.*, a.stated is distinct from pg_catalog.lag(a.stated) over w as starts
+        from assertions as a
+        window w as (order by a.observed_at, a.event_id)
+    ),
+    numbered as (
+        select a.*, pg_catalog.count(*) filter (where a.starts) over (order by a.observed_at, a.event_id) as segment
+        from marked as a
+    ),
+    segments as (
+        select n.segment, pg_catalog.lead(min(n.observed_at)) over (order by n.segment) as ends
+        from numbered as n
+        group by n.segment
+    )
+    select distinct on (n.segment, n.root) n.root, n.observed_at, n.event_id, s.ends
+    from numbered as n
+    join segments as s on s.segment = n.segment
+    order by n.segment, n.root, n.observed_at, n.event_id;
+end;
+$$;
+revoke all on function memfold._derived_timeline(text, text, bigint) from public;
+comment on function memfold._derived_timeline(text, text, bigint) is
+'The timeline of a single-valued slot: its assertions in order of (observed_at, event_id), equal neighbours collapsed; one
+interval [valid_from, valid_to) for each value, the last one open. A value is the canonical object, else the memory.
+Only reads.';
+
+create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_members uuid[];
+    v_slot_members uuid[];
+    v_slot record;
+begin
+    -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
+    select array_agg(m.memory_id) into v_members
+    from memfold.memories as m
+    where m.tenant_id = v_tenant_id and coalesce(m.root_id, m.memory_id) in (
+        select coalesce(i.root_id, i.memory_id)
+        from memfold.memories as i
+        where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids)
+    );
+    -- and of a single-valued slot every value, because each may gain or lose the present
+    select array_agg(m.memory_id) into v_slot_members
+    from memfold.memories as m
+    where m.tenant_id = v_tenant_id and (m.bucket_id, m.scope_key) in (
+        select s.bucket_id, s.scope_key
+        from memfold.memories as s
+        where s.tenant_id = v_tenant_id and s.memory_id = any(v_members) and s.predicate is not null
+            and (exists (
+                select from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.on_timeline
+            ) or exists (
+                select from memfold.memory_intervals as i
+                where i.tenant_id = v_tenant_id and i.bucket_id = s.bucket_id and i.scope_key = s.scope_key
+            ))
+    );
+
+    insert into memfold.memory_counters (tenant_id, memory_id)
+    select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
+    on conflict do nothing;
+    -- roots by id, then aliases by id: the order in which everyone locks
+    perform k.memory_id
+    from memfold.memory_counters as k
+    join memfold.memories as m on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
+    where k.tenant_id = v_tenant_id and k.memory_id = any(v_members || v_slot_members)
+    order by m.root_id is not null, k.memory_id
+    for no key update of k;
+
+    with derived as materialized (
+        select * from memfold._derived_trees(v_tenant_id, v_members)
+    ),
+    counted as (
+        update memfold.memory_counters as k
+        set version = k.version + 1, on_timeline = d.on_timeline, aliases = d.aliases,
+            observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
+            extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
+        from derived as d
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id
+    )
+    update memfold.memories as m
+    set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata,
+        status = case
+            when d.root_id is not null then 'merged'
+            when d.rejected then 'rejected'
+            when d.observations = 0 then 'withdrawn'
+            when d.on_timeline and m.status = 'superseded' then 'superseded'
+            else 'active'
+        end
+    from derived as d
+    where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+
+    delete from memfold.memory_sources as s
+    where s.tenant_id = v_tenant_id and s.memory_id = any(v_members) and not exists (
+        select from memfold.memory_events as e
+        where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.source_turn_ids @> array[s.source_turn_id]
+            and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    );
+    insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+    select distinct v_tenant_id, t.turn, e.memory_id
+    from memfold.memory_events as e, unnest(e.source_turn_ids) as t (turn)
+    where e.tenant_id = v_tenant_id and e.memory_id = any(v_members)
+        and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    order by 2, 3
+    on conflict do nothing;
+
+    for v_slot in
+        select distinct m.bucket_id, m.scope_key
+        from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.memory_id = any(v_slot_members)
+    loop
+        delete from memfold.memory_intervals as i
+        where i.tenant_id = v_tenant_id and i.bucket_id = v_slot.bucket_id and i.scope_key = v_slot.scope_key;
+        insert into memfold.memory_intervals
+            (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+        select v_tenant_id, v_slot.bucket_id, v_slot.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+        from memfold._derived_timeline(v_tenant_id, v_slot.bucket_id, v_slot.scope_key) as t;
+    end loop;
+    update memfold.memories as m
+    set status = case when i.is_current then 'active' else 'superseded' end
+    from (
+        select i.memory_id, bool_or(i.valid_to is null) as is_current
+        from memfold.memory_intervals as i
+        where i.tenant_id = v_tenant_id and i.memory_id = any(v_slot_members)
+        group by i.memory_id
+    ) as i
+    where m.tenant_id = v_tenant_id and m.memory_id = i.memory_id
+        and m.status <> case when i.is_current then 'active' else 'superseded' end;
+
+    update memfold.memory_counters as k
+    set live = m.status = 'active', version = k.version + 1
+    from memfold.memories as m
+    where m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
+        and k.tenant_id = v_tenant_id and k.memory_id = any(v_members || v_slot_members)
+        and k.live <> (m.status = 'active');
+    update memfold.memory_vectors as v
+    set live = r.status = 'active'
+    from memfold.memories as m
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    where m.tenant_id = v_tenant_id and m.memory_id = any(v_members || v_slot_members)
+        and v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.live <> (r.status = 'active');
+end;
+$$;
+revoke all on function memfold.derive_scope(text, uuid[]) from public;
+comment on function memfold.derive_scope(text, uuid[]) is
+'Derives the state of the trees that hold memory_ids, and of the single-valued slots they belong to, from the ledger rows
+in force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
+bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';

@@ -1,0 +1,115 @@
+create or replace function memfold.explain_memory(
+    memory_id uuid,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns setof text
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_asked constant uuid := explain_memory.memory_id;
+    m record;
+    r record;
+    v_tree uuid[];
+    v_count bigint;
+    v_skipped boolean := false;
+begin
+    select a.* into m
+    from memfold.memory_audit as a
+    where a.memory_id = v_asked
+        and (a.tenant_id = explain_memory.tenant_id collate "C" or coalesce(explain_memory.tenant_id, '') = '');
+    if not found then
+        perform memfold._fail('MF018', 'there is no such memory', format('memory_id was %s.', v_asked),
+            'Ids are those that ingest_memory() returned to this tenant; set memfold.tenant_id to it.');
+    end if;
+    if m.root_id is not null then
+        return next format('alias %s: "%s"', m.memory_id, m.content);
+        return next '    is folded into';
+        select a.* into strict m
+        from memfold.memory_audit as a where a.tenant_id = m.tenant_id and a.memory_id = m.root_id;
+    end if;
+
+    return next format('memory %s: "%s"', m.memory_id, m.content);
+    return next format('    %s, tenant %s, bucket %s, type %s%s%s%s', m.status, m.tenant_id, m.bucket_id, m.memory_type,
+        ', subject ' || m.subject, ', predicate ' || m.predicate, ', object ' || m.object);
+    if m.repetition_count is not null then
+        return next format('    said %s times, %s of them independent; first %s, last %s', m.repetition_count + 1,
+            m.independent_repetitions + 1, m.first_seen::timestamptz(0), m.last_seen::timestamptz(0));
+        return next format('    confidence %s from source %s, extractor %s, n = %s', round(m.confidence::numeric, 3),
+            round(m.source_confidence::numeric, 3), round(m.extractor_confidence::numeric, 3), m.independent_repetitions);
+    end if;
+    return next format('    key %s', coalesce(left(encode(m.content_hash, 'hex'), 16) || '… by ' || m.canonicalizer,
+        'none: not deduplicated') || case when m.embedding_pending then '; its embedding is pending' else '' end);
+    if m.metadata <> '{}' then
+        return next format('    metadata %s', m.metadata);
+    end if;
+
+    for r in
+        select i.valid_from, i.valid_to from memfold.memory_intervals as i
+        where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id order by i.valid_from, i.from_event
+    loop
+        return next format('    was current from %s to %s', r.valid_from::timestamptz(0),
+            coalesce(r.valid_to::timestamptz(0)::text, 'now'));
+    end loop;
+
+    select array_agg(a.memory_id) into v_tree
+    from memfold.memories as a
+    where a.tenant_id = m.tenant_id and (a.memory_id = m.memory_id or a.root_id = m.memory_id);
+    if cardinality(v_tree) > 1 then
+        return next 'aliases (texts that were folded into it)';
+        for r in
+            select a.memory_id, a.content from memfold.memories as a
+            where a.tenant_id = m.tenant_id and a.root_id = m.memory_id order by a.memory_id
+        loop
+            return next format('    %s: "%s"', r.memory_id, r.content);
+        end loop;
+    end if;
+
+    for r in
+        select j.*, o.content as other_content
+        from memfold.judgements as j
+        left join memfold.memories as o on o.tenant_id = j.tenant_id
+            and o.memory_id = case when j.memory_id = any(v_tree) then j.other_id else j.memory_id end
+        where j.tenant_id = m.tenant_id and (j.memory_id = any(v_tree) or j.other_id = any(v_tree))
+        order by j.judgement_id
+    loop
+        return next format('judgement %s (%s, %s): the same as "%s"? cosine %s%s%s', r.judgement_id, r.kind, r.state,
+            r.other_content, round(r.similarity::numeric, 3), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
+            '; verdict ' || r.verdict);
+    end loop;
+
+    select count(*) into v_count
+    from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree);
+    return next format('ledger (%s rows)', v_count);
+    for r in
+        select x.*, t.content as target_content
+        from (
+            select e.*, row_number() over (order by e.event_id) as n, memfold._undone(e.tenant_id, e.event_id) as undone
+            from memfold.memory_events as e
+            where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree)
+        ) as x
+        left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
+        where x.n <= 15 or x.n > v_count - 15
+        order by x.n
+    loop
+        if r.n > 15 and not v_skipped and v_count > 30 then
+            return next format('    … %s more …', v_count - 30);
+            v_skipped := true;
+        end if;
+        return next format('    %s  %s%s%s%s%s%s%s', r.at::timestamptz(0), rpad(r.action, 10),
+            case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
+            ', cosine ' || round(r.similarity::numeric, 3),
+            ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
+            case when r.target_id <> m.memory_id then format(', against "%s"', r.target_content) end,
+            case when r.content is not null then format(' "%s"', r.content) else '' end,
+            case when r.source_turn_ids <> '{}' then ' from ' || array_to_string(r.source_turn_ids, ', ') else '' end)
+            || case when r.undone then '  (undone)' else '' end
+            || coalesce('  reason: ' || r.reason, '');
+    end loop;
+end;
+$$;
+revoke all on function memfold.explain_memory(uuid, text) from public;
+grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
+grant execute on function memfold._undone(text, uuid), memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
+comment on function memfold.explain_memory(uuid, text) is
+'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
+its aliases, judgements, and its ledger (the first and the last 15 rows). Raises MF018.';

@@ -1,0 +1,44 @@
+create or replace function memfold.find_similar(
+    tenant_id text,
+    bucket_id text,
+    embedding vector,
+    embedding_model text,
+    threshold double precision default 0.85,
+    memory_type text default null,
+    subject text default null,
+    predicate text default null,
+    max_results bigint default 20
+) returns table (memory_id uuid, matched_id uuid, similarity double precision, content text)
+language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    if embedding is null then
+        perform memfold._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
+    elsif not coalesce(max_results between 1 and 1000 and threshold between -1 and 1, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_results was %s, threshold %s.', max_results, threshold),
+            'max_results is 1 to 1000, threshold -1 to 1.');
+    end if;
+    perform memfold._check_embedding(embedding, embedding_model);
+    return query
+    select n.root_id, n.memory_id, n.similarity, n.content
+    from memfold._neighbours(
+        tenant_id, bucket_id,
+        case when find_similar.memory_type is not null
+            then memfold._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
+        memfold._unit(embedding), embedding_model, 10000, max_results) as n
+    where n.similarity >= threshold;
+end;
+$$;
+revoke all on function memfold.find_similar(
+    text, text, vector, text, double precision, text, text, text, bigint
+) from public;
+grant execute on function memfold.find_similar(
+    text, text, vector, text, double precision, text, text, text, bigint
+) to memfold_app;
+comment on function memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint) is
+'The active memories whose text, or whose alias''s text (matched_id), has a cosine of at least threshold to the vector, most
+similar first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
+its newest 10,000 vectors. Nothing is written. Raises MF012 to MF015, MF022.';

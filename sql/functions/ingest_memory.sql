@@ -1,0 +1,143 @@
+create or replace function memfold._ingest(c memfold.candidate) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    d memfold.decision;
+    r memfold.ingest_result;
+    -- Where the hash or the neighbourhood reaches beyond one scope, so must the lock.
+    v_wide boolean := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate';
+    v_patient boolean := true;
+begin
+    -- The hot path: a text that is known and active needs no lock but its root's row.
+    d := memfold._decide_known(c);
+    if d.action = 'merged' and d.version is not null and d.method <> 'timeline' then
+        if memfold._strengthen(c, d.memory_id, d.root_id, d.version, 0) then
+            return memfold._result(d, d.memory_id, null,
+                memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+        end if;
+        v_patient := false;
+    end if;
+    if d.memory_id is not null and not v_wide then
+        select m.scope_key <> c.scope_key into strict v_wide
+        from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    end if;
+
+    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
+    -- committed before it began.
+    if (c.policy).dedup = 'on' then
+        perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
+    end if;
+    for v_attempt in 1..10 loop
+        d := memfold._decide(c);
+        r := memfold._apply(c, d);
+        if r.action is not null then
+            return r;
+        end if;
+    end loop;
+    raise exception 'the bucket changes too fast' using
+        errcode = 'serialization_failure',
+        detail = 'Ten times in a row a row changed between decision and deed.',
+        hint = 'Retry the call, with the same idempotency_key if it has one.';
+end;
+$$;
+revoke all on function memfold._ingest(memfold.candidate) from public;
+comment on function memfold._ingest(memfold.candidate) is 'Decides and applies one candidate, under the locks it needs.';
+
+create or replace function memfold.ingest_memory(
+    content text,
+    tenant_id text,
+    bucket_id text default 'default',
+    memory_type text default 'fact',
+    subject text default null,
+    predicate text default null,
+    object text default null,
+    embedding vector default null,
+    embedding_model text default null,
+    source_turn_ids text[] default '{}',
+    source_confidence double precision default 0.5,
+    extractor_confidence double precision default 0.5,
+    session_id text default null,
+    origin text default 'observed',
+    metadata jsonb default '{}',
+    observed_at timestamptz default now(),
+    idempotency_key text default null
+) returns memfold.ingest_result
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c memfold.candidate;
+    r memfold.ingest_result;
+    v_event_id uuid;
+begin
+    perform memfold._enter(tenant_id);
+    c := memfold._candidate(
+        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
+    if idempotency_key is null then
+        return memfold._ingest(c);
+    end if;
+
+    -- row 1: a second call with the key waits here for the first to commit
+    perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+    insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
+    values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
+    on conflict do nothing;
+    if not found then
+        select i.event_id into strict v_event_id
+        from memfold.idempotency_keys as i
+        where i.tenant_id = ingest_memory.tenant_id collate "C"
+            and i.bucket_id = ingest_memory.bucket_id collate "C"
+            and i.idempotency_key = ingest_memory.idempotency_key collate "C";
+        return memfold._event_result(tenant_id, v_event_id);
+    end if;
+    r := memfold._ingest(c);
+    update memfold.idempotency_keys as i
+    set event_id = r.event_id
+    where i.tenant_id = ingest_memory.tenant_id collate "C"
+        and i.bucket_id = ingest_memory.bucket_id collate "C"
+        and i.idempotency_key = ingest_memory.idempotency_key collate "C";
+    return r;
+end;
+$$;
+revoke all on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) from public;
+grant execute on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) to memfold_app;
+comment on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) is
+'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
+Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
+merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
+embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
+attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
+observed_at: at most 5 minutes ahead. idempotency_key: a second call with it returns the first one''s result.
+Bad input raises MF001 to MF016 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+
+create or replace function memfold._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
+language plpgsql stable
+as $$
+declare
+    d memfold.decision;
+    e memfold.memory_events;
+begin
+    select v.* into strict e
+    from memfold.memory_events as v
+    where v.tenant_id = _event_result.tenant_id collate "C" and v.event_id = _event_result.event_id;
+    d.action := e.action;
+    d.tier := e.tier;
+    d.method := e.method;
+    d.root_id := e.memory_id;
+    d.target_id := e.target_id;
+    d.similarity := e.similarity;
+    d.similar_memories := e.similar_memories;
+    return memfold._result(d, e.memory_id, e.judgement_id, e.event_id);
+end;
+$$;
+revoke all on function memfold._event_result(text, uuid) from public;
+comment on function memfold._event_result(text, uuid) is 'What a call of ingest returned, read from its ledger row.';

@@ -1,0 +1,31 @@
+create or replace function memfold.known_memory(
+    content text,
+    tenant_id text,
+    bucket_id text default 'default',
+    memory_type text default 'fact',
+    subject text default null,
+    predicate text default null,
+    metadata jsonb default '{}'
+) returns table (memory_id uuid, matched_id uuid, status text, content_hash bytea)
+language plpgsql volatile security definer rows 1 set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c memfold.candidate;
+begin
+    perform memfold._enter(tenant_id);
+    c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, null,
+        null, null, null, null, metadata, null);
+    return query
+    select r.memory_id, m.memory_id, r.status::text, m.content_hash
+    from memfold.memories as m
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    where m.tenant_id = c.tenant_id collate "C" and m.bucket_id = c.bucket_id collate "C"
+        and m.content_hash = c.content_hash;
+end;
+$$;
+revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;
+grant execute on function memfold.known_memory(text, text, text, text, text, text, jsonb) to memfold_app;
+comment on function memfold.known_memory(text, text, text, text, text, text, jsonb) is
+'The tier-1 probe alone: the memory that holds this text, if the bucket knows it (memory_id: where an alias leads;
+matched_id: the text itself; status: the memory''s). A known text needs no embedding. No row: it is not known.
+Nothing is written. Raises what ingest_memory() raises for bad input.';

@@ -1,0 +1,24 @@
+create or replace function memfold.pending_embeddings(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket text default null,
+    max_results bigint default 100
+) returns table (memory_id uuid, bucket_id text, content text, created_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform memfold._enter(tenant_id);
+    return query
+    select m.memory_id, m.bucket_id::text, m.content::text, m.created_at
+    from memfold.memories as m
+    where m.tenant_id = pending_embeddings.tenant_id collate "C" and m.embedding_pending
+        and (bucket is null or m.bucket_id = bucket collate "C")
+    order by m.memory_id
+    limit max_results;
+end;
+$$;
+revoke all on function memfold.pending_embeddings(text, text, bigint) from public;
+grant execute on function memfold.pending_embeddings(text, text, bigint) to memfold_app;
+comment on function memfold.pending_embeddings(text, text, bigint) is
+'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
+hand it to attach_embedding().';

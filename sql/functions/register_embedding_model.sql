@@ -1,0 +1,36 @@
+create or replace function memfold.register_embedding_model(
+    model text,
+    dimensions bigint,
+    merge_threshold double precision default 0.92,
+    judge_threshold double precision default 0.85
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_dimensions bigint;
+begin
+    perform memfold._check_identifier('model', model, true);
+    insert into memfold.embedding_models as m (model, dimensions, merge_threshold, judge_threshold)
+    values (register_embedding_model.model, register_embedding_model.dimensions,
+        register_embedding_model.merge_threshold, register_embedding_model.judge_threshold)
+    on conflict do nothing;
+    if not found then
+        select m.dimensions into v_dimensions
+        from memfold.embedding_models as m where m.model = register_embedding_model.model collate "C";
+        if v_dimensions is distinct from dimensions then
+            perform memfold._fail('MF023', 'the model is registered with another size',
+                format('%L has %s dimensions, not %s.', model, v_dimensions, dimensions),
+                'Register vectors of another size under another name, such as model:256.');
+        end if;
+    end if;
+exception when check_violation or not_null_violation then
+    perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+        'dimensions is 1 to 16000; thresholds lie in [0, 1], judge_threshold not above merge_threshold.');
+end;
+$$;
+revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
+grant execute on function memfold.register_embedding_model(text, bigint, double precision, double precision)
+to memfold_app;
+comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
+'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
+and from which on it asks a judge. Registering it again changes nothing. Raises MF003, MF017, MF023.';

@@ -1,0 +1,133 @@
+create or replace function memfold.set_policy(
+    tenant_id text,
+    bucket_id text default '*',
+    memory_type text default '*',
+    preset text default null,
+    dedup text default null,
+    canonicalizer text default null,
+    key_fields text[] default null,
+    metadata_keys text[] default null,
+    scope text default null,
+    neighbours bigint default null,
+    merge_threshold double precision default null,
+    merge_inclusive boolean default null,
+    judge_threshold double precision default null,
+    similar_threshold double precision default null,
+    guard text default null,
+    on_ambiguous text default null,
+    metadata_merge text default null,
+    conflict text default null,
+    weights double precision[] default null,
+    max_content_length bigint default null,
+    max_metadata_size bigint default null
+) returns memfold.policies
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_old memfold.policies;
+    v_new memfold.policies;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold._check_identifier('memory_type', memory_type, true);
+    if bucket_id <> '*' then
+        perform memfold._lock(tenant_id, bucket_id, null, true);
+    end if;
+    select p.* into strict v_old
+    from memfold._policy(set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type) as p;
+    if preset is null then
+        v_new := v_old;
+    elsif preset = 'three_tier' then
+        -- the preset is what the columns default to
+        delete from memfold.policies as p
+        where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
+            and p.memory_type = set_policy.memory_type;
+        insert into memfold.policies as p (tenant_id, bucket_id, memory_type)
+        values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
+        returning p.* into v_new;
+    else
+        perform memfold._fail('MF017', 'unknown preset', format('preset was %L.', preset), 'The preset is three_tier.');
+    end if;
+
+    if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
+        perform memfold._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+            'Key fields are type, subject and predicate; the content always belongs to the key.');
+    elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
+        perform memfold._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
+            'Pass three numbers that add up to 1: of source, extractor and repetition.');
+    end if;
+    v_new.tenant_id := tenant_id;
+    v_new.bucket_id := bucket_id;
+    v_new.memory_type := memory_type;
+    v_new.dedup := coalesce(dedup, v_new.dedup);
+    v_new.canonicalizer := coalesce(
+        case when canonicalizer not like '%/%' then canonicalizer || '/1' else canonicalizer end, v_new.canonicalizer);
+    v_new.key_fields := coalesce((
+        select coalesce(string_agg(f.name, ',' order by f.place), '')
+        from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
+        where f.name = any(set_policy.key_fields)
+        having set_policy.key_fields is not null
+    ), v_new.key_fields);
+    v_new.metadata_keys := coalesce(metadata_keys, v_new.metadata_keys);
+    v_new.scope := coalesce(scope, v_new.scope);
+    v_new.neighbours := coalesce(neighbours, v_new.neighbours);
+    v_new.merge_threshold := coalesce(merge_threshold, v_new.merge_threshold);
+    v_new.merge_inclusive := coalesce(merge_inclusive, v_new.merge_inclusive);
+    v_new.judge_threshold := coalesce(judge_threshold, v_new.judge_threshold);
+    v_new.similar_threshold := coalesce(similar_threshold, v_new.similar_threshold);
+    v_new.guard := coalesce(guard, v_new.guard);
+    v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
+    v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
+    v_new.conflict := coalesce(conflict, v_new.conflict);
+    v_new.weight_source := coalesce(weights[1], v_new.weight_source);
+    v_new.weight_extractor := coalesce(weights[2], v_new.weight_extractor);
+    v_new.weight_repetition := coalesce(weights[3], v_new.weight_repetition);
+    v_new.max_content_length := coalesce(max_content_length, v_new.max_content_length);
+    v_new.max_metadata_size := coalesce(max_metadata_size, v_new.max_metadata_size);
+    v_new.updated_at := clock_timestamp();
+    perform memfold.canonicalize('a', v_new.canonicalizer);
+
+    if (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys)
+        is distinct from (v_old.canonicalizer, v_old.key_fields, v_old.metadata_keys)
+        and (tenant_id = '*' or exists (
+            select from memfold.memories as m
+            where m.tenant_id = set_policy.tenant_id
+                and set_policy.bucket_id in (m.bucket_id, '*')
+                and set_policy.memory_type in (m.memory_type, '*')
+                and m.content_hash is not null
+        ))
+    then
+        perform memfold._fail('MF024', 'the hash of stored memories would change',
+            'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
+            'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
+            'Set them for a bucket before its first memory.');
+    end if;
+    begin
+        delete from memfold.policies as p
+        where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
+            and p.memory_type = set_policy.memory_type;
+        insert into memfold.policies select (v_new).*;
+    exception when check_violation or not_null_violation then
+        perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+            'What is allowed: \d+ memfold.policies.');
+    end;
+    return v_new;
+end;
+$$;
+revoke all on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, text, text, text, text, double precision[], bigint, bigint
+) from public;
+grant execute on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, text, text, text, text, double precision[], bigint, bigint
+) to memfold_app;
+comment on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, text, text, text, text, double precision[], bigint, bigint
+) is
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
+it is there, or as the less specific policy has it. preset starts from three_tier. key_fields: of type, subject,
+predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
+canonicalizer), MF024 (the hash of stored memories would change).';

@@ -1,0 +1,28 @@
+create or replace function memfold.set_predicate(
+    tenant_id text,
+    predicate text,
+    cardinality text default 'one',
+    conflict text default null
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform memfold._enter(set_predicate.tenant_id);
+    perform memfold._check_identifier('predicate', set_predicate.predicate, true);
+    insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
+    values (set_predicate.tenant_id, memfold.canonicalize(set_predicate.predicate, 'prose/1'),
+        set_predicate.cardinality, set_predicate.conflict)
+    on conflict (tenant_id, predicate) do update
+    set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = now();
+exception when check_violation or not_null_violation then
+    perform memfold._fail('MF017', 'an option has a value that is not allowed',
+        format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
+        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null for the policy''s.');
+end;
+$$;
+revoke all on function memfold.set_predicate(text, text, text, text) from public;
+grant execute on function memfold.set_predicate(text, text, text, text) to memfold_app;
+comment on function memfold.set_predicate(text, text, text, text) is
+'Says how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many.
+It governs candidates from now on; what is stored stays as it is. Raises MF003, MF017.';

@@ -1,0 +1,40 @@
+-- Last of all files: everything belongs to memfold_owner, which row level security binds, and nothing to PUBLIC.
+-- EXECUTE stands beside each function.
+do $$
+declare
+    v_object record;
+begin
+    for v_object in
+        select c.oid, c.relkind, c.oid::regclass::text as name
+        from pg_catalog.pg_class as c
+        where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p', 'v')
+            and c.relname <> 'alembic_version' and c.relowner <> 'memfold_owner'::regrole
+    loop
+        execute pg_catalog.format('alter %s %s owner to memfold_owner',
+            case v_object.relkind when 'v' then 'view' else 'table' end, v_object.name);
+    end loop;
+    for v_object in
+        select p.oid::regprocedure::text as name
+        from pg_catalog.pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proowner <> 'memfold_owner'::regrole
+    loop
+        execute pg_catalog.format('alter function %s owner to memfold_owner', v_object.name);
+    end loop;
+    for v_object in
+        select t.oid::regtype::text as name
+        from pg_catalog.pg_type as t
+        join pg_catalog.pg_class as c on c.oid = t.typrelid
+        where t.typnamespace = 'memfold'::regnamespace and c.relkind = 'c' and t.typowner <> 'memfold_owner'::regrole
+    loop
+        execute pg_catalog.format('alter type %s owner to memfold_owner', v_object.name);
+    end loop;
+end;
+$$;
+
+grant select on
+memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
+memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs,
+memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
+memfold.tenant_roles
+to memfold_app, memfold_auditor;
+grant execute on function memfold._tenant(), memfold.canonicalize(text, text) to memfold_app, memfold_auditor;

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Sets up the full server: the system's PostgreSQL 15+ with plpython3u, pgvector 0.8+ and, where there is one,
+# plpgsql_check. Does nothing when it is all there. Clusters that exist are not touched, and none is made.
+#
+# Exit code 3: it cannot be done here, and the last line says why. Debian's packages where there are such; where
+# pgvector is missing (Debian 12), its source package of the next release, from the machine's own apt sources.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python3}
+apt=(apt-get -y -q -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold --no-install-recommends)
+export DEBIAN_FRONTEND=noninteractive
+
+say() { printf 'full server: %s\n' "$*"; }
+give_up() {
+    say "$*"
+    exit 3
+}
+finish() {
+    say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
+    exit 0
+}
+
+if found=$("$python" "$here/find_full_server.py"); then
+    finish "$found"
+fi
+by_hand="a DBA would install PostgreSQL 15 or newer with plpython3u and pgvector 0.8 or newer"
+[ "$(id -u)" -eq 0 ] || give_up "cannot be set up: $found, and only root can install packages ($by_hand)"
+[ -z "${MEMFOLD_FULL_SERVER:-}" ] || give_up "cannot be set up: MEMFOLD_FULL_SERVER says $found"
+command -v apt-get >/dev/null || give_up "cannot be set up: $found, and there is no apt-get ($by_hand)"
+
+# Whether apt knows a version of the package; Debian's images come without lists, so an update may have to go before.
+updated=no
+update() {
+    [ "$updated" = no ] || return 0
+    "${apt[@]}" update >/dev/null || give_up "cannot be set up: apt-get update failed ($by_hand)"
+    updated=yes
+}
+known() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+have() { known "$1" || { update && known "$1"; }; }
+install() {
+    local wanted=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || wanted+=("$package")
+    done
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    say "installing ${wanted[*]}"
+    # Lists that are too old name files that are gone: once more with new ones.
+    "${apt[@]}" install "${wanted[@]}" >/dev/null || { update && "${apt[@]}" install "${wanted[@]}" >/dev/null; }
+}
+
+# A server that is there already is completed; otherwise the one that the system prefers.
+major=
+for bindir in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -n -r); do
+    version=$(basename "$(dirname "$bindir")")
+    if [ -x "$bindir/postgres" ] && [ "$version" -ge 15 ] 2>/dev/null && have "postgresql-plpython3-$version"; then
+        major=$version
+        break
+    fi
+done
+if [ -z "$major" ]; then
+    have postgresql || give_up "cannot be set up: apt knows no package postgresql ($by_hand)"
+    major=$(LC_ALL=C apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+    [ "${major:-0}" -ge 15 ] || give_up "cannot be set up: the system's PostgreSQL ${major:-?} is too old ($by_hand)"
+fi
+bindir=/usr/lib/postgresql/$major/bin
+
+# Debian's package makes and starts a cluster when it is installed for the first time. Not for us.
+if [ ! -x "$bindir/postgres" ]; then
+    install postgresql-common
+    conf=/etc/postgresql-common/createcluster.conf
+    kept=$(mktemp)
+    cp -p "$conf" "$kept"
+    trap 'cp -p "$kept" "$conf"; rm -f "$kept"' EXIT
+    printf 'create_main_cluster = false\n' >>"$conf"
+fi
+install "postgresql-$major" "postgresql-plpython3-$major"
+if [ -n "${kept:-}" ]; then
+    cp -p "$kept" "$conf"
+    rm -f "$kept"
+    trap - EXIT
+fi
+if known "postgresql-$major-plpgsql-check"; then
+    install "postgresql-$major-plpgsql-check"
+fi
+
+control=$("$bindir/pg_config" --sharedir)/extension/vector.control
+recent() { LC_ALL=C apt-cache policy "$1" | sed -n 's/^  Candidate: //p' | grep -Eqv '^(\(|0\.[0-7][.+~-])'; }
+if [ ! -e "$control" ] && recent "postgresql-$major-pgvector"; then
+    install "postgresql-$major-pgvector"
+fi
+if ! found=$("$python" "$here/find_full_server.py"); then
+    # The source package of the next release, built for this server.
+    . /etc/os-release
+    case "${VERSION_CODENAME:-}" in
+        bookworm) next=trixie ;;
+        *) give_up "cannot be set up: $found, and no package of pgvector 0.8 is known for this system ($by_hand)" ;;
+    esac
+    update
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Release: $VERSION_CODENAME" \
+        'Component: main' 'Origin: Debian' | head -n 1)
+    [ -n "$mirror" ] || give_up "cannot be set up: apt has no sources for $VERSION_CODENAME ($by_hand)"
+    install gcc make libc6-dev dpkg-dev "postgresql-server-dev-$major"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work/lists/partial" "$work/source"
+    # apt downloads as an account of its own, which must be able to come here.
+    chmod 755 "$work" "$work/source"
+    if id -u _apt >/dev/null 2>&1; then chown _apt "$work/lists/partial" "$work/source"; fi
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    [ ! -e "$keys" ] || signed="[signed-by=$keys] "
+    printf 'deb-src %s%s %s main\n' "${signed:-}" "$mirror" "$next" >"$work/next.list"
+    source=("${apt[@]}" -o "Dir::Etc::SourceList=$work/next.list" -o Dir::Etc::SourceParts=-
+        -o "Dir::State::Lists=$work/lists" -o Dir::Cache::srcpkgcache= -o Dir::Cache::pkgcache=)
+    say "building pgvector from the source package of $next"
+    "${source[@]}" update >/dev/null
+    (cd "$work/source" && "${source[@]}" source --only-source pgvector >/dev/null)
+    # OPTFLAGS: no instructions of this machine's processor alone. with_llvm: no second copy for the JIT compiler.
+    for goal in all install; do
+        make -s -C "$work"/source/pgvector-*/ $goal OPTFLAGS= with_llvm=no "PG_CONFIG=$bindir/pg_config" >/dev/null
+    done
+    found=$("$python" "$here/find_full_server.py") || give_up "cannot be set up: $found ($by_hand)"
+fi
+finish "$found"
