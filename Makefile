@@ -62,15 +62,9 @@ help: ## list the goals
 
 setup: $(STAMP) ## make the virtual environment .venv with everything that demo, test and lint need
 
-# Debian keeps half of `python3 -m venv` in a package of its own: root installs it, anyone else is told.
 $(STAMP): python_client/pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-	    echo 'installing python3-venv' && { apt-get install -y -q python3-venv >/dev/null 2>&1 || \
-	    { apt-get update -q >/dev/null && apt-get install -y -q python3-venv >/dev/null; }; }; } || \
-	    { echo 'this Python has no venv module; ask for: apt-get install python3-venv' >&2; exit 1; }
-	@if [ -d $(VENV) ] && [ ! -e $@ ]; then rm -rf $(VENV); fi
-	@test -x $(PY) && $(PY) -c '' || $(PYTHON) -m venv --clear $(VENV)
+	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
 	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[test,lint]'
 	@touch $@
 

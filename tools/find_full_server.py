@@ -38,7 +38,9 @@ def missing(bindir: Path) -> str:
     """Why this server is not a full one; nothing when it is."""
 
     def ask(*command: str) -> str:
-        done = subprocess.run([bindir / command[0], *command[1:]], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [bindir / command[0], *command[1:]], capture_output=True, text=True, check=False
+        )
         return done.stdout.strip()
 
     try:

@@ -11,6 +11,8 @@ python=${PYTHON:-python3}
 apt=(apt-get -y -q -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold --no-install-recommends)
 export DEBIAN_FRONTEND=noninteractive
 
+by_hand="a DBA would install PostgreSQL 15 or newer with plpython3u and pgvector 0.8 or newer"
+
 say() { printf 'full server: %s\n' "$*"; }
 give_up() {
     say "$*"
@@ -21,14 +23,6 @@ finish() {
     exit 0
 }
 
-if found=$("$python" "$here/find_full_server.py"); then
-    finish "$found"
-fi
-by_hand="a DBA would install PostgreSQL 15 or newer with plpython3u and pgvector 0.8 or newer"
-[ "$(id -u)" -eq 0 ] || give_up "cannot be set up: $found, and only root can install packages ($by_hand)"
-[ -z "${MEMFOLD_FULL_SERVER:-}" ] || give_up "cannot be set up: MEMFOLD_FULL_SERVER says $found"
-command -v apt-get >/dev/null || give_up "cannot be set up: $found, and there is no apt-get ($by_hand)"
-
 # Whether apt knows a version of the package; Debian's images come without lists, so an update may have to go before.
 updated=no
 update() {
@@ -36,7 +30,13 @@ update() {
     "${apt[@]}" update >/dev/null || give_up "cannot be set up: apt-get update failed ($by_hand)"
     updated=yes
 }
-known() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+# The whole answer first: a reader that leaves a pipe early fails the command before it.
+candidate() {
+    local answer
+    answer=$(LC_ALL=C apt-cache policy "$1" 2>/dev/null)
+    [[ $answer =~ Candidate:\ ([^$'\n']*) ]] && [ "${BASH_REMATCH[1]}" != '(none)' ] && echo "${BASH_REMATCH[1]}"
+}
+known() { candidate "$1" >/dev/null; }
 have() { known "$1" || { update && known "$1"; }; }
 install() {
     local wanted=()
@@ -49,9 +49,23 @@ install() {
     "${apt[@]}" install "${wanted[@]}" >/dev/null || { update && "${apt[@]}" install "${wanted[@]}" >/dev/null; }
 }
 
-# A server that is there already is completed; otherwise the one that the system prefers.
+# plpgsql_check is wanted, not needed: no search for it where apt does not know it already.
 major=
-for bindir in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -n -r); do
+if found=$("$python" "$here/find_full_server.py"); then
+    bindir=$found
+    major=$(basename "$(dirname "$bindir")")
+    if [ "$(id -u)" -ne 0 ] || [ -n "${MEMFOLD_FULL_SERVER:-}" ] || ! command -v apt-get >/dev/null ||
+        [ -e "$("$bindir/pg_config" --sharedir)/extension/plpgsql_check.control" ] ||
+        ! known "postgresql-$major-plpgsql-check"; then
+        finish "$bindir"
+    fi
+fi
+[ "$(id -u)" -eq 0 ] || give_up "cannot be set up: $found, and only root can install packages ($by_hand)"
+[ -z "${MEMFOLD_FULL_SERVER:-}" ] || give_up "cannot be set up: MEMFOLD_FULL_SERVER says $found"
+command -v apt-get >/dev/null || give_up "cannot be set up: $found, and there is no apt-get ($by_hand)"
+
+# A server that is there already is completed; otherwise the one that the system prefers.
+for bindir in $([ -n "$major" ] || ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -n -r); do
     version=$(basename "$(dirname "$bindir")")
     if [ -x "$bindir/postgres" ] && [ "$version" -ge 15 ] 2>/dev/null && have "postgresql-plpython3-$version"; then
         major=$version
@@ -60,7 +74,8 @@ for bindir in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -n -r
 done
 if [ -z "$major" ]; then
     have postgresql || give_up "cannot be set up: apt knows no package postgresql ($by_hand)"
-    major=$(LC_ALL=C apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+    answer=$(LC_ALL=C apt-cache depends postgresql)
+    [[ $answer =~ Depends:\ postgresql-([0-9]+) ]] && major=${BASH_REMATCH[1]}
     [ "${major:-0}" -ge 15 ] || give_up "cannot be set up: the system's PostgreSQL ${major:-?} is too old ($by_hand)"
 fi
 bindir=/usr/lib/postgresql/$major/bin
@@ -85,8 +100,8 @@ if known "postgresql-$major-plpgsql-check"; then
 fi
 
 control=$("$bindir/pg_config" --sharedir)/extension/vector.control
-recent() { LC_ALL=C apt-cache policy "$1" | sed -n 's/^  Candidate: //p' | grep -Eqv '^(\(|0\.[0-7][.+~-])'; }
-if [ ! -e "$control" ] && recent "postgresql-$major-pgvector"; then
+pgvector=$(candidate "postgresql-$major-pgvector") || true
+if [ ! -e "$control" ] && [ -n "$pgvector" ] && [[ ! $pgvector =~ ^0\.[0-7][.+~-] ]]; then
     install "postgresql-$major-pgvector"
 fi
 if ! found=$("$python" "$here/find_full_server.py"); then
@@ -98,7 +113,8 @@ if ! found=$("$python" "$here/find_full_server.py"); then
     esac
     update
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Release: $VERSION_CODENAME" \
-        'Component: main' 'Origin: Debian' | head -n 1)
+        'Component: main' 'Origin: Debian')
+    mirror=${mirror%%$'\n'*}
     [ -n "$mirror" ] || give_up "cannot be set up: apt has no sources for $VERSION_CODENAME ($by_hand)"
     install gcc make libc6-dev dpkg-dev "postgresql-server-dev-$major"
     work=$(mktemp -d)

@@ -57,7 +57,8 @@ def fold_pairs() -> list[tuple[str, str]]:
     pairs["\u0130"] = "i"  # the only one whose full mapping (i + dot above) is not its simple one
     pairs["\u03c2"] = "\u03c3"
     folded = [(capital, small) for capital, small in pairs.items() if capital != small]
-    assert all(len(small) == 1 for _, small in folded)
+    if any(len(small) != 1 for _, small in folded):
+        raise ValueError("a lower case of several characters")
     # translate() searches its table from the front: the letters of everyday text first.
     return sorted(folded, key=lambda pair: not re.match("[\u00c0-\u00de\u0391-\u03ab\u0410-\u042f]", pair[0]))
 
@@ -81,7 +82,11 @@ VARIATION_SELECTORS = {*range(0x180B, 0x180E), 0x180F, *range(0xFE00, 0xFE10), *
 DROPPED = [
     point
     for point in scalars()
-    if (category(chr(point))[0] in "PSZ" or category(chr(point)) in {"Cc", "Cf", "Co"} or point in VARIATION_SELECTORS)
+    if (
+        category(chr(point))[0] in "PSZ"
+        or category(chr(point)) in {"Cc", "Cf", "Co"}
+        or point in VARIATION_SELECTORS
+    )
     and chr(point) != "."
 ]
 ASSIGNED = [point for point in scalars() if category(chr(point)) not in {"Cn", "Co"}]
@@ -111,7 +116,7 @@ DROPPED_RUN = re.compile(f"[{character_class(DROPPED)}]+")
 
 def fold_1(text: str) -> str:
     """Lower case of a text in NFC or NFKC, in the same form."""
-    return normalize("NFC", re.sub("([i\u012f\u1e2d\u1ecb])\u0307", r"\1", text.translate(FOLD)))
+    return normalize("NFC", re.sub("([i\u012f\u1e2d\u1ecb])\u0307+", r"\1", text.translate(FOLD)))
 
 
 def prose_1(text: str) -> str:
@@ -128,7 +133,7 @@ def prose_1(text: str) -> str:
 
 def flat_1(text: str) -> str:
     """Profile flat/1."""
-    return normalize("NFC", DROPPED_RUN.sub("", fold_1(normalize("NFC", text))))
+    return fold_1(normalize("NFC", DROPPED_RUN.sub("", normalize("NFC", text))))
 
 
 # SQL --------------------------------------------------------------------------------------------------
@@ -176,10 +181,14 @@ def schema_section() -> str:
     return "\n".join(
         [
             f"-- From Unicode {UNICODE}. Classes are the inside of a bracket expression.\n",
-            data_function("_superscripts_1", class_parts(SUPERSCRIPTS), "Superscript digits and their signs."),
+            data_function(
+                "_superscripts_1", class_parts(SUPERSCRIPTS), "Superscript digits and their signs."
+            ),
             data_function("_subscripts_1", class_parts(SUBSCRIPTS), "Subscript digits and their signs."),
             data_function("_fractions_1", class_parts(FRACTIONS), "Vulgar fractions."),
-            data_function("_digits_1", class_parts(DIGITS), "Whatever else NFKC lets begin with one of 0 to 9."),
+            data_function(
+                "_digits_1", class_parts(DIGITS), "Whatever else NFKC lets begin with one of 0 to 9."
+            ),
             data_function(
                 "_capitals_1",
                 class_parts(sorted(ord(capital) for capital, _ in PAIRS)),
@@ -215,7 +224,7 @@ def assigned_function() -> str:
     items = [f"[{low},{high}]" for low, high in ranges(ASSIGNED)]
     parts = [item + "," for item in items[:-1]] + [items[-1]]
     return (
-        f"-- The {len(ASSIGNED)} code points that Unicode {UNICODE} assigns, private use and U+0000 left out.\n"
+        f"-- The {len(ASSIGNED)} code points that Unicode {UNICODE} assigns, less private use and U+0000.\n"
         "create or replace function memfold._canonicalizer_assigned() returns int4multirange\n"
         "immutable parallel safe\n"
         f"return\n    {literal(['{', *parts, '}'])}::int4multirange;\n"
@@ -261,7 +270,9 @@ def with_section(text: str, section: str) -> str:
 
 def main() -> int:
     """Write or check; the exit status."""
-    parser = argparse.ArgumentParser(description="Write the generated sections of the canonicalizer's SQL files.")
+    parser = argparse.ArgumentParser(
+        description="Write the generated sections of the canonicalizer's SQL files."
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     check = parser.parse_args().check
     if unicodedata.unidata_version != UNICODE:

@@ -22,7 +22,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -43,7 +43,13 @@ ROLE = "memfold"
 _SOCKET_PORT = 5432
 # 108 bytes on Linux, 104 elsewhere, the closing zero included.
 _SOCKET_PATH_MAX = 100
+# An id that no process has.
 _NO_PROCESS = 2147483646
+_LOCK = "select pg_advisory_lock(hashtext('memfold up'))"
+# What a client hears while the server restarts after the death of one of its processes. (An error that comes
+# before the connection stands has no SQLSTATE.)
+_PASSING = {"57P01", "57P02", "57P03"}
+_PASSING_WORDS = ("the database system is", "server closed the connection", "terminating connection")
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 # What a laptop's server needs beyond the defaults. TCP stays off unless ``up`` is told a port.
@@ -143,10 +149,13 @@ def down(data: Path | None = None, mode: str = "fast") -> bool:
             while _alive(process):
                 if time.monotonic() > deadline:
                     raise ServerError(
-                        f"the server in {home} (process {server.pid}) still runs after {_host.PATIENCE:.0f} s",
+                        f"the server in {home} still runs after {_host.PATIENCE:.0f} s",
                         "A smart stop waits for every client to leave; a fast one does not.",
                     )
                 time.sleep(0.02)
+        if Path(server.socket_dir).parent != home:
+            with contextlib.suppress(OSError):
+                Path(server.socket_dir).rmdir()
         return True
 
 
@@ -237,7 +246,15 @@ class _Cluster:
         options = ["-k", str(run), "-p", str(port or _SOCKET_PORT)]
         options += ["-c", f"listen_addresses={'127.0.0.1' if port else ''}", "-c", f"cluster_name={self.tag}"]
         # Relative paths: pg_ctl puts them into a shell command between plain double quotes.
-        command = [programs / "pg_ctl", "-D", "data", "-l", "data/startup.log", "-o", shlex.join(options)]
+        command: list[str | Path] = [
+            programs / "pg_ctl",
+            "-D",
+            "data",
+            "-l",
+            "data/startup.log",
+            "-o",
+            shlex.join(options),
+        ]
         command += ["-w", "-t", f"{_host.PATIENCE:.0f}", "start"]
         printed = ""
         for _ in range(3):
@@ -252,11 +269,12 @@ class _Cluster:
         raise self._failure("the server does not start", printed)
 
     def _initialise(self, programs: Path) -> None:
+        # From a call that was killed. Its initdb may go on for a moment; then the next start finds it.
+        for leftover in self.home.glob("data.init-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         if self.data.exists():
             self._check_version(programs)
             return
-        for leftover in self.home.glob("data.init-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
         # Made aside and renamed: a cluster is there whole or not at all.
         work = Path(tempfile.mkdtemp(prefix="data.init-", dir=self.home))
         os.chown(work, self.account.uid, self.account.gid)
@@ -366,21 +384,24 @@ class _Cluster:
         )
 
     def _connect(self, server: _Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
-        """Through the socket; waits while the server recovers from the death of one of its processes."""
+        return psycopg.connect(
+            host=server.socket_dir,
+            port=server.port,
+            user=ROLE,
+            dbname=database,
+            autocommit=True,
+            connect_timeout=30,
+        )
+
+    def _patiently(self, server: _Postmaster, work: Callable[[_Postmaster], None]) -> None:
+        """Do it again while the server recovers from the death of one of its processes."""
         deadline = time.monotonic() + _host.PATIENCE
         while True:
             try:
-                return psycopg.connect(
-                    host=server.socket_dir,
-                    port=server.port,
-                    user=ROLE,
-                    dbname=database,
-                    autocommit=True,
-                    connect_timeout=30,
-                )
+                return work(server)
             except psycopg.OperationalError as error:
-                recovering = "the database system is" in str(error)
-                if self.running() is None or not recovering or time.monotonic() > deadline:
+                passing = error.sqlstate in _PASSING or any(words in str(error) for words in _PASSING_WORDS)
+                if not passing or self.running() is None or time.monotonic() > deadline:
                     where = shlex.quote(str(self.home))
                     raise ServerError(
                         f"the server in {self.home} does not answer: {error}",
@@ -389,7 +410,12 @@ class _Cluster:
             time.sleep(0.05)
 
     def ensure_database(self, server: _Postmaster) -> None:
+        self._patiently(server, self._make_database)
+
+    def _make_database(self, server: _Postmaster) -> None:
+        # The lock: what a call that was killed had sent is still carried out.
         with self._connect(server, "postgres") as connection:
+            connection.execute(_LOCK)
             if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
         with self._connect(server, DATABASE) as connection:
@@ -412,18 +438,20 @@ class _Cluster:
             with os.fdopen(handle, "w") as file:
                 file.write(secret)
             Path(temporary).rename(path)
+        address = {"host": "127.0.0.1", "port": str(server.port), "user": ROLE, "dbname": DATABASE}
         try:
-            psycopg.connect(
-                host="127.0.0.1", port=server.port, user=ROLE, dbname=DATABASE, password=secret
-            ).close()
+            psycopg.connect(**address, password=secret).close()  # type: ignore[arg-type]
         except psycopg.OperationalError:
-            with self._connect(server, DATABASE) as connection:
-                # Only the verifier leaves this process, so that no log can show the password.
-                encrypt = connection.pgconn.encrypt_password
-                verifier = encrypt(secret.encode(), ROLE.encode(), b"scram-sha-256").decode()
-                change = sql.SQL("alter role {} password {}")
-                connection.execute(change.format(sql.Identifier(ROLE), sql.Literal(verifier)))
+            self._patiently(server, lambda server: self._set_password(server, secret))
         return secret
+
+    def _set_password(self, server: _Postmaster, secret: str) -> None:
+        with self._connect(server, DATABASE) as connection:
+            # Only the verifier leaves this process, so that no log can show the password.
+            encrypt = connection.pgconn.encrypt_password
+            verifier = encrypt(secret.encode(), ROLE.encode(), b"scram-sha-256").decode()
+            change = sql.SQL("alter role {} password {}")
+            connection.execute(change.format(sql.Identifier(ROLE), sql.Literal(verifier)))
 
 
 def _number(lines: Sequence[str], index: int) -> int:

@@ -32,7 +32,7 @@ comment on function memfold._record(memfold.candidate, memfold.decision, uuid, b
 of event ids is the order of events in a scope.';
 
 create or replace function memfold._add_sources(
-    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], has_aliases boolean
+    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[]
 ) returns bigint
 language plpgsql volatile
 as $$
@@ -50,9 +50,6 @@ begin
         returning s.source_turn_id
     )
     select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
-    if v_new is null or not has_aliases then
-        return coalesce(pg_catalog.cardinality(v_new), 0);
-    end if;
     return (
         select pg_catalog.count(*)
         from pg_catalog.unnest(v_new) as t (turn)
@@ -62,15 +59,15 @@ begin
             where s.tenant_id = _add_sources.tenant_id collate "C"
                 and s.source_turn_id = t.turn collate "C"
                 and s.memory_id <> _add_sources.memory_id
-                and coalesce(m.root_id, m.memory_id) = _add_sources.root_id
+                and memfold._root(m.memory_id, m.root_id) = _add_sources.root_id
         )
     );
 end;
 $$;
-revoke all on function memfold._add_sources(text, uuid, uuid, text[], boolean) from public;
-comment on function memfold._add_sources(text, uuid, uuid, text[], boolean) is
-'Adds the source turns of one observation and returns how much independent evidence it is: the turns that the whole tree
-did not have yet, or 1 where it came without turns. The caller holds the root''s row.';
+revoke all on function memfold._add_sources(text, uuid, uuid, text[]) from public;
+comment on function memfold._add_sources(text, uuid, uuid, text[]) is
+'Adds the source turns (sorted, distinct) of one observation and returns how much independent evidence it is: the turns
+that the whole tree did not have yet, or 1 where it came without turns. The caller holds the root''s row.';
 
 create or replace function memfold._fold_metadata(
     metadata jsonb, addition jsonb, metadata_merge text
@@ -88,61 +85,79 @@ comment on function memfold._fold_metadata(jsonb, jsonb, text) is
 'Folds the metadata of a later observation into what is there. Empty metadata says nothing.';
 
 create or replace function memfold._strengthen(
-    c memfold.candidate, memory_id uuid, root_id uuid, version bigint, new_aliases bigint
+    c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint
 ) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_aliases bigint;
-    v_metadata jsonb;
-    v_independent bigint;
+    v_on_timeline boolean;
+    v_turns constant bigint := pg_catalog.cardinality(c.source_turn_ids);
+    v_independent bigint := 0;
 begin
-    -- Lock the root's row first, and look again: whoever changed the tree has raised its version. What this cannot do
-    -- by addition (a late value of a slot, metadata out of order) is derived under the scope's lock.
-    select k.aliases into v_aliases
-    from memfold.memory_counters as k
-    where k.tenant_id = c.tenant_id collate "C"
-        and k.memory_id = root_id
-        and k.version = _strengthen.version
-        and k.live
-        and (not k.on_timeline or c.observed_at >= k.last_seen)
-        and (c.metadata = '{}' or c.observed_at >= k.last_seen)
-    for no key update;
-    if not found then
+    if c.origin = 'recalled' then
+        update memfold.memory_counters as k
+        set aliases = k.aliases + new_aliases
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
         return false;
     end if;
-    if c.origin = 'recalled' then
-        if new_aliases > 0 then
-            update memfold.memory_counters as k
-            set aliases = k.aliases + new_aliases, version = k.version + 1
-            where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
-        end if;
-        return true;
-    end if;
-    if c.metadata <> '{}' then
-        update memfold.memories as m
-        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge)
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = root_id
-            and m.metadata <> memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge);
-    end if;
-    v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids, v_aliases + new_aliases > 0);
+    -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
+    -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
+    -- scope's lock. All turns are taken for new here.
     update memfold.memory_counters as k
     set observations = k.observations + 1,
-        independent = k.independent + v_independent,
+        independent = k.independent + case v_turns when 0 then 1 else v_turns end,
         source_confidence = greatest(k.source_confidence, c.source_confidence),
         extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
         first_seen = least(k.first_seen, c.observed_at),
         last_seen = greatest(k.last_seen, c.observed_at),
-        aliases = k.aliases + new_aliases,
-        version = k.version + new_aliases
-    where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
-    return true;
+        aliases = k.aliases + new_aliases
+    where k.tenant_id = c.tenant_id collate "C"
+        and k.memory_id = root_id
+        and k.live
+        and (not k.on_timeline and c.metadata = '{}' or c.observed_at >= k.last_seen)
+    returning k.aliases, k.on_timeline into v_aliases, v_on_timeline;
+    if v_aliases is null then
+        return null;
+    end if;
+    if memory_id <> root_id and new_aliases = 0 then
+        perform from memfold.memories as m
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.memory_id
+            and m.root_id = _strengthen.root_id;
+        if not found then
+            raise exception 'the alias leads elsewhere now' using
+                errcode = 'serialization_failure',
+                detail = 'Its fold was changed while this call waited for its memory.',
+                hint = 'Retry the call, with the same idempotency_key if it has one.';
+        end if;
+    end if;
+    if v_turns = 1 and v_aliases = 0 then
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+        values (c.tenant_id, c.source_turn_ids[1], _strengthen.memory_id)
+        on conflict do nothing;
+        get diagnostics v_independent = row_count;
+    elsif v_turns > 0 then
+        v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
+    end if;
+    if v_independent < v_turns then
+        update memfold.memory_counters as k
+        set independent = k.independent + v_independent - v_turns
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+    end if;
+    if c.metadata <> '{}' then
+        update memfold.memories as m
+        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge)
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.root_id
+            and m.metadata <> memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge);
+    end if;
+    return v_on_timeline;
 end;
 $$;
-revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, bigint) from public;
-comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, bigint) is
-'Adds one observation to a live root by addition alone: counters, sources, metadata. False: the tree has changed since it
-was read, or the observation cannot simply be added; the root''s row may then be locked.';
+revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint) from public;
+comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint) is
+'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
+a value of a single-valued slot. Null: nothing was added, because the root is no longer live or the observation cannot
+simply be added; its row may then be locked.';
 
 create or replace function memfold._insert_memory(
     c memfold.candidate, root_id uuid
@@ -235,17 +250,18 @@ declare
     v_observation constant boolean := d.action <> 'rejected' and c.origin <> 'recalled';
     v_judgement_id uuid;
     v_event_id uuid;
-    v_root record;
+    v_on_timeline boolean;
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
-    if v_memory_id is not null and d.version is null then
+    if v_memory_id is not null then
         perform memfold._adopt_row(c.tenant_id, v_memory_id);
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
         v_derive := false;
     elsif v_memory_id is null and d.action = 'merged' then
-        select k.version, k.on_timeline into v_root
+        -- locks the root before its new alias is there
+        select k.on_timeline into v_on_timeline
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.live
         for no key update;
@@ -256,8 +272,8 @@ begin
         if v_memory_id is null then
             return null;
         end if;
-        d.on_timeline := v_root.on_timeline;
-        v_derive := not memfold._strengthen(c, v_memory_id, d.target_id, v_root.version, 1);
+        d.on_timeline := v_on_timeline;
+        v_derive := memfold._strengthen(c, v_memory_id, d.target_id, 1) is null;
     elsif v_memory_id is null then
         v_memory_id := memfold._insert_memory(c, null);
         if v_memory_id is null then
@@ -269,7 +285,7 @@ begin
                 last_seen
             ) values (
                 c.tenant_id, v_memory_id, 1, memfold._add_sources(c.tenant_id, v_memory_id, v_memory_id,
-                    c.source_turn_ids, false),
+                    c.source_turn_ids),
                 c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at
             );
         end if;

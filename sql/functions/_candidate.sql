@@ -55,41 +55,29 @@ revoke all on function memfold._check_embedding(vector, text) from public;
 comment on function memfold._check_embedding(vector, text) is
 'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector).';
 
-create or replace function memfold._candidate(
-    content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
-    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
-) returns memfold.candidate
+create or replace function memfold._check_candidate(
+    content text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
+    origin text, metadata jsonb, observed_at timestamptz, policy memfold.policies
+) returns void
 language plpgsql stable
 as $$
 declare
-    v_policy memfold.policies;
-    v_turns text[] := coalesce(source_turn_ids, '{}');
-    v_metadata jsonb := coalesce(metadata, '{}');
-    v_signature text;
     v_turn text;
 begin
-    -- One test for the usual case; the calls find out which it was.
-    if not coalesce(
-        bucket_id <> '' and memory_type <> ''
-        and pg_catalog.octet_length(bucket_id) <= 512 and pg_catalog.octet_length(memory_type) <= 512
-        and subject is null and predicate is null and object is null and session_id is null, false)
-    then
-        perform memfold._check_identifier('bucket_id', bucket_id, true);
-        perform memfold._check_identifier('memory_type', memory_type, true);
-        perform memfold._check_identifier('subject', subject, false);
-        perform memfold._check_identifier('predicate', predicate, false);
-        perform memfold._check_identifier('object', object, false);
-        perform memfold._check_identifier('session_id', session_id, false);
-    end if;
-    select p.* into strict v_policy from memfold._policy(tenant_id, bucket_id, memory_type) as p;
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold._check_identifier('memory_type', memory_type, true);
+    perform memfold._check_identifier('subject', subject, false);
+    perform memfold._check_identifier('predicate', predicate, false);
+    perform memfold._check_identifier('object', object, false);
+    perform memfold._check_identifier('session_id', session_id, false);
     if content is null or content = '' then
         perform memfold._fail('MF004', 'the content is empty',
             pg_catalog.format('content was %s.', pg_catalog.quote_nullable(content)), 'Pass the text of one fact.');
-    elsif pg_catalog.octet_length(content) > v_policy.max_content_length then
+    elsif pg_catalog.octet_length(content) > policy.max_content_length then
         perform memfold._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(content),
-                v_policy.max_content_length),
+                policy.max_content_length),
             'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
     end if;
     if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
@@ -98,63 +86,92 @@ begin
                 extractor_confidence),
             'Confidences lie in [0, 1].');
     end if;
-    if v_metadata <> '{}' then
-        if pg_catalog.jsonb_typeof(v_metadata) <> 'object' then
-            perform memfold._fail('MF007', 'metadata is not an object',
-                pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(v_metadata)),
-                'Pass a JSON object, {} where there is none.');
-        elsif pg_catalog.octet_length(v_metadata::text) > v_policy.max_metadata_size then
-            perform memfold._fail('MF008', 'the metadata is too large',
-                pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(v_metadata::text),
-                    v_policy.max_metadata_size),
-                'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
-        end if;
+    if pg_catalog.jsonb_typeof(metadata) <> 'object' then
+        perform memfold._fail('MF007', 'metadata is not an object',
+            pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(metadata)),
+            'Pass a JSON object, {} where there is none.');
+    elsif pg_catalog.octet_length(metadata::text) > policy.max_metadata_size then
+        perform memfold._fail('MF008', 'the metadata is too large',
+            pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(metadata::text),
+                policy.max_metadata_size),
+            'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
     end if;
     if origin not in ('observed', 'inferred', 'recalled') then
         perform memfold._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
             'origin is observed, inferred or recalled.');
     end if;
     if observed_at > pg_catalog.clock_timestamp() + interval '5 minutes' or observed_at = '-infinity' then
-        perform memfold._fail('MF010', 'observed_at is out of range',
-            pg_catalog.format('It was %s.', observed_at),
+        perform memfold._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
             'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
     end if;
-    if v_turns <> '{}' then
-        if pg_catalog.cardinality(v_turns) > 1000 then
-            perform memfold._fail('MF016', 'too many source turns',
-                pg_catalog.format('There are %s.', pg_catalog.cardinality(v_turns)),
-                'One fact comes from at most 1,000 turns a call.');
-        end if;
-        foreach v_turn in array v_turns loop
-            if coalesce(v_turn, '') = '' or pg_catalog.octet_length(v_turn) > 512 then
-                perform memfold._check_identifier('source_turn_ids', v_turn, true);
-            end if;
-        end loop;
-        if pg_catalog.cardinality(v_turns) > 1 then
-            select pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C") into v_turns
-            from pg_catalog.unnest(v_turns) as t (turn);
-        end if;
+    if pg_catalog.cardinality(source_turn_ids) > 1000 then
+        perform memfold._fail('MF016', 'too many source turns',
+            pg_catalog.format('There are %s.', pg_catalog.cardinality(source_turn_ids)),
+            'One fact comes from at most 1,000 turns a call.');
+    end if;
+    foreach v_turn in array coalesce(source_turn_ids, '{}') loop
+        perform memfold._check_identifier('source_turn_ids', v_turn, true);
+    end loop;
+end;
+$$;
+revoke all on function memfold._check_candidate(
+    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
+    memfold.policies
+) from public;
+comment on function memfold._check_candidate(
+    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
+    memfold.policies
+) is
+'Raises MF003 to MF010 or MF016 for what a caller may not hand in. Null stands for the default where there is one.';
+
+create or replace function memfold._candidate(
+    content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
+) returns memfold.candidate
+language plpgsql stable
+as $$
+declare
+    v_policy memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_turns text[] := source_turn_ids;
+    v_signature text;
+begin
+    -- One test that the usual candidate passes; what fails it is looked at piece by piece. (Each expression of a
+    -- PL/pgSQL function is set up anew in each transaction: in this file fewer of them is faster.)
+    if not coalesce(
+        pg_catalog.octet_length(content) between 1 and v_policy.max_content_length
+        and bucket_id <> '' and memory_type <> ''
+        and pg_catalog.octet_length(bucket_id) <= 512 and pg_catalog.octet_length(memory_type) <= 512
+        and (subject ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(subject) <= 512) is not false
+        and (predicate ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(predicate) <= 512) is not false
+        and object is null and session_id is null and metadata = '{}'
+        and pg_catalog.cardinality(source_turn_ids) <= 1
+        and (pg_catalog.octet_length(source_turn_ids[1]) between 1 and 512
+            or pg_catalog.cardinality(source_turn_ids) = 0)
+        and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
+        and origin = 'observed' and observed_at <= pg_catalog.now() and observed_at > '-infinity', false)
+    then
+        perform memfold._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+            source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy);
+        select coalesce(pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
+        from pg_catalog.unnest(source_turn_ids) as t (turn);
     end if;
     if embedding is not null or embedding_model is not null then
         perform memfold._check_embedding(embedding, embedding_model);
     end if;
-    v_signature := case when v_policy.metadata_keys <> '{}'
-        then memfold._metadata_signature(v_metadata, v_policy.metadata_keys) end;
     if v_policy.dedup = 'off' then
         v_policy.canonicalizer := null;
-    elsif content !~ '[A-Za-z0-9]' collate "C" and memfold.canonicalize(content, v_policy.canonicalizer) = '' then
-        perform memfold._fail('MF004', 'the content is empty in canonical form',
-            pg_catalog.format('Nothing is left of %L under the canonicalizer %s.', pg_catalog.left(content, 100),
-                v_policy.canonicalizer),
-            'Pass the text of one fact.');
+    end if;
+    if v_policy.metadata_keys <> '{}' then
+        v_signature := memfold._metadata_signature(metadata, v_policy.metadata_keys);
     end if;
     return (
         tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
-        coalesce(origin, 'observed'), v_metadata, coalesce(observed_at, pg_catalog.now()),
+        coalesce(origin, 'observed'), coalesce(metadata, '{}'), coalesce(observed_at, pg_catalog.now()),
         memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
             v_signature),
-        memfold._scope_key(bucket_id, memory_type, subject, predicate), v_signature, v_policy
+        null::bigint, v_signature, v_policy
     );
 end;
 $$;
@@ -166,5 +183,5 @@ comment on function memfold._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz
 ) is
-'Validates what a caller hands in and returns it with its hash, its scope, its unit vector and the policy that applies.
-Null stands for the default. Raises MF003 to MF016; writes nothing.';
+'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
+which a tier-1 hit has no use for, is left out). Null stands for the default. Raises MF003 to MF016; writes nothing.';

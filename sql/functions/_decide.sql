@@ -3,31 +3,31 @@ language plpgsql stable
 as $$
 declare
     d memfold.decision;
-    v_live boolean;
     v_status text;
     v_current record;
 begin
-    select m.memory_id, coalesce(m.root_id, m.memory_id), k.version, k.live, coalesce(k.on_timeline, false)
-    into d.memory_id, d.root_id, d.version, v_live, d.on_timeline
+    select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
+    into d.memory_id, d.root_id, d.target_id, v_status
     from memfold.memories as m
-    left join memfold.memory_counters as k
-        on k.tenant_id = m.tenant_id and k.memory_id = coalesce(m.root_id, m.memory_id)
     where m.tenant_id = c.tenant_id collate "C"
         and m.bucket_id = c.bucket_id collate "C"
         and m.content_hash = c.content_hash;
-    if not found then
+    if d.memory_id is null then
         return null;
     end if;
     d.tier := 1;
-    d.target_id := nullif(d.root_id, d.memory_id);
-    if v_live then
+    d.method := 'hash';
+    d.on_timeline := false;
+    if d.target_id is not null then
+        d.method := 'alias';
+        select m.status into strict v_status
+        from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    end if;
+    if v_status = 'active' then
         -- row 3
         d.action := 'merged';
-        d.method := case when d.target_id is null then 'hash' else 'alias' end;
         return d;
     end if;
-    select m.status into v_status
-    from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
     if v_status = 'rejected' then
         -- row 2
         d.action := 'rejected';
@@ -39,7 +39,8 @@ begin
         -- row 4
         d.method := 'timeline';
         d.on_timeline := true;
-        select v.* into v_current from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        select v.* into v_current from memfold._current_value(c.tenant_id, c.bucket_id,
+            memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
         if c.origin <> 'recalled' and (v_current.memory_id is null or c.observed_at >= v_current.last_seen) then
             d.action := case when v_current.memory_id is null then 'inserted' else 'superseded' end;
             d.target_id := v_current.memory_id;
@@ -49,9 +50,8 @@ begin
         end if;
         return d;
     end if;
-    -- withdrawn, or a row that a plain INSERT left
-    d.action := case when v_status = 'withdrawn' then 'inserted' else 'merged' end;
-    d.method := case when d.target_id is null then 'hash' else 'alias' end;
+    -- withdrawn: as if it were new
+    d.action := 'inserted';
     return d;
 end;
 $$;

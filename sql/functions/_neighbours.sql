@@ -6,7 +6,7 @@ language plpgsql stable
 as $$
 begin
     return query
-    select m.memory_id, coalesce(m.root_id, m.memory_id), memfold._similarity(s.embedding, _neighbours.embedding),
+    select m.memory_id, memfold._root(m.memory_id, m.root_id), memfold._similarity(s.embedding, _neighbours.embedding),
         m.content, m.object
     from (
         select n.memory_id, n.embedding
@@ -26,7 +26,7 @@ begin
         limit max_results + case when except_root is null then 0 else 100 end
     ) as s
     join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
-    where coalesce(m.root_id, m.memory_id) is distinct from except_root
+    where memfold._root(m.memory_id, m.root_id) is distinct from except_root
     order by 3 desc, m.memory_id
     limit max_results;
 end;

@@ -4,7 +4,7 @@ as $$
 declare
     v_policy memfold.policies;
 begin
-    select p.* into v_policy from memfold._policy(new.tenant_id, new.bucket_id, new.memory_type) as p;
+    v_policy := memfold._policy(new.tenant_id, new.bucket_id, new.memory_type);
     if v_policy.dedup = 'on' then
         new.canonicalizer := v_policy.canonicalizer;
         new.key_fields := v_policy.key_fields;

@@ -37,7 +37,7 @@ begin
     c.content := v_memory.content;
     c.embedding := memfold._unit(embedding);
     c.embedding_model := embedding_model;
-    select p.* into strict c.policy from memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type) as p;
+    c.policy := memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type);
     v_bucket_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate';
     perform memfold._lock(tenant_id, v_memory.bucket_id, case when not v_bucket_wide then v_memory.scope_key end, true);
 

@@ -60,7 +60,7 @@ begin
     select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
     from memfold.memory_vectors as v
     join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
     cross join lateral (values
         ('live', (r.status = 'active')::text, v.live::text),
         ('bucket_id', m.bucket_id, v.bucket_id),

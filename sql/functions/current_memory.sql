@@ -8,7 +8,7 @@ begin
     return query
     select r.memory_id, r.content::text, r.status::text
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
     where m.memory_id = current_memory.id
         and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
 end;

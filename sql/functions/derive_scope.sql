@@ -196,8 +196,8 @@ begin
     -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
     select array_agg(m.memory_id) into v_members
     from memfold.memories as m
-    where m.tenant_id = v_tenant_id and coalesce(m.root_id, m.memory_id) in (
-        select coalesce(i.root_id, i.memory_id)
+    where m.tenant_id = v_tenant_id and memfold._root(m.memory_id, m.root_id) in (
+        select memfold._root(i.memory_id, i.root_id)
         from memfold.memories as i
         where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids)
     );
@@ -233,7 +233,7 @@ begin
     ),
     counted as (
         update memfold.memory_counters as k
-        set version = k.version + 1, on_timeline = d.on_timeline, aliases = d.aliases,
+        set on_timeline = d.on_timeline, aliases = d.aliases,
             observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
             extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
         from derived as d
@@ -289,7 +289,7 @@ begin
         and m.status <> case when i.is_current then 'active' else 'superseded' end;
 
     update memfold.memory_counters as k
-    set live = m.status = 'active', version = k.version + 1
+    set live = m.status = 'active'
     from memfold.memories as m
     where m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
         and k.tenant_id = v_tenant_id and k.memory_id = any(v_members || v_slot_members)
@@ -297,7 +297,7 @@ begin
     update memfold.memory_vectors as v
     set live = r.status = 'active'
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
     where m.tenant_id = v_tenant_id and m.memory_id = any(v_members || v_slot_members)
         and v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.live <> (r.status = 'active');
 end;

@@ -4,19 +4,23 @@ as $$
 declare
     d memfold.decision;
     r memfold.ingest_result;
-    -- Where the hash or the neighbourhood reaches beyond one scope, so must the lock.
-    v_wide boolean := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate';
+    v_wide boolean;
     v_patient boolean := true;
 begin
     -- The hot path: a text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
-    if d.action = 'merged' and d.version is not null and d.method <> 'timeline' then
-        if memfold._strengthen(c, d.memory_id, d.root_id, d.version, 0) then
+    if d.action = 'merged' and d.method <> 'timeline' then
+        d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
+        if d.on_timeline is not null then
             return memfold._result(d, d.memory_id, null,
                 memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
         v_patient := false;
     end if;
+
+    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
+    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate';
     if d.memory_id is not null and not v_wide then
         select m.scope_key <> c.scope_key into strict v_wide
         from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;

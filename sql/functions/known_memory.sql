@@ -18,7 +18,7 @@ begin
     return query
     select r.memory_id, m.memory_id, r.status::text, m.content_hash
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
     where m.tenant_id = c.tenant_id collate "C" and m.bucket_id = c.bucket_id collate "C"
         and m.content_hash = c.content_hash;
 end;

@@ -40,6 +40,7 @@ begin
             return memfold._event_result(tenant_id, v_event_id);
         end if;
     end if;
+    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     d := memfold._decide(c);
     return memfold._result(d, d.memory_id, null, null);
 end;
@@ -63,24 +64,18 @@ create or replace function memfold._result(d memfold.decision, memory_id uuid, j
 returns memfold.ingest_result
 language plpgsql immutable parallel safe
 as $$
-declare
-    r memfold.ingest_result;
 begin
-    r.action := d.action;
-    r.memory_id := case
-        when d.action = 'rejected' then d.root_id
-        -- of a fold the memory that now holds the fact
-        when d.action = 'merged' then coalesce(d.target_id, d.root_id, memory_id)
-        else memory_id
-    end;
-    r.tier := d.tier;
-    r.method := d.method;
-    r.similarity := d.similarity;
-    r.superseded_id := case when d.action = 'superseded' then d.target_id end;
-    r.judgement_id := judgement_id;
-    r.event_id := event_id;
-    r."similar" := d.similar_memories;
-    return r;
+    return (
+        d.action,
+        case d.action
+            -- of a fold the memory that now holds the fact
+            when 'merged' then coalesce(d.target_id, d.root_id, memory_id)
+            when 'rejected' then d.root_id
+            else memory_id
+        end,
+        d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, judgement_id, event_id,
+        d.similar_memories
+    );
 end;
 $$;
 revoke all on function memfold._result(memfold.decision, uuid, uuid, uuid) from public;

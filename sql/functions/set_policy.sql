@@ -33,8 +33,7 @@ begin
     if bucket_id <> '*' then
         perform memfold._lock(tenant_id, bucket_id, null, true);
     end if;
-    select p.* into strict v_old
-    from memfold._policy(set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type) as p;
+    v_old := memfold._policy(tenant_id, bucket_id, memory_type);
     if preset is null then
         v_new := v_old;
     elsif preset = 'three_tier' then

@@ -37,4 +37,4 @@ memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
 memfold.tenant_roles
 to memfold_app, memfold_auditor;
-grant execute on function memfold._tenant(), memfold.canonicalize(text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold._tenant(), memfold._root(uuid, uuid), memfold.canonicalize(text, text) to memfold_app, memfold_auditor;

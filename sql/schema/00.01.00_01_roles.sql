@@ -4,11 +4,11 @@ declare
     v_role text;
 begin
     foreach v_role in array array[
-        'memfold_owner', 'memfold_queue', 'memfold_app', 'memfold_judge', 'memfold_auditor'
+        'memfold_owner', 'memfold_queue', 'memfold_app', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
     ] loop
         if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
             begin
-                execute pg_catalog.format('create role %I nologin noinherit', v_role);
+                execute pg_catalog.format('create role %I nologin', v_role);
             exception when duplicate_object or unique_violation then
                 null;  -- another database of this server is being installed at the same moment
             end;
@@ -17,6 +17,10 @@ begin
     -- Whoever installs hands the objects over to memfold_owner, which takes membership. A superuser has it.
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'member') then
         execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+    end if;
+    -- logins that are bound to one tenant (tenant_roles) are an application all the same
+    if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_app', 'member') then
+        grant memfold_app to memfold_tenant;
     end if;
 end;
 $$;

@@ -334,7 +334,7 @@ revoke all on function memfold._dropped_1() from public;
 
 -- Normalization -------------------------------------------------------------------------------------------------------
 
--- Servers before the minor releases of 2026 swallow U+11A7 after a Hangul syllable. A word joiner in between stops
+-- Servers of older minor releases swallow U+11A7 after a Hangul syllable (fixed upstream). A word joiner between stops
 -- that, and is nowhere a loss: both profiles drop the word joiner anyway.
 create function memfold._nfkc_1(content text) returns text
 immutable parallel safe
@@ -384,7 +384,7 @@ begin
             v_text, v_capitals, translate(v_capitals, memfold._fold_from_1(), memfold._fold_to_1()));
     end if;
     if strpos(v_text, E'\u0307') > 0 then
-        v_text := regexp_replace(v_text, E'([i\u012F\u1E2D\u1ECB])\u0307', E'\\1', 'g');
+        v_text := regexp_replace(v_text, E'([i\u012F\u1E2D\u1ECB])\u0307+', E'\\1', 'g');
     end if;
     if v_text <> content collate "C" then
         v_text := memfold._nfc_1(v_text);
@@ -466,7 +466,7 @@ revoke all on function memfold._prose_1(text) from public;
 -- Written as the list of what goes (P, S, Z, Cc, Cf, Co), because a list of what stays would make later letters
 -- vanish: what Unicode 14 has not assigned stays. Combining marks stay because vowel signs and points are how many
 -- scripts write their letters; variation selectors go, they only choose a glyph. NFC, not NFKC: canonical forms are two
--- spellings of one text, compatibility forms are what 000 never joined (and so 10 to the 5th needs no rule here).
+-- spellings of one text, compatibility forms are not (and so superscripts need no rule here).
 create function memfold._flat_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -474,10 +474,10 @@ as $$
 declare
     v_text text collate "C" := content;
 begin
-    v_text := memfold._fold_1(memfold._nfc_1(v_text));
+    v_text := memfold._nfc_1(v_text);
     v_text := regexp_replace(v_text, '[' || memfold._dropped_1() || ']+', '', 'g');
-    -- A letter and a mark may have become neighbours.
-    return memfold._nfc_1(v_text);
+    -- NFC once more: a letter and a mark may have become neighbours.
+    return memfold._fold_1(memfold._nfc_1(v_text));
 end
 $$;
 revoke all on function memfold._flat_1_any(text) from public;

@@ -34,56 +34,91 @@ return vector_dims(a);
 revoke all on function memfold._dimensions(vector) from public;
 comment on function memfold._dimensions(vector) is 'Number of dimensions.';
 
-create function memfold._bytes(content text) returns bytea
-language sql immutable strict parallel safe
-return cast(pg_catalog.replace(content, '\', '\\') as bytea);
-revoke all on function memfold._bytes(text) from public;
-comment on function memfold._bytes(text) is
-'The UTF-8 bytes of a text. Unlike convert_to it is immutable, so that it can be inlined into a stored column.';
+create function memfold._field(content text) returns bytea
+language sql immutable parallel safe
+-- A field ends with a zero byte, which no text holds; ff (absent) is not UTF-8.
+return coalesce(pg_catalog.convert_to(content, 'UTF8'), '\xff'::bytea) || '\x00'::bytea;
+revoke all on function memfold._field(text) from public;
+comment on function memfold._field(text) is 'One field of the encoding that content hashes are made of.';
 
+-- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function anew each time it computes a stored column.
 create function memfold._content_hash(
     memory_type text, subject text, predicate text, content text,
     canonicalizer text, key_fields text, metadata_signature text
 ) returns bytea
-language sql immutable parallel safe
-return case when canonicalizer is not null then pg_catalog.sha256(
-    -- every field ends with a zero byte, which no text holds; ff (absent) and fe (not in the key) are not UTF-8
-    case when pg_catalog.strpos(key_fields, 'type') > 0 then memfold._bytes(memory_type) else '\xfe'::bytea end
-    || '\x00'::bytea
-    || case when pg_catalog.strpos(key_fields, 'subject') > 0
-        then coalesce(memfold._bytes(memfold.canonicalize(subject, 'prose/1')), '\xff'::bytea) else '\xfe'::bytea end
-    || '\x00'::bytea
-    || case when pg_catalog.strpos(key_fields, 'predicate') > 0
-        then coalesce(memfold._bytes(memfold.canonicalize(predicate, 'prose/1')), '\xff'::bytea) else '\xfe'::bytea end
-    || '\x00'::bytea
-    || coalesce(memfold._bytes(metadata_signature), '\xff'::bytea)
-    || '\x00'::bytea
-    || memfold._bytes(memfold.canonicalize(content, canonicalizer))
-) end;
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_content text;
+begin
+    if canonicalizer is null then
+        return null;
+    elsif canonicalizer = 'prose/1' then
+        v_content := memfold._prose_1(content);
+    else
+        v_content := memfold.canonicalize(content, canonicalizer);
+    end if;
+    if v_content = '' then
+        raise exception 'the content is empty in canonical form' using
+            errcode = 'MF004',
+            detail = pg_catalog.format('Nothing is left of %L under the canonicalizer %s.',
+                pg_catalog.left(content, 100), canonicalizer),
+            hint = 'Pass the text of one fact.';
+    end if;
+    if key_fields = 'type,subject,predicate' and subject is null and predicate is null and metadata_signature is null then
+        -- what the expression below comes to in the most frequent case
+        return pg_catalog.sha256(pg_catalog.convert_to(memory_type, 'UTF8') || '\x00ff00ff00ff00'::bytea
+            || pg_catalog.convert_to(v_content, 'UTF8'));
+    end if;
+    return pg_catalog.sha256(
+        -- fe: the field is not part of the key
+        case when pg_catalog.strpos(key_fields, 'type') > 0 then memfold._field(memory_type) else '\xfe00'::bytea end
+        || case when pg_catalog.strpos(key_fields, 'subject') > 0
+            then memfold._field(memfold.canonicalize(subject, 'prose/1')) else '\xfe00'::bytea end
+        || case when pg_catalog.strpos(key_fields, 'predicate') > 0
+            then memfold._field(memfold.canonicalize(predicate, 'prose/1')) else '\xfe00'::bytea end
+        || memfold._field(metadata_signature)
+        || pg_catalog.convert_to(v_content, 'UTF8')
+    );
+end;
+$$;
 revoke all on function memfold._content_hash(text, text, text, text, text, text, text) from public;
 comment on function memfold._content_hash(text, text, text, text, text, text, text) is
 'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a
-canonicalizer: such a memory has opted out of deduplication.';
+canonicalizer: such a memory has opted out of deduplication. Raises MF004 where the canonical content is empty.';
 
 create function memfold._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
-language sql immutable parallel safe
-return pg_catalog.hashtextextended(coalesce(memfold.canonicalize(predicate, 'prose/1'), '') collate "C",
-    pg_catalog.hashtextextended(coalesce(memfold.canonicalize(subject, 'prose/1'), '') collate "C",
-        pg_catalog.hashtextextended(memory_type collate "C",
-            pg_catalog.hashtextextended(bucket_id collate "C", 0))));
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_key bigint := pg_catalog.hashtextextended(memory_type collate "C",
+        pg_catalog.hashtextextended(bucket_id collate "C", 0));
+begin
+    -- null = empty: neither is ever empty in canonical form
+    v_key := pg_catalog.hashtextextended(
+        case when subject is null then '' else memfold.canonicalize(subject, 'prose/1') end collate "C", v_key);
+    return pg_catalog.hashtextextended(
+        case when predicate is null then '' else memfold.canonicalize(predicate, 'prose/1') end collate "C", v_key);
+end;
+$$;
 revoke all on function memfold._scope_key(text, text, text, text) from public;
 comment on function memfold._scope_key(text, text, text, text) is
-'64-bit key of a scope: bucket, type, canonical subject, canonical predicate (null = empty: neither is ever empty).';
+'64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';
+
+create function memfold._root(memory_id uuid, root_id uuid) returns uuid
+language sql immutable parallel safe
+return case when root_id is null then memory_id else root_id end;
+revoke all on function memfold._root(uuid, uuid) from public;
+comment on function memfold._root(uuid, uuid) is
+'The root of a row of memories. Not coalesce(), which row level security takes for leaky and keeps from indexes.';
 
 create function memfold._new_id() returns uuid
 language sql volatile parallel safe
 return (
-    select pg_catalog.substr(t.h, 1, 12) || '7' || pg_catalog.substr(t.h, 13, 3)
-        || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
-    from (
-        select pg_catalog.lpad(pg_catalog.to_hex(
-            (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint), 15, '0') as h
-    ) as t
+    -- one reading of the clock: 48 bits of milliseconds and 12 bits of their fraction, the version's digit between them
+    pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
+        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint), 15, '0'), '7', 13, 0)
+    || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
 )::uuid;
 revoke all on function memfold._new_id() from public;
 comment on function memfold._new_id() is
@@ -175,7 +210,8 @@ create table memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Login roles that belong to one tenant: for them this row decides, whatever memfold.tenant_id is set to.';
+'Which tenant a login role belongs to that is a member of memfold_tenant: this row decides, whatever memfold.tenant_id is
+set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
 
 -- Memories ---------------------------------------------------------------------------------------------------------
 
@@ -237,14 +273,13 @@ create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, mem
 create table memfold.memory_counters (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
-    version bigint not null default 0,
     live boolean not null default true,
     on_timeline boolean not null default false,
-    aliases bigint not null default 0 check (aliases >= 0),
-    observations bigint not null default 0 check (observations >= 0),
-    independent bigint not null default 0 check (independent between 0 and 1000 * observations),
-    source_confidence double precision not null default 0 check (source_confidence between 0 and 1),
-    extractor_confidence double precision not null default 0 check (extractor_confidence between 0 and 1),
+    aliases bigint not null default 0,
+    observations bigint not null default 0,
+    independent bigint not null default 0,
+    source_confidence double precision not null default 0,
+    extractor_confidence double precision not null default 0,
     first_seen timestamptz not null default '-infinity',
     last_seen timestamptz not null default '-infinity',
     access_count bigint not null default 0,
@@ -257,7 +292,6 @@ create table memfold.memory_counters (
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
 HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here.';
-comment on column memfold.memory_counters.version is 'Raised whenever the tree or its status changes (not its counters).';
 comment on column memfold.memory_counters.live is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is 'The memory is a value of a single-valued slot.';
 comment on column memfold.memory_counters.aliases is 'How many texts are folded into this one.';
@@ -302,7 +336,7 @@ comment on table memfold.memory_intervals is
 
 create table memfold.memory_sources (
     tenant_id text collate "C" not null,
-    source_turn_id text collate "C" not null check (source_turn_id <> ''),
+    source_turn_id text collate "C" not null,
     memory_id uuid not null,
     primary key (tenant_id, source_turn_id, memory_id)
 );
@@ -322,16 +356,15 @@ comment on table memfold.memory_tokens is
 
 -- The ledger -------------------------------------------------------------------------------------------------------
 
+-- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE reads and plans each of them anew, which
+-- doubled the cost of a replay. Only memfold's own functions write these tables; check_invariants() says what must hold.
 create table memfold.memory_events (
-    tenant_id text collate "C" not null check (tenant_id <> ''),
+    tenant_id text collate "C" not null,
     event_id uuid not null default memfold._new_id(),
     at timestamptz not null default pg_catalog.clock_timestamp(),
     bucket_id text collate "C" not null,
-    action text collate "C" not null check (action in (
-        'inserted', 'merged', 'replaced', 'superseded', 'escalated', 'historical', 'rejected',
-        'embedded', 'judged', 'undone', 'erased'
-    )),
-    tier smallint check (tier between 1 and 3),
+    action text collate "C" not null,
+    tier smallint,
     method text collate "C",
     memory_id uuid,
     target_id uuid,
@@ -350,7 +383,7 @@ create table memfold.memory_events (
     source_confidence double precision,
     extractor_confidence double precision,
     session_id text collate "C",
-    origin text collate "C" check (origin in ('observed', 'inferred', 'recalled')),
+    origin text collate "C",
     metadata jsonb,
     observed_at timestamptz,
     judgement_id uuid,
@@ -359,9 +392,7 @@ create table memfold.memory_events (
     run_id uuid,
     actor text collate "C" not null,
     cause text collate "C",
-    primary key (tenant_id, event_id, at),
-    check (not observation or (memory_id is not null and content is not null and observed_at is not null)),
-    check ((action = 'undone') = (undoes is not null))
+    primary key (tenant_id, event_id, at)
 );
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id) where target_id is not null;
@@ -370,6 +401,8 @@ create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) 
 comment on table memfold.memory_events is
 'The ledger: every observation and every decision, append-only. All state of memories is a function of it. No foreign
 keys, and "at" in the primary key, so that it can be partitioned by time.';
+comment on column memfold.memory_events.action is
+'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, undone, erased.';
 comment on column memfold.memory_events.memory_id is 'The text that the candidate matched or created. Null: refused by a rule, no text.';
 comment on column memfold.memory_events.target_id is
 'merged in tier 2 or 3: the memory that memory_id was folded into (replaced: the memory folded into memory_id). merged in
@@ -496,7 +529,6 @@ create type memfold.decision as (
     memory_id uuid,
     root_id uuid,
     target_id uuid,
-    version bigint,
     similarity double precision,
     guard text[],
     similar_memories jsonb,
@@ -505,8 +537,8 @@ create type memfold.decision as (
     judgement text
 );
 comment on type memfold.decision is
-'What _decide() found: the action, the stored text that was hit (memory_id, with its root and the version of the root''s
-counters), the memory it concerns (target_id), and the kind of judgement to queue.';
+'What _decide() found: the action, the stored text that was hit (memory_id, with its root), the memory it concerns
+(target_id), and the kind of judgement to queue.';
 
 create type memfold.ingest_result as (
     action text,

@@ -4,10 +4,11 @@
 
 create function memfold._tenant() returns text
 language sql stable parallel safe
-return coalesce(
-    (select r.tenant_id from memfold.tenant_roles as r where r.role_name = current_user),
-    pg_catalog.current_setting('memfold.tenant_id', true)
-);
+return case
+    when pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
+        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = current_user)
+    else pg_catalog.current_setting('memfold.tenant_id', true)
+end;
 revoke all on function memfold._tenant() from public;
 comment on function memfold._tenant() is 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
 

@@ -1,0 +1,443 @@
+"""What the clients do, without doing it: generators that ask for transactions, vectors and pauses.
+
+``Memfold`` and ``AsyncMemfold`` carry out what they ask for, each in its own way. Every decision (what to
+send, what to retry, what to log) is made here, once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, LiteralString, NoReturn, TypeAlias, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from memfold import errors, queries
+from memfold.embedders import EmbedderProtocol, VectorText, checked_vectors, vector_text
+from memfold.types import BucketStats, EmbedReport, IngestResult, KnownMemory, Row, SimilarMemory
+
+logger = logging.getLogger("memfold")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows."""
+
+    statement: LiteralString
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """The vectors of some texts, from the embedder; gives what it gave."""
+
+    texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Seconds to wait."""
+
+    seconds: float
+
+
+class CommitLostError(Exception):
+    """The connection went while COMMIT was under way. Never leaves this package."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+Steps: TypeAlias = Generator[Transact | Embed | Pause, Any, T]
+
+
+class Core:
+    """The options of a client, and its calls as steps."""
+
+    def __init__(
+        self,
+        tenant_id: str | None,
+        embedder: EmbedderProtocol | None,
+        retry_safe: bool,
+        max_attempts: int,
+    ) -> None:
+        if max_attempts < 1:
+            raise ValueError("max_attempts is at least 1")
+        self.tenant_id = tenant_id
+        self.embedder = embedder
+        self.retry_safe = retry_safe
+        self.max_attempts = max_attempts
+        self._registered = False
+
+    # the calls
+
+    def ingest(
+        self, content: str, tenant_id: str | None, given: Mapping[str, Any], *, preview: bool = False
+    ) -> Steps[IngestResult]:
+        arguments = self._arguments({**given, "content": content}, tenant_id)
+        if self.embedder is not None and arguments.get("embedding") is None:
+            yield from self._embed_on_miss(self.embedder, arguments)
+        if preview:
+            rows = yield from self._run(queries.PREVIEW, arguments)
+        else:
+            if self.retry_safe and arguments.get("idempotency_key") is None:
+                arguments["idempotency_key"] = uuid.uuid4().hex
+            keyed = arguments.get("idempotency_key") is not None
+            rows = yield from self._run(queries.INGEST, arguments, repeatable=keyed)
+        result = IngestResult.from_row(rows[0])
+        log_decision(content, result, preview=preview)
+        return result
+
+    def known(
+        self, content: str, tenant_id: str | None, given: Mapping[str, Any]
+    ) -> Steps[KnownMemory | None]:
+        return (yield from self._known(self._arguments({**given, "content": content}, tenant_id)))
+
+    def find_similar(
+        self,
+        content: str | None,
+        tenant_id: str | None,
+        bucket_id: str,
+        embedding: Any,
+        embedding_model: str | None,
+        given: Mapping[str, Any],
+    ) -> Steps[tuple[SimilarMemory, ...]]:
+        named = {"bucket_id": bucket_id, "embedding_model": embedding_model}
+        if embedding is None and content is not None:
+            if self.embedder is None:
+                raise ValueError("find_similar needs an embedding, or a client with an embedder")
+            check_text("content", content)
+            vectors = yield from self._vectors(self.embedder, [content])
+            yield from self._register(self.embedder, vectors[0])
+            named.update(embedding=vectors[0], embedding_model=self.embedder.model)
+        else:
+            named["embedding"] = embedding
+        rows = yield from self._run(
+            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), repeatable=True
+        )
+        return tuple(SimilarMemory.from_row(row) for row in rows)
+
+    def attach_embedding(
+        self, memory_id: UUID | str, embedding: Any, embedding_model: str | None, tenant_id: str | None
+    ) -> Steps[IngestResult]:
+        arguments = self._arguments(
+            {"memory_id": memory_id, "embedding": embedding, "embedding_model": embedding_model}, tenant_id
+        )
+        rows = yield from self._run(queries.ATTACH, arguments)
+        result = IngestResult.from_row(rows[0])
+        log_decision(f"memory {arguments['memory_id']}", result)
+        return result
+
+    def embed_pending(self, tenant_id: str | None, bucket_id: str | None, batch: int) -> Steps[EmbedReport]:
+        if self.embedder is None:
+            raise ValueError("embed_pending needs a client with an embedder")
+        report = EmbedReport()
+        passed: set[UUID] = set()
+        while True:
+            arguments = self._arguments({"bucket": bucket_id, "max_results": batch + len(passed)}, tenant_id)
+            rows = yield from self._run(queries.PENDING, arguments, repeatable=True)
+            rows = [row for row in rows if row["memory_id"] not in passed][:batch]
+            if not rows:
+                return report
+            passed.update(row["memory_id"] for row in rows)
+            vectors = yield from self._vectors_or_none(self.embedder, [row["content"] for row in rows])
+            failed = vectors.count(None)
+            report = replace(report, failed=report.failed + failed)
+            if failed == len(rows):
+                return report  # the embedder is down: the rest would only fail too
+            for row, vector in zip(rows, vectors, strict=True):
+                if vector is None:
+                    continue
+                yield from self._register(self.embedder, vector)
+                try:
+                    result = yield from self.attach_embedding(
+                        row["memory_id"], vector, self.embedder.model, tenant_id
+                    )
+                except errors.EmbeddingExistsError:
+                    continue  # somebody else was faster
+                report = replace(
+                    report,
+                    attached=report.attached + 1,
+                    merged=report.merged + (result.action == "merged"),
+                    escalated=report.escalated + (result.action == "escalated"),
+                )
+
+    def explain(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[str]:
+        arguments = self._arguments({"memory_id": memory_id}, tenant_id)
+        if arguments["tenant_id"] is None:
+            del arguments["tenant_id"]
+        rows = yield from self._run(queries.EXPLAIN, arguments, repeatable=True)
+        return "\n".join(row["explain_memory"] for row in rows)
+
+    def stats(self, tenant_id: str | None, bucket_id: str | None) -> Steps[tuple[BucketStats, ...]]:
+        arguments = self._arguments({"bucket_id": bucket_id}, tenant_id)
+        rows = yield from self._send(queries.STATS, arguments, repeatable=True)
+        return tuple(BucketStats.from_row(row) for row in rows)
+
+    def register_embedding_model(self, model: str, dimensions: int) -> Steps[None]:
+        check_text("model", model)
+        yield from self._run(
+            queries.REGISTER_MODEL, {"model": model, "dimensions": dimensions}, repeatable=True
+        )
+
+    def hash_conflict(
+        self, error: psycopg.Error, content: str, tenant_id: str | None, given: Mapping[str, Any]
+    ) -> Steps[errors.MemfoldError]:
+        if not errors.is_hash_conflict(error):
+            return errors.translate(error)
+        # Under row level security the error has no DETAIL: what was met must be looked up.
+        known = yield from self.known(content, tenant_id, given)
+        if known is None:
+            return errors.MemoryHashConflict(None, None)
+        return errors.MemoryHashConflict(known.content_hash, known.memory_id)
+
+    def query(self, statement: LiteralString, tenant_id: str | None = None) -> Steps[list[Row]]:
+        return (yield from self._send(statement, {"tenant_id": tenant_id}, repeatable=True))
+
+    def check_invariants(self, tenant_id: str | None) -> Steps[list[Row]]:
+        return (
+            yield from self._run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), repeatable=True)
+        )
+
+    # embedding
+
+    def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector to the arguments where tier 1 does not know the text and a vector is to be had."""
+        arguments.pop("embedding", None)
+        arguments.pop("embedding_model", None)
+        if (yield from self._known(arguments)) is not None:
+            return
+        vectors = yield from self._vectors_or_none(embedder, [arguments["content"]])
+        if vectors[0] is not None:
+            yield from self._register(embedder, vectors[0])
+            arguments.update(embedding=vectors[0], embedding_model=embedder.model)
+
+    def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
+        probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}
+        rows = yield from self._run(queries.KNOWN, probe, repeatable=True)
+        return KnownMemory.from_row(rows[0]) if rows else None
+
+    def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorText]]:
+        answer = yield Embed(texts)
+        return checked_vectors(answer, texts, embedder.dimensions)
+
+    def _vectors_or_none(
+        self, embedder: EmbedderProtocol, texts: list[str]
+    ) -> Steps[list[VectorText | None]]:
+        """A failing embedder costs no data: whoever gets None stores without a vector."""
+        try:
+            return list((yield from self._vectors(embedder, texts)))
+        except Exception as error:
+            if len(texts) == 1:
+                logger.warning(
+                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector",
+                    quoted(texts[0]),
+                    embedder.model,
+                    f"{type(error).__name__}: {error}"[:300],
+                )
+                return [None]
+        # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
+        # as down.
+        made: list[VectorText | None] = []
+        for text in texts:
+            made += yield from self._vectors_or_none(embedder, [text])
+            if made == [None, None]:
+                return [None] * len(texts)
+        return made
+
+    def _register(self, embedder: EmbedderProtocol, vector: str) -> Steps[None]:
+        if self._registered:
+            return
+        dimensions = embedder.dimensions or vector.count(",") + 1
+        try:
+            yield from self.register_embedding_model(embedder.model, dimensions)
+        except errors.MemfoldError as error:
+            if error.sqlstate != "42501":  # not permitted: then somebody else has registered it
+                raise
+            logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
+        self._registered = True
+
+    # sending
+
+    def _arguments(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
+        arguments = prepared(given)
+        check_text("tenant_id", tenant_id)
+        arguments["tenant_id"] = self.tenant_id if tenant_id is None else tenant_id
+        return arguments
+
+    def _run(
+        self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False
+    ) -> Steps[list[Row]]:
+        return self._send(queries.call(function, arguments), arguments, repeatable=repeatable)
+
+    def _send(
+        self, statement: LiteralString, arguments: Mapping[str, Any], *, repeatable: bool
+    ) -> Steps[list[Row]]:
+        """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
+        parameters = {**arguments, "memfold_tenant": arguments.get("tenant_id")}
+        attempts = 0
+        reconnected = False
+        while True:
+            error: psycopg.Error
+            try:
+                rows: list[Row] = yield Transact(statement, parameters)
+                return rows
+            except CommitLostError as lost:
+                if not repeatable:
+                    self._give_up(lost.error, committing=True)
+                error = lost.error
+            except psycopg.Error as caught:
+                error = caught
+            attempts += 1
+            if errors.is_connection_lost(error):
+                if reconnected:
+                    self._give_up(error)
+                reconnected = True
+            elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
+                self._give_up(error)
+            logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
+            yield Pause(min(0.01 * 2**attempts, 1.0) * random.uniform(0.5, 1))  # noqa: S311 (jitter)
+
+    @staticmethod
+    def _give_up(error: psycopg.Error, *, committing: bool = False) -> NoReturn:
+        if committing:
+            raise errors.OutcomeUnknownError(
+                "the connection was lost during COMMIT",
+                sqlstate=error.sqlstate,
+                detail=str(error),
+                hint="Whether the call was written is not known. With an idempotency_key, or with"
+                " Memfold(retry_safe=True), it would have been sent again.",
+            ) from error
+        raise errors.translate(error) from error
+
+
+# arguments --------------------------------------------------------------------------------------------------
+
+
+def check_text(name: str, text: Any) -> None:
+    """Raise MF030 for what no text of PostgreSQL can hold."""
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be str, not {type(text).__name__}")
+    if "\0" in text:
+        detail = f"{name} has a NUL at position {text.index(chr(0))}."
+    else:
+        try:
+            text.encode()
+            return
+        except UnicodeEncodeError as error:
+            detail = (
+                f"{name} has a lone surrogate (U+{ord(text[error.start]):04X}) at position {error.start}."
+            )
+    raise errors.InvalidTextError(
+        "the text cannot be stored",
+        detail=detail,
+        hint="PostgreSQL stores any other character.",
+    )
+
+
+def _check_json(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_text(name, value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(key, str):
+                check_text(f"a key of {name}", key)
+            _check_json(name, item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_json(name, item)
+
+
+def _json(name: str, value: Any) -> str:
+    _check_json(name, value)
+    try:
+        return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise errors.InvalidMetadataError(
+            f"{name} is not JSON",
+            detail=f"{str(error)[:1].upper()}{str(error)[1:]}.",
+            hint="Pass a JSON object.",
+        ) from error
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    return float(value)
+
+
+def prepared(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as psycopg is to send them, checked for what it or the server could not say clearly."""
+    return {name: _prepared(name, value) for name, value in given.items()}
+
+
+def _prepared(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    match name:
+        case "embedding":
+            return value if isinstance(value, VectorText) else vector_text(value)
+        case "metadata":
+            return _json(name, value)
+        case "source_turn_ids":
+            if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+                raise TypeError(f"{name} must be a list of str, not {type(value).__name__}")
+            for turn in value:
+                check_text(name, turn)
+            return list(value)
+        case "source_confidence" | "extractor_confidence" | "threshold":
+            return _number(name, value)
+        case "max_results":
+            return int(value)
+        case "observed_at":
+            if not isinstance(value, datetime):
+                raise TypeError(f"{name} must be a datetime, not {type(value).__name__}")
+            if value.utcoffset() is None:
+                raise errors.InvalidObservedAtError(
+                    "observed_at has no time zone",
+                    detail=f"It was {value.isoformat()}.",
+                    hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
+                )
+            return value
+        case "memory_id":
+            try:
+                return value if isinstance(value, UUID) else UUID(value)
+            except (ValueError, AttributeError, TypeError):
+                raise errors.InvalidIdentifierError(
+                    "memory_id is not a UUID",
+                    detail=f"It was {value!r:.80}.",
+                    hint="Pass an id that ingest gave.",
+                ) from None
+        case _:
+            check_text(name, value)
+            return value
+
+
+# log lines --------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """A text for a log line: on one line, and not all of a long one."""
+    return json.dumps(text if len(text) <= 80 else text[:79] + "…", ensure_ascii=False)
+
+
+def log_decision(content: str, result: IngestResult, *, preview: bool = False) -> None:
+    """DEDUP_CHECK for every decision, DEDUP_MERGE for a fold."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    how = "no match" if result.tier is None else f"tier {result.tier} {result.method}"
+    found = how if result.similarity is None else f"closest match sim={result.similarity:.2f}"
+    logger.debug("DEDUP_CHECK: %s %s -> %s", quoted(content), found, result.action)
+    if result.action in ("merged", "replaced") and not preview:
+        logger.info("DEDUP_MERGE: %s -> memory %s (%s)", quoted(content), result.memory_id, how)

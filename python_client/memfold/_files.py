@@ -1,0 +1,224 @@
+"""Ingesting a file of candidates, so that it can be interrupted anywhere and repeated at will."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from memfold import queries
+from memfold.client import Memfold
+from memfold.errors import ConnectionLostError, MemfoldError
+
+_FIELDS = frozenset(queries.CANDIDATE)
+_SAVE_EVERY = 1.0
+
+
+def read_vectors(path: Path) -> dict[str, Any]:
+    """The arrays ``texts`` and ``vectors`` of an .npz file, as a mapping from text to vector."""
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise ImportError("reading --vectors needs numpy: pip install numpy") from error
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            texts, vectors = arrays["texts"], arrays["vectors"]
+    except (KeyError, OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} is no .npz file with the arrays texts and vectors: {error}") from error
+    if vectors.ndim != 2 or texts.shape != vectors.shape[:1] or texts.dtype.kind != "U":
+        raise ValueError(
+            f"{path}: texts must be n strings and vectors n rows, not {texts.dtype}{texts.shape}"
+            f" and {vectors.dtype}{vectors.shape}"
+        )
+    return dict(zip(texts.tolist(), vectors, strict=True))
+
+
+class LineError(Exception):
+    """A line that is no candidate."""
+
+
+class Ingestion:
+    """One pass over a file. Iterating it gives (line number, what was wrong or None) for every line."""
+
+    def __init__(
+        self,
+        client: Memfold,
+        file: Path,
+        *,
+        tenant: str | None,
+        bucket: str | None,
+        vectors: Mapping[str, Any] | None,
+        model: str | None,
+        state: Path,
+        resume: bool,
+    ) -> None:
+        self._client = client
+        self._file = file
+        self._defaults = {"tenant_id": tenant, "bucket_id": bucket}
+        self._vectors = vectors
+        self._model = model
+        self._state = state
+        self.digest, self.lines = _digest(file)
+        target = client._query(queries.TARGET)[0]
+        # What else decides what a line means belongs to the name: another tenant is another run.
+        self._name = "/".join(map(str, [self.digest, target["target"], json.dumps(self._defaults)]))
+        self._began = int(target["milliseconds"])
+        stored = self._load().get(self._name, {}) if resume else {}
+        self.start = self.line = int(stored.get("line", 0))
+        self.errors = int(stored.get("errors", 0))
+        self.replayed = int(stored.get("replayed", 0))
+        self.without_vector = int(stored.get("without_vector", 0))
+        self._keyed: set[UUID] = set()
+        self._counts: Counter[tuple[str, int | None, str | None]] = Counter()
+        for action, tier, method, count in stored.get("counts", []):
+            self._counts[action, tier, method] = count
+
+    def summary(self) -> list[list[object]]:
+        """Lines by what became of them: decisions by tier, then what was none."""
+        others = ("replayed", "refused", "empty line")
+        ordered = sorted(
+            self._counts.items(), key=lambda item: (item[0][0] in others, item[0][1] or 0, *map(str, item[0]))
+        )
+        return [[action, tier or "-", method or "-", count] for (action, tier, method), count in ordered]
+
+    def __iter__(self) -> Iterator[tuple[int, str | None]]:
+        if self._vectors and self._model is not None:
+            size = len(next(iter(self._vectors.values())))
+            self._client.register_embedding_model(self._model, size)
+        saved = time.monotonic()
+        try:
+            with self._file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if number <= self.start:
+                        continue
+                    problem = None
+                    try:
+                        self._ingest(number, line)
+                    except ConnectionLostError:
+                        raise
+                    except (LineError, MemfoldError) as error:
+                        problem = str(error)
+                        self.errors += 1
+                        self._counts["refused", None, None] += 1
+                    self.line = number
+                    yield number, problem
+                    if time.monotonic() - saved > _SAVE_EVERY:
+                        self._save()
+                        saved = time.monotonic()
+        finally:
+            self._save()
+
+    def _ingest(self, number: int, line: bytes) -> None:
+        if not line.strip():
+            self._counts["empty line", None, None] += 1
+            return
+        candidate: dict[str, Any] = {
+            name: value for name, value in self._defaults.items() if value is not None
+        }
+        candidate.update(_parse(line))
+        has_key = candidate.get("idempotency_key") is not None
+        # By it a line that was committed, but not yet noted in the state file, is known again.
+        if not has_key:
+            candidate["idempotency_key"] = f"file:{self.digest[:32]}:{number}"
+        try:
+            if self._vectors is not None and candidate.get("embedding") is None:
+                vector = self._vectors.get(candidate["content"])
+                if vector is not None:
+                    candidate.update(embedding=vector, embedding_model=self._model)
+            result = self._client.ingest(**candidate)
+        except (TypeError, ValueError) as error:
+            raise LineError(str(error)) from error
+        # A replay gives the ledger row of the first call: one of an earlier run (ids begin with the server's
+        # clock), or, where lines share a key of their own, of this one.
+        if result.event_id is not None and (
+            result.event_id.int >> 80 < self._began or result.event_id in self._keyed
+        ):
+            self.replayed += 1
+            self._counts["replayed", None, None] += 1
+            return
+        if has_key and result.event_id is not None:
+            self._keyed.add(result.event_id)
+        if result.tier is None and self._vectors is not None and candidate.get("embedding") is None:
+            self.without_vector += 1
+        self._counts[result.action, result.tier, result.method] += 1
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            stored = json.loads(self._state.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return stored if isinstance(stored, dict) else {}
+
+    def _save(self) -> None:
+        """Note how far this run is; once it is through, that there is nothing to go on with."""
+        stored = self._load()
+        stored.pop(self._name, None)
+        if self.line < self.lines:
+            stored[self._name] = {
+                "file": self._file.name,
+                "line": self.line,
+                "errors": self.errors,
+                "replayed": self.replayed,
+                "without_vector": self.without_vector,
+                "counts": [[*key, count] for key, count in self._counts.items()],
+            }
+        if not stored:
+            self._state.unlink(missing_ok=True)
+            return
+        # Renamed into place, so that a kill leaves the old state or the new one.
+        handle, temporary = tempfile.mkstemp(prefix=f".{self._state.name}.", dir=self._state.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(stored, file, indent=1)
+            Path(temporary).replace(self._state)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+
+
+def _digest(file: Path) -> tuple[str, int]:
+    """SHA-256 of the file, and its number of lines."""
+    digest = hashlib.sha256()
+    lines = 0
+    last = b"\n"
+    with file.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+            lines += chunk.count(b"\n")
+            last = chunk[-1:]
+    return digest.hexdigest(), lines + (last != b"\n")
+
+
+def _no_constant(name: str) -> Any:
+    raise LineError(f"{name} is not JSON")
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise LineError(f"not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise LineError("not a JSON object")
+    if unknown := sorted(found.keys() - _FIELDS):
+        raise LineError(f"unknown field {', '.join(map(repr, unknown))}")
+    if "content" not in found:
+        raise LineError("the field 'content' is missing")
+    if isinstance(when := found.get("observed_at"), str):
+        try:
+            found["observed_at"] = datetime.fromisoformat(when)
+        except ValueError as error:
+            raise LineError(f"observed_at is no time in ISO 8601: {when[:40]!r}") from error
+    return found

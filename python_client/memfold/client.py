@@ -1,0 +1,384 @@
+"""The clients: ``Memfold`` blocks, ``AsyncMemfold`` awaits. What they do is in ``memfold._core``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+import time
+from types import TracebackType
+from typing import Any, LiteralString, Self, TypeVar, Unpack
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from memfold import queries
+from memfold._core import CommitLostError, Core, Embed, Pause, Steps, Transact
+from memfold.embedders import EmbedderProtocol, is_async
+from memfold.errors import MemfoldError, is_connection_lost
+from memfold.types import (
+    BucketStats,
+    CandidateFields,
+    Embedding,
+    EmbedReport,
+    IngestResult,
+    KnownMemory,
+    ProbeFields,
+    Row,
+    SimilarFields,
+    SimilarMemory,
+)
+
+__all__ = ["AsyncMemfold", "Memfold"]
+
+T = TypeVar("T")
+
+
+class _Client:
+    def __init__(
+        self,
+        dsn: str,
+        tenant_id: str | None = None,
+        embedder: EmbedderProtocol | None = None,
+        *,
+        retry_safe: bool = False,
+        max_attempts: int = 8,
+        prepare_threshold: int | None = None,
+    ) -> None:
+        """Connects at the first call.
+
+        tenant_id: of calls that name none. embedder: asked for a vector only where tier 1 does not know the
+        text. retry_safe: gives every ingest an idempotency key (one row each), so that it can be sent again
+        when the connection is lost during COMMIT. max_attempts: of a call that meets 40001 or 40P01.
+        prepare_threshold: as psycopg's; None, no prepared statements, works behind every pooler.
+        """
+        self._core = Core(tenant_id, embedder, retry_safe, max_attempts)
+        self._options: dict[str, Any] = {
+            "conninfo": dsn,
+            "autocommit": True,
+            "prepare_threshold": prepare_threshold,
+            "client_encoding": "UTF8",
+            "fallback_application_name": "memfold",
+        }
+        self._set_up()
+
+    def _set_up(self) -> None:
+        raise NotImplementedError
+
+
+def _pipeline(connection: Any) -> Any:
+    """Sends what a transaction begins with together with its statement, where libpq can."""
+    return connection.pipeline() if psycopg.Pipeline.is_supported() else contextlib.nullcontext()
+
+
+class Memfold(_Client):
+    """The blocking client. One connection; threads that share it take turns.
+
+    >>> with Memfold(dsn, tenant_id="acme") as memfold:
+    ...     memfold.ingest("Alice has a cat.", subject="Alice").action
+    'inserted'
+    """
+
+    def _set_up(self) -> None:
+        if self._core.embedder is not None and is_async(self._core.embedder):
+            raise TypeError("a coroutine function embeds for AsyncMemfold only")
+        self._connection: psycopg.Connection[DictRow] | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; another call opens a new one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def ingest(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """Hand in one fact: the database decides whether it is new, known, changed or unclear."""
+        return self._drive(self._core.ingest(content, tenant_id, fields))
+
+    def preview(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """What ``ingest`` would do now with the same arguments. Nothing is written."""
+        return self._drive(self._core.ingest(content, tenant_id, fields, preview=True))
+
+    def known(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> KnownMemory | None:
+        """The memory that holds this very text, if the bucket knows it: tier 1 alone."""
+        return self._drive(self._core.known(content, tenant_id, fields))
+
+    def find_similar(
+        self,
+        content: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        **options: Unpack[SimilarFields],
+    ) -> tuple[SimilarMemory, ...]:
+        """Active memories whose cosine to the embedding, or to the content's, is at least ``threshold``."""
+        return self._drive(
+            self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
+        )
+
+    def attach_embedding(
+        self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
+    ) -> IngestResult:
+        """Give a memory that was stored without a vector its vector, and run the tier 2 that was skipped."""
+        return self._drive(self._core.attach_embedding(memory_id, embedding, embedding_model, tenant_id))
+
+    def embed_pending(
+        self, tenant_id: str | None = None, bucket_id: str | None = None, batch: int = 64
+    ) -> EmbedReport:
+        """Embed what was stored without a vector, and attach the vectors. Stops when the embedder is down."""
+        return self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
+
+    def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
+        """The whole life of a memory, as text."""
+        return self._drive(self._core.explain(memory_id, tenant_id))
+
+    def stats(self, tenant_id: str | None = None, bucket_id: str | None = None) -> tuple[BucketStats, ...]:
+        """What deduplication did, a bucket each."""
+        return self._drive(self._core.stats(tenant_id, bucket_id))
+
+    def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+        """Where the tenant's memories differ from what the ledger says; empty when all is well."""
+        return self._drive(self._core.check_invariants(tenant_id))
+
+    def register_embedding_model(self, model: str, dimensions: int) -> None:
+        """Make an embedding model known; the client does so itself for its embedder's."""
+        self._drive(self._core.register_embedding_model(model, dimensions))
+
+    def translate_unique_violation(
+        self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> MemfoldError:
+        """What to raise for what a plain INSERT into memfold.memories raised.
+
+        ``MemoryHashConflict`` with the id of the memory that holds the text, if it was the index of tier 1.
+        """
+        return self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
+
+    def _query(self, statement: LiteralString, tenant_id: str | None = None) -> list[Row]:
+        return self._drive(self._core.query(statement, tenant_id))
+
+    def _drive(self, steps: Steps[T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = self._carry_out(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _carry_out(self, step: Transact | Embed | Pause) -> Any:
+        match step:
+            case Transact():
+                with self._lock:
+                    return self._transact(step)
+            case Embed():
+                assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
+                return self._core.embedder.embed(step.texts)
+            case Pause():
+                return time.sleep(step.seconds)
+
+    def _transact(self, step: Transact) -> list[DictRow]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(**self._options, row_factory=dict_row)
+        connection = self._connection
+        try:
+            with _pipeline(connection):
+                connection.execute(queries.BEGIN)
+                connection.execute(queries.SET_TENANT, step.parameters)
+                cursor = connection.execute(step.statement, step.parameters)
+            rows = cursor.fetchall()
+        except BaseException as error:
+            try:
+                if not isinstance(error, psycopg.Error):
+                    raise psycopg.OperationalError("interrupted")
+                connection.rollback()
+            except psycopg.Error:
+                connection.close()
+            raise
+        try:
+            connection.commit()
+        except psycopg.Error as error:
+            connection.close()
+            if is_connection_lost(error):
+                raise CommitLostError(error) from error
+            raise
+        return rows
+
+
+class AsyncMemfold(_Client):
+    """The asynchronous client. One connection; tasks that share it take turns at it, but not at the embedder.
+
+    >>> async with AsyncMemfold(dsn, tenant_id="acme") as memfold:
+    ...     result = await memfold.ingest("Alice has a cat.", subject="Alice")
+    """
+
+    def _set_up(self) -> None:
+        self._connection: psycopg.AsyncConnection[DictRow] | None = None
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As ``Memfold.close``."""
+        async with self._lock:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+    async def ingest(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """As ``Memfold.ingest``."""
+        return await self._drive(self._core.ingest(content, tenant_id, fields))
+
+    async def preview(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """As ``Memfold.preview``."""
+        return await self._drive(self._core.ingest(content, tenant_id, fields, preview=True))
+
+    async def known(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> KnownMemory | None:
+        """As ``Memfold.known``."""
+        return await self._drive(self._core.known(content, tenant_id, fields))
+
+    async def find_similar(
+        self,
+        content: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        **options: Unpack[SimilarFields],
+    ) -> tuple[SimilarMemory, ...]:
+        """As ``Memfold.find_similar``."""
+        return await self._drive(
+            self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
+        )
+
+    async def attach_embedding(
+        self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
+    ) -> IngestResult:
+        """As ``Memfold.attach_embedding``."""
+        return await self._drive(
+            self._core.attach_embedding(memory_id, embedding, embedding_model, tenant_id)
+        )
+
+    async def embed_pending(
+        self, tenant_id: str | None = None, bucket_id: str | None = None, batch: int = 64
+    ) -> EmbedReport:
+        """As ``Memfold.embed_pending``."""
+        return await self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
+
+    async def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
+        """As ``Memfold.explain``."""
+        return await self._drive(self._core.explain(memory_id, tenant_id))
+
+    async def stats(
+        self, tenant_id: str | None = None, bucket_id: str | None = None
+    ) -> tuple[BucketStats, ...]:
+        """As ``Memfold.stats``."""
+        return await self._drive(self._core.stats(tenant_id, bucket_id))
+
+    async def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+        """As ``Memfold.check_invariants``."""
+        return await self._drive(self._core.check_invariants(tenant_id))
+
+    async def register_embedding_model(self, model: str, dimensions: int) -> None:
+        """As ``Memfold.register_embedding_model``."""
+        await self._drive(self._core.register_embedding_model(model, dimensions))
+
+    async def translate_unique_violation(
+        self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> MemfoldError:
+        """As ``Memfold.translate_unique_violation``."""
+        return await self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = await self._carry_out(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _carry_out(self, step: Transact | Embed | Pause) -> Any:
+        match step:
+            case Transact():
+                async with self._lock:
+                    return await self._transact(step)
+            case Embed():
+                embedder = self._core.embedder
+                assert embedder is not None  # noqa: S101 (only it asks for this)
+                if (aembed := getattr(embedder, "aembed", None)) is not None:
+                    return await aembed(step.texts)
+                if is_async(embedder):
+                    return await embedder.embed(step.texts)
+                answer = await asyncio.to_thread(embedder.embed, step.texts)
+                return await answer if inspect.isawaitable(answer) else answer
+            case Pause():
+                return await asyncio.sleep(step.seconds)
+
+    async def _transact(self, step: Transact) -> list[DictRow]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
+        connection = self._connection
+        try:
+            async with _pipeline(connection):
+                await connection.execute(queries.BEGIN)
+                await connection.execute(queries.SET_TENANT, step.parameters)
+                cursor = await connection.execute(step.statement, step.parameters)
+            rows = await cursor.fetchall()
+        except BaseException as error:
+            try:
+                if not isinstance(error, psycopg.Error):
+                    raise psycopg.OperationalError("interrupted")
+                await connection.rollback()
+            except psycopg.Error:
+                await connection.close()
+            raise
+        try:
+            await connection.commit()
+        except psycopg.Error as error:
+            await connection.close()
+            if is_connection_lost(error):
+                raise CommitLostError(error) from error
+            raise
+        return rows

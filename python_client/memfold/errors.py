@@ -1,0 +1,262 @@
+"""What memfold raises. The server's errors are told apart by SQLSTATE alone, never by their text."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import psycopg
+
+
+class MemfoldError(Exception):
+    """Any error of memfold, and of the database under it."""
+
+    code: str | None = None
+    """The SQLSTATE that stands for this class."""
+
+    def __init__(
+        self, message: str, *, sqlstate: str | None = None, detail: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.sqlstate = sqlstate or self.code
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.message if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
+        if self.detail:
+            parts.append(f"DETAIL: {self.detail}")
+        if self.hint:
+            parts.append(f"HINT: {self.hint}")
+        return "\n".join(parts)
+
+
+class TenantMissingError(MemfoldError):
+    """No tenant_id was given, neither to the call nor to the client."""
+
+    code = "MF001"
+
+
+class WrongTenantError(MemfoldError):
+    """The session belongs to another tenant."""
+
+    code = "MF002"
+
+
+class InvalidIdentifierError(MemfoldError):
+    """An id, a subject or the like is missing, empty or longer than 512 bytes."""
+
+    code = "MF003"
+
+
+class EmptyContentError(MemfoldError):
+    """The content is empty, as it is or in canonical form."""
+
+    code = "MF004"
+
+
+class ContentTooLongError(MemfoldError):
+    """The content is longer than the policy accepts."""
+
+    code = "MF005"
+
+
+class InvalidConfidenceError(MemfoldError):
+    """A confidence does not lie in [0, 1]."""
+
+    code = "MF006"
+
+
+class InvalidMetadataError(MemfoldError):
+    """The metadata is not a JSON object."""
+
+    code = "MF007"
+
+
+class MetadataTooLargeError(MemfoldError):
+    """The metadata is larger than the policy accepts."""
+
+    code = "MF008"
+
+
+class UnknownOriginError(MemfoldError):
+    """The origin is not observed, inferred or recalled."""
+
+    code = "MF009"
+
+
+class InvalidObservedAtError(MemfoldError):
+    """observed_at lies in the future, or has no time zone."""
+
+    code = "MF010"
+
+
+class UnknownCanonicalizerError(MemfoldError):
+    """There is no canonicalizer profile of that name."""
+
+    code = "MF011"
+
+
+class ModelMissingError(MemfoldError):
+    """An embedding came without the name of its model."""
+
+    code = "MF012"
+
+
+class UnknownModelError(MemfoldError):
+    """The embedding model is not registered."""
+
+    code = "MF013"
+
+
+class WrongDimensionsError(MemfoldError):
+    """The embedding has another size than its model."""
+
+    code = "MF014"
+
+
+class ZeroVectorError(MemfoldError):
+    """The embedding has no direction."""
+
+    code = "MF015"
+
+
+class TooManySourceTurnsError(MemfoldError):
+    """More than 1,000 source turns in one call."""
+
+    code = "MF016"
+
+
+class InvalidOptionError(MemfoldError):
+    """A policy, predicate or model was given a value that is not allowed."""
+
+    code = "MF017"
+
+
+class MemoryNotFoundError(MemfoldError):
+    """The tenant has no memory of that id."""
+
+    code = "MF018"
+
+
+class EmbeddingExistsError(MemfoldError):
+    """The memory has a vector of that model."""
+
+    code = "MF019"
+
+
+class ImmutableMemoryError(MemfoldError):
+    """What never changes was to be changed, or a memory deleted."""
+
+    code = "MF020"
+
+
+class AppendOnlyLedgerError(MemfoldError):
+    """A row of the ledger was to be changed or deleted."""
+
+    code = "MF021"
+
+
+class InvalidArgumentError(MemfoldError):
+    """An argument is missing or out of range."""
+
+    code = "MF022"
+
+
+class ModelConflictError(MemfoldError):
+    """The model is registered with another number of dimensions."""
+
+    code = "MF023"
+
+
+class HashWouldChangeError(MemfoldError):
+    """The policy would change the hash of memories that are stored."""
+
+    code = "MF024"
+
+
+class IsolationLevelError(MemfoldError):
+    """The transaction does not run at READ COMMITTED."""
+
+    code = "MF025"
+
+
+class InvalidTextError(MemfoldError):
+    """A text with a NUL or a lone surrogate, which PostgreSQL cannot store. Nothing was sent."""
+
+    code = "MF030"
+
+
+class InvalidEmbeddingError(MemfoldError):
+    """Not a flat list of finite numbers. Nothing was sent."""
+
+    code = "MF031"
+
+
+class RetryableError(MemfoldError):
+    """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
+
+
+class ConnectionLostError(MemfoldError):
+    """The database cannot be reached, or was lost before COMMIT; the call left nothing behind."""
+
+
+class OutcomeUnknownError(ConnectionLostError):
+    """The connection was lost during COMMIT: the call may or may not have been written."""
+
+
+class InstallError(MemfoldError):
+    """memfold cannot be installed in this database."""
+
+
+class MemoryHashConflict(MemfoldError):  # noqa: N818 (its name is part of the contract)
+    """A plain INSERT met the unique index: the bucket holds this text."""
+
+    code = "23505"
+
+    def __init__(self, content_hash: bytes | None, existing_id: UUID | None) -> None:
+        super().__init__(
+            "the bucket has a memory of this content",
+            detail=f"It is memory {existing_id}." if existing_id else "It is not visible to this session.",
+            hint="Call ingest instead: it counts the observation.",
+        )
+        self.content_hash = content_hash
+        self.existing_id = existing_id
+
+
+CLASSES: dict[str, type[MemfoldError]] = {
+    cls.code: cls for cls in MemfoldError.__subclasses__() if cls.code and cls.code.startswith("MF")
+}
+"""SQLSTATE to class, for all that memfold itself raises."""
+
+RETRYABLE = frozenset({"40001", "40P01"})
+HASH_KEY = "memories_content_hash_key"
+
+
+def is_connection_lost(error: psycopg.Error) -> bool:
+    """Whether the error ended the connection, or is that there was none to be had."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
+
+
+def translate(error: psycopg.Error) -> MemfoldError:
+    """The exception that stands for an error of the database."""
+    diagnosis = error.diag
+    state = error.sqlstate
+    message = diagnosis.message_primary or str(error)
+    detail, hint = diagnosis.message_detail, diagnosis.message_hint
+    cls: type[MemfoldError] = MemfoldError
+    if state in RETRYABLE:
+        cls = RetryableError
+    elif is_connection_lost(error):
+        cls = ConnectionLostError
+    elif state is not None:
+        cls = CLASSES.get(state, MemfoldError)
+    return cls(message, sqlstate=state, detail=detail, hint=hint)
+
+
+def is_hash_conflict(error: psycopg.Error) -> bool:
+    """Whether a plain INSERT met the index of tier 1."""
+    return error.sqlstate == "23505" and error.diag.constraint_name == HASH_KEY

@@ -1,0 +1,176 @@
+"""Every statement that the client sends. Names are qualified: no search_path is relied upon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import LiteralString
+
+BEGIN = "begin isolation level read committed"
+SET_TENANT = "select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
+
+# Arguments that a call leaves out are left to the functions' defaults, so that these stand in one place.
+_CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}
+
+
+def _function(name: LiteralString, *arguments: LiteralString) -> str:
+    _CALLS[name] = (
+        "select * from memfold." + name,  # noqa: S608 (literals of this file)
+        {argument: argument + " => %(" + argument + ")s" for argument in arguments},
+    )
+    return name
+
+
+CANDIDATE: tuple[LiteralString, ...] = (
+    "content",
+    "tenant_id",
+    "bucket_id",
+    "memory_type",
+    "subject",
+    "predicate",
+    "object",
+    "embedding",
+    "embedding_model",
+    "source_turn_ids",
+    "source_confidence",
+    "extractor_confidence",
+    "session_id",
+    "origin",
+    "metadata",
+    "observed_at",
+    "idempotency_key",
+)
+KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
+    "content",
+    "tenant_id",
+    "bucket_id",
+    "memory_type",
+    "subject",
+    "predicate",
+    "metadata",
+)
+
+INGEST = _function("ingest_memory", *CANDIDATE)
+PREVIEW = _function("preview_memory", *CANDIDATE)
+KNOWN = _function("known_memory", *KNOWN_ARGUMENTS)
+FIND_SIMILAR = _function(
+    "find_similar",
+    "tenant_id",
+    "bucket_id",
+    "embedding",
+    "embedding_model",
+    "threshold",
+    "memory_type",
+    "subject",
+    "predicate",
+    "max_results",
+)
+ATTACH = _function("attach_embedding", "memory_id", "embedding", "embedding_model", "tenant_id")
+PENDING = _function("pending_embeddings", "tenant_id", "bucket", "max_results")
+EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
+REGISTER_MODEL = _function("register_embedding_model", "model", "dimensions")
+CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
+
+
+def call(function: str, given: Iterable[str]) -> LiteralString:
+    """The call of a function of memfold with the arguments given, by name."""
+    head, arguments = _CALLS[function]
+    given = list(given)
+    if unknown := [name for name in given if name not in arguments]:
+        raise TypeError(f"{function} has no argument {', '.join(unknown)}")
+    return head + "(" + ", ".join([arguments[name] for name in given]) + ")"
+
+
+STATS = """
+select * from memfold.dedup_stats
+where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
+    and (%(bucket_id)s::text is null or bucket_id = %(bucket_id)s)
+order by tenant_id, bucket_id
+"""
+
+# migrate ----------------------------------------------------------------------------------------------------
+
+REVISION = "select version_num from memfold.alembic_version"
+
+# The setting of the database; without one, what the server starts a session with, but for this role's own.
+SEARCH_PATH = """
+select current_database(), coalesce(
+    (
+        select substr(c.entry, length('search_path=') + 1)
+        from pg_catalog.pg_db_role_setting as s
+        join pg_catalog.pg_database as d on d.oid = s.setdatabase and d.datname = current_database()
+        cross join unnest(s.setconfig) as c (entry)
+        where s.setrole = 0 and c.entry like 'search\\_path=%'
+    ),
+    (
+        select case when s.source in ('default', 'configuration file', 'command line') then s.reset_val
+            else s.boot_val end
+        from pg_catalog.pg_settings as s
+        where s.name = 'search_path'
+    )
+)
+"""
+
+# What the files of functions are executed under, in every path of installation.
+INSTALL_PATH = """
+select
+    pg_catalog.set_config('search_path',
+        'memfold, ' || pg_catalog.quote_ident(n.nspname) || ', pg_temp', true),
+    pg_catalog.set_config('client_min_messages', 'warning', true),
+    pg_catalog.set_config('lock_timeout', '3s', true)
+from pg_catalog.pg_extension as e
+join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
+where e.extname = 'vector'
+"""
+
+DEFINITIONS = """
+select p.oid::regprocedure::text, pg_catalog.pg_get_functiondef(p.oid)
+from pg_catalog.pg_proc as p
+where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
+"""
+
+# the command line -------------------------------------------------------------------------------------------
+
+INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed"
+
+# A state file is of one database: of its name and oid, at the server's address.
+TARGET = """
+select pg_catalog.concat_ws('/', d.oid, d.datname, pg_catalog.inet_server_addr(),
+    pg_catalog.current_setting('port')) as target,
+    (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint as milliseconds
+from pg_catalog.pg_database as d where d.datname = current_database()
+"""
+
+SERVER = """
+select
+    pg_catalog.current_setting('server_version') as server,
+    pg_catalog.current_setting('server_version_num')::integer as server_number,
+    pg_catalog.current_setting('server_encoding') as encoding,
+    current_database() as database,
+    current_user as role,
+    (
+        select r.rolsuper or r.rolbypassrls from pg_catalog.pg_roles as r where r.rolname = current_user
+    ) as bypasses,
+    (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'vector') as pgvector,
+    (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'memfold') as extension,
+    pg_catalog.to_regclass('memfold.alembic_version') is not null as migrated,
+    coalesce((
+        select pg_catalog.pg_has_role(current_user, r.oid, 'member')
+        from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
+    ), false) as owns
+"""
+
+SELFTEST = """
+select
+    count(*) as checks,
+    count(*) filter (where not s.ok) as failed,
+    min(s.profile || ': ' || left(s.input, 60)) filter (where not s.ok) as example
+from memfold.canonicalizer_selftest() as s
+"""
+
+INVALID_INDEXES = """
+select i.indexrelid::regclass::text as name
+from pg_catalog.pg_index as i
+join pg_catalog.pg_class as c on c.oid = i.indexrelid
+where c.relnamespace = pg_catalog.to_regnamespace('memfold') and not (i.indisvalid and i.indisready)
+order by 1
+"""

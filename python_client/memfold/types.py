@@ -1,0 +1,164 @@
+"""What the client takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
+from uuid import UUID
+
+Action: TypeAlias = Literal[
+    "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
+]
+Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
+Row: TypeAlias = Mapping[str, Any]
+
+
+class SupportsToList(Protocol):
+    """Arrays, such as those of numpy."""
+
+    def tolist(self) -> Any: ...
+
+
+Embedding: TypeAlias = Sequence[float] | SupportsToList
+
+
+class Scope(TypedDict, total=False):
+    """What a fact is about, beside its text."""
+
+    bucket_id: str
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+
+
+class CandidateFields(Scope, total=False):
+    """The arguments of ``ingest_memory`` after content and tenant_id; the server has their defaults."""
+
+    object: str | None
+    embedding: Embedding | None
+    embedding_model: str | None
+    source_turn_ids: Sequence[str]
+    source_confidence: float
+    extractor_confidence: float
+    session_id: str | None
+    origin: Origin
+    metadata: Mapping[str, Any]
+    observed_at: datetime
+    idempotency_key: str | None
+
+
+class ProbeFields(Scope, total=False):
+    """The arguments of ``known_memory`` after content and tenant_id."""
+
+    metadata: Mapping[str, Any]
+
+
+class SimilarFields(TypedDict, total=False):
+    """The options of ``find_similar``."""
+
+    threshold: float
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+    max_results: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarMemory:
+    """A neighbour: its cosine, and what the guard said of the pair (None: it was not asked)."""
+
+    memory_id: UUID
+    similarity: float
+    guard: tuple[str, ...] | None = None
+    matched_id: UUID | None = None
+    content: str | None = None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        guard = row.get("guard")
+        return cls(
+            memory_id=UUID(str(row["memory_id"])),
+            similarity=float(row["similarity"]),
+            guard=None if guard is None else tuple(guard),
+            matched_id=row.get("matched_id"),
+            content=row.get("content"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What became of a candidate. ``memory_id`` is the memory that now holds the fact."""
+
+    action: Action
+    memory_id: UUID | None
+    tier: int | None
+    method: str | None
+    similarity: float | None
+    superseded_id: UUID | None
+    judgement_id: UUID | None
+    event_id: UUID | None
+    similar: tuple[SimilarMemory, ...]
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        values = {field.name: row[field.name] for field in fields(cls)}
+        values["similar"] = tuple(SimilarMemory.from_row(item) for item in row["similar"] or ())
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMemory:
+    """A hit of tier 1: ``matched_id`` is the text itself, ``memory_id`` the memory where it leads."""
+
+    memory_id: UUID
+    matched_id: UUID
+    status: str
+    content_hash: bytes
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStats:
+    """One row of the view ``dedup_stats``."""
+
+    tenant_id: str
+    bucket_id: str
+    active: int
+    merged: int
+    superseded: int
+    rejected: int
+    withdrawn: int
+    pending_embeddings: int
+    observations: int
+    inserted: int
+    tier_1_merges: int
+    tier_2_merges: int
+    tier_3_merges: int
+    escalated: int
+    supersessions: int
+    rejected_candidates: int
+    open_judgements: int
+    oldest_open_judgement: datetime | None
+    fold_rate: float | None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        values = {field.name: row[field.name] for field in fields(cls)}
+        if values["fold_rate"] is not None:
+            values["fold_rate"] = float(values["fold_rate"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedReport:
+    """What ``embed_pending`` did: vectors attached, what became of them, texts that could not be embedded."""
+
+    attached: int = 0
+    merged: int = 0
+    escalated: int = 0
+    failed: int = 0

@@ -1,0 +1,158 @@
+"""Each test gets a database of its own, made from a template that holds memfold, on every server there is.
+
+The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full one
+as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from pytest_postgresql import factories
+
+from tests import servers
+
+CLUSTERS, LEFT_OUT = servers.available()
+WAYS = {"alembic": servers.load_alembic, "extension": servers.load_extension}
+# What each server runs the whole suite with; the other way runs what is marked core.
+MAIN_WAY = {"embedded": "alembic", "full": "extension"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server with memfold installed in one way."""
+
+    cluster: servers.Cluster
+    way: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}{self.cluster.major}-{self.way}"
+
+    @property
+    def available(self) -> bool:
+        return self.way == "alembic" or self.cluster.extension
+
+
+TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "core: runs with both ways to install memfold")
+    if config.option.collectonly or hasattr(config, "workerinput"):
+        return
+    for cluster in CLUSTERS:
+        cluster.start()
+        if not cluster.extension:
+            LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for cluster in CLUSTERS:
+        cluster.stop()
+
+
+def _makes_up_for(target: Target) -> bool:
+    """The other way, where a server's main way is not to be had."""
+    main = MAIN_WAY[target.cluster.name]
+    return target.way == main or not Target(target.cluster, main).available
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "target" not in metafunc.fixturenames:
+        return
+    core = metafunc.definition.get_closest_marker("core") is not None
+    chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
+    metafunc.parametrize("target", chosen, ids=str, indirect=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("servers")
+    for target in TARGETS:
+        if target.available:
+            scope = "whole suite" if _makes_up_for(target) else "core tests"
+            terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
+    for line in LEFT_OUT:
+        terminalreporter.line(f"LEFT OUT: {line}")
+
+
+for _target in TARGETS:
+    _noproc = f"noproc_{_target.cluster.name}_{_target.way}"
+    globals()[_noproc] = factories.postgresql_noproc(
+        host=str(_target.cluster.base),
+        port=servers.PORT,
+        user=servers.SUPERUSER,
+        dbname=f"test_{_target.way}",
+        load=[WAYS[_target.way]],
+    )
+    globals()[f"db_{_target.cluster.name}_{_target.way}"] = factories.postgresql(_noproc)
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> Target:
+    found: Target = request.param
+    return found
+
+
+@pytest.fixture
+def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tuple[object, ...]]:
+    """A superuser's connection to a fresh database that holds memfold; autocommit."""
+    connection: psycopg.Connection[tuple[object, ...]] = request.getfixturevalue(
+        f"db_{target.cluster.name}_{target.way}"
+    )
+    connection.autocommit = True
+    connection.execute("set search_path = public, memfold")
+    return connection
+
+
+@pytest.fixture
+def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
+    """Where ``db`` leads, for further connections."""
+    return target.cluster.dsn(db.info.dbname) + " options='-csearch_path=public,memfold'"
+
+
+@pytest.fixture
+def extension_available(target: Target) -> bool:
+    """Whether CREATE EXTENSION memfold works on this server."""
+    return target.cluster.extension
+
+
+Connect = Callable[..., psycopg.Connection[tuple[object, ...]]]
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Connect]:
+    """Opens further connections to the test's database, and closes them at its end."""
+    opened: list[psycopg.Connection[tuple[object, ...]]] = []
+
+    def open_one(**settings: str) -> psycopg.Connection[tuple[object, ...]]:
+        connection = psycopg.connect(dsn, autocommit=True, **settings)
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def app(db: psycopg.Connection[tuple[object, ...]], connect: Connect) -> Iterator[Connect]:
+    """Opens connections as an application: a login role that is a member of memfold_app, and nothing more."""
+    role = f"app_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}")
+    db.execute(f"create role {role} login in role memfold_app")
+    made: list[psycopg.Connection[tuple[object, ...]]] = []
+
+    def open_one(tenant: str | None = None) -> psycopg.Connection[tuple[object, ...]]:
+        connection = connect(user=role)
+        made.append(connection)
+        if tenant is not None:
+            connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        return connection
+
+    yield open_one
+    for connection in made:
+        connection.close()
+    db.execute(f"drop role {role}")

@@ -1,0 +1,67 @@
+"""What tests say often: ingest a candidate, make a vector of a given cosine, look for broken invariants."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+DB = psycopg.Connection[Any]
+DIMENSIONS = 4
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row of ingest_memory."""
+
+    action: str
+    memory_id: UUID | None
+    tier: int | None
+    method: str | None
+    similarity: Any
+    superseded_id: UUID | None
+    judgement_id: UUID | None
+    event_id: UUID | None
+    similar: Any
+
+
+def ingest(db: DB, content: str | None, *, function: str = "ingest_memory", **arguments: Any) -> Result:
+    """Call ingest_memory (or preview_memory) with named arguments; tenant acme unless told."""
+    arguments = {"content": content, "tenant_id": "acme", **arguments}
+    if isinstance(arguments.get("metadata"), dict | list):
+        arguments["metadata"] = json.dumps(arguments["metadata"])
+    names = ", ".join(f"{name} => %s" for name in arguments)
+    row = db.execute(f"select * from memfold.{function}({names})", list(arguments.values())).fetchone()
+    assert row is not None
+    return Result(*row)
+
+
+def model(db: DB, name: str = "m") -> None:
+    """Register an embedding model of four dimensions."""
+    db.execute("select memfold.register_embedding_model(%s, %s)", [name, DIMENSIONS])
+
+
+def vector(cosine: float, axis: int = 1, name: str = "m") -> dict[str, str]:
+    """A vector with this cosine to the first axis, leaning towards another one, as arguments of ingest."""
+    values = [0.0] * DIMENSIONS
+    values[0] = cosine
+    values[axis] = math.sqrt(max(0.0, 1 - cosine * cosine))
+    return {"embedding": json.dumps(values), "embedding_model": name}
+
+
+def counters(db: DB, memory_id: UUID | None) -> dict[str, Any]:
+    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        row = cursor.execute("select * from memfold.memory_counters where memory_id = %s", [memory_id]).fetchone()
+    assert row is not None
+    return row
+
+
+def check(db: DB) -> None:
+    """No invariant is broken, in any tenant."""
+    tenants = [row[0] for row in db.execute("select distinct tenant_id from memfold.memories").fetchall()]
+    for tenant in tenants:
+        assert db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall() == []

@@ -1,0 +1,358 @@
+"""ingest_memory: tier 1, tier 2, counters, provenance, idempotency."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import check, counters, ingest, model, vector
+
+pytestmark = pytest.mark.core
+DB = psycopg.Connection[Any]
+
+
+def test_668_replays_leave_one_memory(db: DB) -> None:
+    first = ingest(db, "User prefers dark mode", source_turn_ids=["turn-1"])
+    before = db.execute("select confidence from memory_audit").fetchone()
+    for _ in range(667):
+        again = ingest(db, "user prefers  DARK mode.", source_turn_ids=["turn-1"])
+        assert (again.action, again.tier, again.method) == ("merged", 1, "hash")
+        assert again.memory_id == first.memory_id
+    row = db.execute(
+        "select repetition_count, independent_repetitions, confidence from memory_audit"
+    ).fetchall()
+    assert len(row) == 1
+    assert row[0][:2] == (667, 0)
+    assert before is not None
+    assert row[0][2] == before[0]
+    assert db.execute("select count(*) from memory_sources").fetchone() == (1,)
+    assert db.execute(
+        "select memory_id, repetition_count, independent_observations from runaway_memories"
+    ).fetchall() == [(first.memory_id, 667, 1)]
+    assert db.execute("select count(*) from memory_events").fetchone() == (668,)
+    check(db)
+
+
+def test_confidence_follows_the_formula(db: DB) -> None:
+    for n in range(6):
+        ingest(db, "User likes Vim", source_turn_ids=[f"t{n}"], source_confidence=0.5, extractor_confidence=0.8)
+        row = db.execute("select confidence, independent_repetitions from memory_audit").fetchone()
+        assert row is not None
+        assert row[1] == n
+        expected = 0.5 * 0.5 + 0.3 * 0.8 + 0.2 * (1 - 1 / (1 + math.log(1 + n)))
+        assert row[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_counters_are_aggregates(db: DB) -> None:
+    ingest(db, "User likes Vim", source_turn_ids=["a"], source_confidence=0.4, extractor_confidence=0.9,
+           observed_at="2026-01-02")
+    ingest(db, "User likes Vim", source_turn_ids=["b", "a"], source_confidence=0.9, extractor_confidence=0.1,
+           observed_at="2026-01-03")
+    ingest(db, "User likes Vim", source_turn_ids=["b"], observed_at="2026-01-01")
+    last = ingest(db, "User likes Vim")
+    found = counters(db, last.memory_id)
+    assert found["observations"] == 4
+    assert found["independent"] == 3  # a, b, and the observation without turns
+    assert (found["source_confidence"], found["extractor_confidence"]) == (0.9, 0.9)
+    assert str(found["first_seen"]).startswith("2026-01-01")
+    check(db)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("merge", {"a": 2, "b": 1, "c": 3}),
+        ("first", {"a": 1, "b": 1}),
+        ("newest", {"a": 2, "c": 3}),
+    ],
+)
+def test_metadata_folds_by_policy(db: DB, policy: str, expected: dict[str, int]) -> None:
+    db.execute("select set_policy('acme', metadata_merge => %s)", [policy])
+    ingest(db, "User likes Vim", metadata={"a": 1, "b": 1}, observed_at="2026-01-01")
+    ingest(db, "User likes Vim", metadata={}, observed_at="2026-01-02")
+    ingest(db, "User likes Vim", metadata={"a": 2, "c": 3}, observed_at="2026-01-03")
+    late = ingest(db, "User likes Vim", metadata={"a": 9, "d": 4}, observed_at="2026-01-02 12:00")
+    if policy == "merge":
+        expected = {**expected, "d": 4}
+    assert db.execute("select metadata from memories").fetchone() == (expected,)
+    assert late.action == "merged"
+    check(db)
+
+
+def test_type_subject_predicate_and_bucket_are_part_of_the_key(db: DB) -> None:
+    made = [
+        ingest(db, "User likes Python"),
+        ingest(db, "User likes Python", memory_type="preference"),
+        ingest(db, "User likes Python", subject="Ann"),
+        ingest(db, "User likes Python", subject="Ann", predicate="likes"),
+        ingest(db, "User likes Python", predicate="Ann"),
+        ingest(db, "User likes Python", bucket_id="other"),
+        ingest(db, "User likes Python", tenant_id="other"),
+    ]
+    assert {m.action for m in made} == {"inserted"}
+    assert len({m.memory_id for m in made}) == 7
+    # a separator inside a field does not make two keys equal
+    assert ingest(db, "c", subject="a|b").action == "inserted"
+    assert ingest(db, "b|c", subject="a").action == "inserted"
+    # keys are compared in canonical form
+    assert ingest(db, "User likes Python", subject=" ANN ").action == "merged"
+
+
+def test_content_only_key(db: DB) -> None:
+    db.execute("select set_policy('acme', key_fields => '{}', metadata_keys => '{source}')")
+    first = ingest(db, "User likes Python", memory_type="fact", metadata={"source": "settings", "x": 1})
+    same = ingest(db, "User likes Python", memory_type="note", subject="Ann", metadata={"source": "settings"})
+    other = ingest(db, "User likes Python", metadata={"source": "chat"})
+    assert (same.action, same.memory_id) == ("merged", first.memory_id)
+    assert other.action == "inserted"
+    check(db)
+
+
+def test_dedup_off(db: DB) -> None:
+    db.execute("select set_policy('acme', 'log', dedup => 'off')")
+    model(db)
+    for _ in range(3):
+        result = ingest(db, "User likes Python", bucket_id="log", **vector(1.0))
+        assert result.action == "inserted"
+    assert db.execute("select count(*) from memories where content_hash is null").fetchone() == (3,)
+    check(db)
+
+
+def test_paraphrase_becomes_an_alias_and_is_paid_once(db: DB) -> None:
+    model(db)
+    first = ingest(db, "User prefers dark mode", source_turn_ids=["1"], **vector(1.0))
+    fold = ingest(db, "The user likes dark mode best", source_turn_ids=["2"], **vector(0.95))
+    assert (fold.action, fold.tier, fold.method, fold.memory_id) == ("merged", 2, "vector", first.memory_id)
+    assert fold.similarity == pytest.approx(0.95)
+    again = ingest(db, "the user likes dark mode best", source_turn_ids=["2"])
+    assert (again.action, again.tier, again.method, again.memory_id) == ("merged", 1, "alias", first.memory_id)
+    found = counters(db, first.memory_id)
+    assert (found["observations"], found["independent"], found["aliases"]) == (3, 2, 1)
+    # an alias's vector is a neighbour too: near the alias, far from its root
+    near = ingest(db, "Dark mode is what the user likes", **vector(0.80))
+    assert (near.action, near.memory_id) == ("merged", first.memory_id)
+    assert near.similarity > 0.92
+    check(db)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "action"), [(0.9201, "merged"), (0.92, "escalated"), (0.85, "escalated"), (0.8499, "inserted")]
+)
+def test_bands(db: DB, cosine: float, action: str) -> None:
+    model(db)
+    first = ingest(db, "User prefers dark mode", **vector(1.0))
+    result = ingest(db, "The user likes dark mode best", **vector(cosine))
+    assert result.action == action
+    if action == "escalated":
+        queued = db.execute("select judgement_id, memory_id, other_id, kind, state from judgements").fetchall()
+        assert queued == [(result.judgement_id, result.memory_id, first.memory_id, "write", "open")]
+    assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (
+        1 if action == "merged" else 2,
+    )
+    check(db)
+
+
+def test_thresholds_of_the_policy_come_first(db: DB) -> None:
+    model(db)
+    db.execute("select set_policy('acme', merge_threshold => 0.95, merge_inclusive => true, judge_threshold => 0.9,"
+               " similar_threshold => 0.4)")
+    first = ingest(db, "User prefers dark mode", **vector(1.0))
+    below = ingest(db, "The user likes dark mode best", **vector(0.89))
+    assert below.action == "inserted"
+    assert below.similar == [{"memory_id": str(first.memory_id), "similarity": 0.89}]
+    assert ingest(db, "Dark mode it is for the user", **vector(-0.95, axis=2)).action == "inserted"
+    assert ingest(db, "Dark mode is what the user likes", **vector(0.95, axis=3)).action == "merged"
+
+
+def test_on_ambiguous(db: DB) -> None:
+    model(db)
+    ingest(db, "User prefers dark mode", **vector(1.0))
+    db.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    kept = ingest(db, "The user likes dark mode best", **vector(0.9))
+    assert (kept.action, kept.judgement_id) == ("inserted", None)
+    assert db.execute("select count(*) from judgements").fetchone() == (0,)
+    db.execute("select set_policy('acme', on_ambiguous => 'review')")
+    ingest(db, "Dark mode is what the user likes", **vector(0.9, axis=2))
+    assert db.execute("select kind from judgements").fetchall() == [("review",)]
+
+
+def test_scope_of_tier_2(db: DB) -> None:
+    model(db)
+    ingest(db, "Alice has a cat", subject="Alice", predicate="has", **vector(1.0))
+    assert ingest(db, "Bob has a cat", subject="Bob", predicate="has", **vector(0.99)).action == "inserted"
+    assert ingest(db, "a cat is what she has", subject="Alice", **vector(0.99)).action == "inserted"
+    assert ingest(db, "a cat she has", subject="ALICE", predicate="Has", **vector(0.99)).action == "merged"
+    db.execute("select set_policy('acme', 'wide', scope => 'bucket')")
+    ingest(db, "user has a cat", bucket_id="wide", subject="x", **vector(1.0))
+    found = ingest(db, "a cat is what user has", bucket_id="wide", predicate="y", **vector(0.99))
+    assert found.action == "merged"
+    check(db)
+
+
+def test_vectors_are_normalised_here(db: DB) -> None:
+    model(db)
+    ingest(db, "User prefers dark mode", embedding="[10,0,0,0]", embedding_model="m")
+    result = ingest(db, "The user likes dark mode best", embedding="[0.001,0,0,0]", embedding_model="m")
+    assert (result.action, result.similarity) == ("merged", 1.0)
+
+
+def test_models_are_never_compared(db: DB) -> None:
+    model(db)
+    model(db, "other")
+    ingest(db, "User prefers dark mode", **vector(1.0))
+    assert ingest(db, "The user likes dark mode best", **vector(1.0, name="other")).action == "inserted"
+
+
+def test_guard_raised_neighbour_is_passed_over_for_a_clean_one(db: DB) -> None:
+    model(db)
+    ingest(db, "Ann has 3 dogs at home", **vector(1.0))
+    clean = ingest(db, "At home Ann has some dogs", **vector(0.80))
+    result = ingest(db, "Ann has some dogs at home", **vector(0.97))
+    assert (result.action, result.memory_id) == ("merged", clean.memory_id)
+    assert result.similarity == pytest.approx(0.97 * 0.80 + math.sqrt((1 - 0.97**2) * (1 - 0.80**2)), abs=1e-5)
+    assert result.similar[0]["guard"] != []
+
+
+def test_recalled_text_is_no_evidence(db: DB) -> None:
+    model(db)
+    first = ingest(db, "User prefers dark mode", **vector(1.0))
+    hit = ingest(db, "User prefers dark mode", origin="recalled")
+    fold = ingest(db, "The user likes dark mode best", origin="recalled", **vector(0.95))
+    unclear = ingest(db, "Dark mode is nice", origin="recalled", **vector(0.9, axis=2))
+    new = ingest(db, "User likes tea", origin="recalled")
+    assert [r.action for r in (hit, fold, unclear, new)] == ["merged", "merged", "rejected", "rejected"]
+    assert counters(db, first.memory_id)["observations"] == 1
+    assert db.execute("select count(*) from memory_events").fetchone() == (5,)
+    assert db.execute("select reason from memory_events where action = 'rejected'").fetchall() == [
+        ("recalled",), ("recalled",)
+    ]
+    assert ingest(db, "The user likes dark mode best").memory_id == first.memory_id
+    check(db)
+
+
+def test_idempotency_key(db: DB) -> None:
+    first = ingest(db, "User likes Vim", idempotency_key="k")
+    again = ingest(db, "User likes Vim", idempotency_key="k")
+    other = ingest(db, "something else", idempotency_key="k")
+    assert first == again == other
+    assert db.execute("select count(*) from memory_events").fetchone() == (1,)
+    assert ingest(db, "User likes Vim", bucket_id="b2", idempotency_key="k").memory_id != first.memory_id
+    check(db)
+
+
+def test_every_accepted_call_leaves_its_text(db: DB) -> None:
+    ingest(db, "User likes Vim")
+    ingest(db, "  user likes VIM!", session_id="s", metadata={"x": 1}, source_turn_ids=["t"], origin="inferred")
+    rows = db.execute(
+        "select content, session_id, metadata, source_turn_ids, origin, actor from memory_events order by event_id"
+    ).fetchall()
+    assert rows[1] == ("  user likes VIM!", "s", {"x": 1}, ["t"], "inferred", "postgres")
+    assert rows[0][0] == "User likes Vim"
+
+
+def test_known_memory(db: DB) -> None:
+    model(db)
+    assert db.execute("select * from known_memory('User likes Vim', 'acme')").fetchall() == []
+    first = ingest(db, "User likes Vim", **vector(1.0))
+    ingest(db, "Vim is liked by the user", **vector(0.99))
+    found = db.execute("select memory_id, status from known_memory('vim is LIKED by the user.', 'acme')").fetchall()
+    assert found == [(first.memory_id, "active")]
+    assert db.execute("select count(*) from memory_events").fetchone() == (2,)
+
+
+def test_find_similar(db: DB) -> None:
+    model(db)
+    a = ingest(db, "User likes Vim", subject="U", **vector(1.0))
+    b = ingest(db, "User likes tea", subject="V", **vector(0.9))
+    query = "select memory_id, similarity from find_similar('acme', 'default', '[1,0,0,0]', 'm', %s{})"
+    assert db.execute(query.format(""), [0.8]).fetchall() == [(a.memory_id, 1.0), (b.memory_id, 0.9)]
+    assert db.execute(query.format(""), [0.95]).fetchall() == [(a.memory_id, 1.0)]
+    assert db.execute(query.format(", 'fact', 'V'"), [0.5]).fetchall() == [(b.memory_id, 0.9)]
+
+
+def test_late_vectors(db: DB) -> None:
+    model(db)
+    first = ingest(db, "User prefers dark mode", **vector(1.0))
+    late = ingest(db, "The user likes dark mode best", source_turn_ids=["t"])
+    assert db.execute("select memory_id from pending_embeddings('acme')").fetchall() == [(late.memory_id,)]
+    result = db.execute(
+        "select action, memory_id, tier from attach_embedding(%s, '[2,0,0,0]', 'm', 'acme')", [late.memory_id]
+    ).fetchone()
+    assert result == ("merged", first.memory_id, 2)
+    assert db.execute("select * from pending_embeddings('acme')").fetchall() == []
+    assert counters(db, first.memory_id)["observations"] == 2
+    assert db.execute("select memory_id, status from current_memory(%s, 'acme')", [late.memory_id]).fetchone() == (
+        first.memory_id, "active",
+    )
+    check(db)
+
+
+def test_late_vector_of_the_older_memory(db: DB) -> None:
+    model(db)
+    late = ingest(db, "User prefers dark mode")
+    newer = ingest(db, "The user likes dark mode best", **vector(1.0))
+    result = db.execute(
+        "select action, memory_id from attach_embedding(%s, '[2,0,0,0]', 'm', 'acme')", [late.memory_id]
+    ).fetchone()
+    assert result == ("merged", late.memory_id)
+    assert db.execute("select merged_into from memories where memory_id = %s", [newer.memory_id]).fetchone() == (
+        late.memory_id,
+    )
+    check(db)
+
+
+def test_late_vector_in_the_band_is_escalated(db: DB) -> None:
+    model(db)
+    ingest(db, "User prefers dark mode", **vector(1.0))
+    late = ingest(db, "The user likes dark mode best")
+    embedding = json.dumps([0.9, math.sqrt(1 - 0.81), 0, 0])
+    result = db.execute(
+        "select action, judgement_id is not null from attach_embedding(%s, %s, 'm', 'acme')",
+        [late.memory_id, embedding],
+    ).fetchone()
+    assert result == ("escalated", True)
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [late.memory_id, embedding])
+    assert error.value.sqlstate == "MF019"
+    check(db)
+
+
+def test_explain_memory(db: DB) -> None:
+    model(db)
+    first = ingest(db, "User prefers dark mode", source_turn_ids=["turn-1"], **vector(1.0))
+    alias = ingest(db, "The user likes dark mode best", **vector(0.95))
+    ingest(db, "User hates dark mode", **vector(0.99))
+    for _ in range(40):
+        ingest(db, "User prefers dark mode")
+    text = "\n".join(r[0] for r in db.execute("select explain_memory(%s, 'acme')", [first.memory_id]).fetchall())
+    assert 'memory {}: "User prefers dark mode"'.format(first.memory_id) in text
+    assert "said 42 times" in text
+    assert 'tier 2 vector, cosine 0.950' in text
+    assert "antonym" in text
+    assert "from turn-1" in text
+    assert "12 more" in text
+    alias_id = db.execute("select memory_id from memories where merged_into is not null").fetchone()
+    assert alias_id is not None
+    assert alias.memory_id == first.memory_id
+    lines = db.execute("select explain_memory(%s, 'acme')", alias_id).fetchall()
+    assert lines[0][0].startswith("alias")
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select explain_memory(gen_random_uuid(), 'acme')")
+    assert error.value.sqlstate == "MF018"
+
+
+def test_dedup_stats(db: DB) -> None:
+    model(db)
+    ingest(db, "User prefers dark mode", **vector(1.0))
+    ingest(db, "User prefers dark mode")
+    ingest(db, "The user likes dark mode best", **vector(0.95))
+    ingest(db, "User likes tea", **vector(0.9, axis=2))
+    row = db.execute(
+        "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated, open_judgements,"
+        " pending_embeddings from dedup_stats"
+    ).fetchall()
+    assert row == [(2, 1, 4, 1, 1, 1, 1, 1, 0)]

@@ -1,0 +1,332 @@
+"""The path of installation that needs no file on the server: `memfold init`, and plain alembic."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from memfold import errors, migrate, server
+
+REPOSITORY = Path(__file__).parents[1]
+INSTALL = "import sys; from memfold import migrate; print(migrate.install(sys.argv[1]))"
+
+# What there is in the schema, by identity: an object that was dropped and made again has another oid.
+OBJECTS = """
+select 'relation', c.oid::bigint, c.relname::text, c.relacl::text from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace
+union all
+select 'function', p.oid::bigint, pg_get_functiondef(p.oid), p.proacl::text from pg_proc as p
+where p.pronamespace = 'memfold'::regnamespace
+union all
+select 'constraint', c.oid::bigint, pg_get_constraintdef(c.oid), null from pg_constraint as c
+where c.connamespace = 'memfold'::regnamespace
+union all
+select 'trigger', t.oid::bigint, pg_get_triggerdef(t.oid), null from pg_trigger as t
+join pg_class as c on c.oid = t.tgrelid where c.relnamespace = 'memfold'::regnamespace
+union all
+select 'policy', p.oid::bigint, p.polname::text, null from pg_policy as p
+union all
+select 'type', t.oid::bigint, t.typname::text, t.typacl::text from pg_type as t
+where t.typnamespace = 'memfold'::regnamespace
+order by 1, 2
+"""
+
+
+def rows(dsn: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+class Databases:
+    """Makes databases without memfold, on the server of the suite."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.names: list[str] = []
+
+    def make(self, options: str = "") -> str:
+        name = f"install_{uuid.uuid4().hex[:12]}"
+        rows_of(self.dsn, f"create database {name} template template0 encoding 'UTF8' {options}")
+        self.names.append(name)
+        return make_conninfo(self.dsn, dbname=name)
+
+
+def rows_of(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.fixture
+def databases(dsn: str) -> Iterator[Databases]:
+    made = Databases(dsn)
+    yield made
+    for name in made.names:
+        rows_of(dsn, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def empty(databases: Databases) -> str:
+    return databases.make()
+
+
+def works(dsn: str) -> None:
+    """Ingest a fact with a vector, and again."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("select memfold.register_embedding_model('m', 3)")
+        call = b"""
+            select action from memfold.ingest_memory('Alice has a cat.', 't', embedding => '[1,2,3]',
+                embedding_model => 'm')
+        """
+        assert connection.execute(call).fetchone() == ("inserted",)
+        assert connection.execute(call).fetchone() == ("merged",)
+
+
+def test_install_makes_a_working_memfold(empty: str) -> None:
+    assert migrate.install(empty) == "0001"
+    assert rows(empty, "select version_num from memfold.alembic_version") == [("0001",)]
+    works(empty)
+
+
+def test_a_second_install_changes_nothing(empty: str) -> None:
+    migrate.install(empty)
+    works(empty)
+    before = rows(empty, OBJECTS)
+    state = rows(empty, "select * from memfold.memories union all select * from memfold.memories")
+    assert len(before) > 200
+    assert migrate.install(empty) == "0001"
+    assert rows(empty, OBJECTS) == before
+    assert rows(empty, "select * from memfold.memories union all select * from memfold.memories") == state
+    assert rows(empty, "select count(*) from memfold.policies") == [(1,)]
+
+
+def test_nothing_is_made_outside_the_schema(empty: str) -> None:
+    outside = """
+        select n.nspname::text from pg_namespace as n where n.nspname !~ '^pg_' union all
+        select c.relname::text from pg_class as c where c.relnamespace = 'public'::regnamespace
+            and not exists (select from pg_depend as d where d.objid = c.oid and d.deptype = 'e')
+    """
+    before = set(rows(empty, outside))
+    migrate.install(empty)
+    assert set(rows(empty, outside)) - before == {("memfold",)}
+
+
+def test_plain_alembic_does_the_same(empty: str) -> None:
+    alembic = [sys.executable, "-m", "alembic"]
+    environment = {**os.environ, "MEMFOLD_DSN": empty}
+    subprocess.run([*alembic, "current"], cwd=REPOSITORY, env=environment, check=True, capture_output=True)
+    assert rows(empty, "select to_regnamespace('memfold')") == [(None,)], "looking installs nothing"
+    subprocess.run([*alembic, "upgrade", "head"], cwd=REPOSITORY, env=environment, check=True)
+    current = subprocess.run(
+        [*alembic, "current"], cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True
+    )
+    assert current.stdout.strip() == "0001 (head)"
+    works(empty)
+
+
+def test_alembic_without_a_dsn_says_what_it_needs() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "MEMFOLD_DSN"}
+    done = subprocess.run(
+        [sys.executable, "-m", "alembic", "upgrade", "head"],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "MEMFOLD_DSN" in done.stdout + done.stderr
+
+
+def test_ten_processes_at_once(empty: str) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", INSTALL, empty], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(10)
+    ]
+    outcomes = [(*process.communicate(timeout=300), process.returncode) for process in processes]
+    assert [(out.strip(), code) for out, _, code in outcomes] == [("0001", 0)] * 10, outcomes
+    works(empty)
+
+
+def test_two_databases_of_one_server_at_once(databases: Databases) -> None:
+    """They share the roles, which PostgreSQL does not let two transactions change at once."""
+    pair = [databases.make(), databases.make()]
+    processes = [subprocess.Popen([sys.executable, "-c", INSTALL, dsn]) for dsn in pair * 2]
+    assert [process.wait(300) for process in processes] == [0] * 4
+    for dsn in pair:
+        works(dsn)
+
+
+def test_threads_take_turns(databases: Databases) -> None:
+    pair = [databases.make(), databases.make()]
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda one=dsn: found.append(migrate.install(one))) for dsn in pair]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["0001", "0001"]
+
+
+def test_it_waits_for_a_lock_and_tries_again(empty: str) -> None:
+    """A lock on memories stands in the way of the triggers, for longer than the lock timeout."""
+    migrate.install(empty)
+    with psycopg.connect(empty) as reader:
+        reader.execute("lock table memfold.memories in share mode")
+        timer = threading.Timer(4, reader.rollback)
+        timer.start()
+        assert migrate.install(empty) == "0001"
+        timer.join()
+
+
+def test_pgvector_in_another_schema(empty: str) -> None:
+    rows_of(empty, 'create schema "Ex tensions"')
+    rows_of(empty, 'create extension vector schema "Ex tensions"')
+    migrate.install(empty)
+    works(empty)
+    assert migrate.drift(empty) == []
+
+
+def test_pgvector_that_this_role_may_not_install(databases: Databases, db: psycopg.Connection) -> None:
+    """Where it is not trusted, or PUBLIC may not create in public, an administrator has to."""
+    role = f"guest_{uuid.uuid4().hex[:8]}"
+    dsn = databases.make()
+    db.execute(f"create role {role} login password 'guest'".encode())
+    try:
+        with pytest.raises(errors.InstallError, match="create extension vector"):
+            migrate.install(make_conninfo(dsn, user=role, password="guest"))
+        assert rows(dsn, "select to_regnamespace('memfold')") == [(None,)]
+    finally:
+        db.execute(f"drop role {role}".encode())
+
+
+def test_an_owner_who_is_no_superuser(databases: Databases, db: psycopg.Connection) -> None:
+    """On a server where another database has made memfold's roles: their administrator grants them."""
+    role = f"owner_{uuid.uuid4().hex[:8]}"
+    db.execute(f"create role {role} login createrole password 'owner'".encode())
+    dsn = databases.make(f"owner {role}")
+    try:
+        rows_of(dsn, "create extension vector")
+        db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
+        own = make_conninfo(dsn, user=role, password="owner")
+        assert migrate.install(own) == "0001"
+        works(own)
+        assert migrate.install(own) == "0001"
+        assert migrate.drift(own) == []
+    finally:
+        rows_of(db.info.dsn, f"drop database {databases.names.pop()} with (force)")
+        db.execute(f"drop owned by {role}".encode())
+        db.execute(f"drop role {role}".encode())
+
+
+def test_a_fresh_server_and_an_owner_who_is_no_superuser() -> None:
+    """No role of memfold's is there yet: CREATEROLE is enough."""
+    place = Path(tempfile.mkdtemp(prefix="memfold-test-", dir="/tmp"))
+    place.chmod(0o755)
+    try:
+        admin = server.up(place / "pg")
+        rows_of(admin, "create role agent_owner login createrole")
+        rows_of(admin, "create database agents owner agent_owner")
+        rows_of(make_conninfo(admin, dbname="agents"), "create extension vector")
+        own = make_conninfo(admin, dbname="agents", user="agent_owner")
+        assert migrate.install(own) == "0001"
+        works(own)
+        assert migrate.install(own) == "0001"
+    finally:
+        server.down(place / "pg", "immediate")
+        shutil.rmtree(place)
+
+
+def test_another_encoding_is_refused(dsn: str) -> None:
+    name = f"install_{uuid.uuid4().hex[:12]}"
+    rows_of(dsn, f"create database {name} template template0 encoding 'SQL_ASCII' locale 'C'")
+    try:
+        with pytest.raises(errors.InstallError, match="UTF8"):
+            migrate.install(make_conninfo(dsn, dbname=name))
+    finally:
+        rows_of(dsn, f"drop database {name} with (force)")
+
+
+def test_a_database_of_the_extension_is_refused(empty: str, extension_available: bool) -> None:
+    """A database belongs to one path of installation."""
+    if extension_available:
+        rows_of(empty, "create extension memfold cascade")
+        before = rows(empty, OBJECTS)
+        with pytest.raises(errors.InstallError, match="alter extension memfold update"):
+            migrate.install(empty)
+        assert rows(empty, OBJECTS) == before
+        assert rows(empty, "select to_regclass('memfold.alembic_version')") == [(None,)]
+    else:
+        assert rows(empty, "select from pg_available_extensions where name = 'memfold'") == []
+        assert migrate.install(empty) == "0001"
+
+
+def test_an_unreachable_server_is_a_clear_error(dsn: str) -> None:
+    with pytest.raises(errors.MemfoldError):
+        migrate.install(make_conninfo(dsn, dbname="no_such_database"))
+    with pytest.raises(errors.ConnectionLostError):
+        migrate.install("postgresql://nobody@127.0.0.1:1/nothing")
+
+
+def test_drift_names_what_was_edited(empty: str) -> None:
+    migrate.install(empty)
+    assert migrate.drift(empty) == []
+    rows_of(
+        empty,
+        """
+        create or replace function memfold._fail(code text, message text, detail text, hint text) returns void
+        language plpgsql volatile parallel safe as $$ begin null; end $$
+        """,
+    )
+    edited = rows(empty, "select pg_get_functiondef('memfold._fail'::regproc)")
+    assert migrate.drift(empty) == ["_fail(text,text,text,text)"]
+    assert rows(empty, "select pg_get_functiondef('memfold._fail'::regproc)") == edited, "it only looks"
+    rows_of(empty, "drop function memfold.explain_memory(uuid, text)")
+    assert migrate.drift(empty) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
+    migrate.install(empty)
+    assert migrate.drift(empty) == []
+
+
+def test_search_path_is_appended_once(empty: str) -> None:
+    name = str(rows(empty, "select current_database()")[0][0])
+    migrate.install(empty)
+    assert migrate.search_path_statement(empty) == (
+        f'alter database "{name}" set search_path = "$user", "public", "memfold"'
+    )
+    assert migrate.set_search_path(empty) is not None
+    assert rows(empty, "show search_path") == [('"$user", public, memfold',)]
+    assert migrate.set_search_path(empty) is None
+    assert rows(empty, "select action from ingest_memory('Alice has a cat.', 't')") == [("inserted",)]
+
+
+def test_search_path_keeps_what_the_database_had(empty: str) -> None:
+    rows_of(empty, 'create schema "My, Schema"')
+    name = str(rows(empty, "select current_database()")[0][0])
+    with psycopg.connect(empty, autocommit=True) as connection:
+        statement = sql.SQL('alter database {} set search_path = app, "My, Schema", public')
+        connection.execute(statement.format(sql.Identifier(name)))
+    migrate.install(empty)
+    migrate.set_search_path(empty)
+    assert rows(empty, "show search_path") == [('app, "My, Schema", public, memfold',)]
+    assert rows(empty, "select current_schemas(false)") == [(["My, Schema", "public", "memfold"],)]
+
+
+def test_each_schema_file_belongs_to_one_revision() -> None:
+    """A file that no revision names would be in the extension only."""
+    named = "".join(path.read_text() for path in (REPOSITORY / "migrations" / "versions").glob("*.py"))
+    releases = {path.name[:8] for path in (REPOSITORY / "sql" / "schema").glob("*.sql")}
+    assert releases
+    for release in releases:
+        assert named.count(f'"{release}"') == 1, release

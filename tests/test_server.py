@@ -1,0 +1,513 @@
+"""`memfold up` and `memfold down`: what they promise, and what they survive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+import sqlalchemy
+
+from memfold import _host, server
+from memfold.server import ServerError
+
+ROOT = os.geteuid() == 0
+root_only = pytest.mark.skipif(not ROOT, reason="only root runs a server as another account")
+
+UP = "import sys, pathlib; from memfold import server; print(server.up(pathlib.Path(sys.argv[1])))"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that root's server account can enter too, unlike pytest's own."""
+    directory = Path(tempfile.mkdtemp(prefix="memfold-test-", dir="/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    for lock in directory.rglob(_host.LOCK):
+        with contextlib.suppress(ServerError):
+            server.down(lock.parent, "immediate")
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def home(place: Path) -> Path:
+    return place / "pg"
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def ask(dsn: str, query: str) -> object:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+        assert row is not None
+        return row[0]
+
+
+def pid_of(home: Path) -> int:
+    pid = server.status(home).pid
+    assert pid is not None
+    return pid
+
+
+def gone(pid: int) -> None:
+    """Wait until a killed process is gone."""
+    for _ in range(500):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} does not go")
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    gone(pid)
+
+
+def start_up(home: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", UP, str(home)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def as_account(name: str, work: Callable[[], object]) -> str:
+    """Run `work` as another account, in a fork: the interpreter may lie where that account cannot look."""
+    account = pwd.getpwnam(name)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(account.pw_gid)
+            os.setuid(account.pw_uid)
+            answer = str(work())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def test_life(home: Path) -> None:
+    assert server.status(home) == server.Status(home, running=False)
+    assert server.down(home) is False
+    assert not home.exists()
+
+    dsn = server.up(home)
+    first = pid_of(home)
+    assert server.up(home) == dsn
+    assert pid_of(home) == first
+    assert server.status(home).dsn == dsn
+    assert str(ask(dsn, "show server_version")).startswith("18.")
+    assert ask(dsn, "select current_database() || current_user || current_setting('data_checksums')") == (
+        "memfoldmemfoldon"
+    )
+    assert ask(dsn, "select extname from pg_extension where extname = 'vector'") == "vector"
+    locale = (
+        "select concat_ws(' ', pg_encoding_to_char(encoding), datlocprovider, datlocale) from pg_database"
+    )
+    assert ask(dsn, f"{locale} where datname = 'memfold'") == "UTF8 b C.UTF-8"
+
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table kept as select 7 as seven")
+    assert server.down(home) is True
+    gone(first)
+    assert server.down(home) is False
+    assert server.status(home).running is False
+    assert ask(server.up(home), "select seven from kept") == 7
+
+
+def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    if ROOT:
+        assert server.default_data_dir() == Path("/var/lib/memfold/pg18")
+    else:
+        monkeypatch.setenv("XDG_DATA_HOME", "/somewhere")
+        assert server.default_data_dir() == Path("/somewhere/memfold/pg18")
+
+
+def test_dsn_serves_every_client(home: Path) -> None:
+    dsn = server.up(home)
+    psql = subprocess.run(
+        [server.bindir() / "psql", dsn, "-XAtc", "select 1"], capture_output=True, text=True, check=True
+    )
+    assert psql.stdout == "1\n"
+    engine = sqlalchemy.create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        assert connection.scalar(sqlalchemy.text("select 1")) == 1
+    engine.dispose()
+
+
+def test_only_the_caller_gets_in(home: Path) -> None:
+    dsn = server.up(home)
+    for name in ("data", "run"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o700
+    assert home.stat().st_uid == os.geteuid()
+    assert stat.S_IMODE(home.stat().st_mode) & 0o066 == 0
+    assert ask(dsn, "show listen_addresses") == ""
+    others = [c for c in psutil.Process(pid_of(home)).net_connections() if c.family != socket.AF_UNIX]
+    assert others == []
+
+
+def test_awkward_path(place: Path) -> None:
+    home = place / "a b'c$d\"e,f %41"
+    dsn = server.up(home)
+    assert ask(dsn, "select 1") == 1
+    assert server.down(home) is True
+
+
+def test_long_path(place: Path) -> None:
+    home = place / ("long" * 40)
+    dsn = server.up(home)
+    assert ask(dsn, "select 1") == 1
+    where = Path(str(ask(dsn, "show unix_socket_directories")))
+    assert not where.is_relative_to(place)
+    assert stat.S_IMODE(where.stat().st_mode) == 0o700
+    assert where.stat().st_uid == (home / "data").stat().st_uid
+    kill(pid_of(home))
+    assert server.up(home) == dsn
+    server.down(home)
+    assert not where.exists()
+
+
+def test_a_socket_directory_of_someone_else_is_refused(place: Path) -> None:
+    account = _host.Account.choose()
+    if ROOT:
+        trap = place / "trap"
+        trap.mkdir()
+        os.chown(trap, 12345, 12345)
+    else:
+        trap = Path("/usr")
+    before = trap.stat()
+    with pytest.raises(PermissionError):
+        _host.private_dir(trap, account)
+    assert (trap.stat().st_uid, trap.stat().st_mode) == (before.st_uid, before.st_mode)
+    link = place / "link"
+    link.symlink_to(place)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        _host.private_dir(link, account)
+
+
+def test_postmaster_killed(home: Path) -> None:
+    dsn = server.up(home)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table kept as select 7 as seven")
+    kill(pid_of(home))
+    assert server.status(home).running is False
+    assert server.up(home) == dsn
+    assert ask(dsn, "select seven from kept") == 7
+
+
+def test_postmaster_killed_while_a_backend_works_on(home: Path) -> None:
+    dsn = server.up(home)
+    backends: list[int] = []
+
+    def work() -> None:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn) as connection:
+            backends.append(connection.info.backend_pid)
+            connection.execute("select count(*) from generate_series(1, 100000000000) a")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not backends or not ask(
+        dsn, f"select state = 'active' from pg_stat_activity where pid = {backends[0]}"
+    ):
+        time.sleep(0.02)
+    kill(pid_of(home))
+    assert psutil.pid_exists(backends[0])
+    assert server.up(home) == dsn
+    thread.join(10)
+    assert not thread.is_alive()
+    assert ask(dsn, "select 1") == 1
+
+
+def test_backend_killed(home: Path) -> None:
+    dsn = server.up(home)
+    first = pid_of(home)
+    for _ in range(5):
+        with psycopg.connect(dsn, autocommit=True) as witness, psycopg.connect(dsn) as victim:
+            os.kill(victim.info.backend_pid, signal.SIGKILL)
+            with contextlib.suppress(psycopg.OperationalError):
+                while witness.execute("select 1").rowcount:
+                    pass
+            assert server.up(home) == dsn
+        assert ask(dsn, "select 1") == 1
+    assert pid_of(home) == first
+
+
+def test_up_killed_at_any_moment(place: Path) -> None:
+    began = time.monotonic()
+    assert start_up(place / "whole").wait() == 0
+    whole = time.monotonic() - began
+    for part in range(1, 9):
+        home = place / f"part{part}"
+        process = start_up(home)
+        time.sleep(whole * part / 8)
+        process.kill()
+        process.communicate()
+        assert ask(server.up(home), "select 1") == 1, f"after {part}/8"
+        server.down(home, "immediate")
+        server.up(home)
+        assert list(home.glob("data.init-*")) == []
+        server.down(home, "immediate")
+
+
+def test_half_made_cluster_is_made_anew(home: Path) -> None:
+    process = start_up(home)
+    while not list(home.glob("data.init-*/base")):
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    assert not (home / "data").exists()
+    assert ask(server.up(home), "select 1") == 1
+
+
+def test_process_ids_that_others_have_now(home: Path) -> None:
+    """After a crash and a reboot the ids in the lock files may belong to anyone, even of the same account."""
+    dsn = server.up(home)
+    kill(pid_of(home))
+    owner = (home / "data").stat()
+    switch = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if ROOT else {}
+    with subprocess.Popen(["sleep", "300"], **switch) as sleeper:  # type: ignore[call-overload]
+        for path in (home / "data/postmaster.pid", home / "run/.s.PGSQL.5432.lock"):
+            lines = path.read_text().splitlines()
+            path.write_text("\n".join([str(sleeper.pid), *lines[1:], ""]))
+        assert server.status(home).running is False
+        assert server.down(home) is False
+        assert server.up(home) == dsn
+        assert ask(dsn, "select 1") == 1
+        assert server.down(home) is True
+        assert sleeper.poll() is None
+        sleeper.kill()
+
+
+def test_two_at_once(home: Path) -> None:
+    both = [start_up(home) for _ in range(4)]
+    answers = [process.communicate() for process in both]
+    assert [error for _, error in answers] == [""] * 4
+    assert {dsn for dsn, _ in answers} == {server.up(home) + "\n"}
+
+
+def test_up_and_down_at_once(home: Path) -> None:
+    server.up(home)
+    for _ in range(3):
+        process = start_up(home)
+        server.down(home)
+        assert process.communicate()[1] == ""
+    assert ask(server.up(home), "select 1") == 1
+
+
+def test_tcp_with_a_password(home: Path, port: int) -> None:
+    dsn = server.up(home, port=port)
+    assert f"@127.0.0.1:{port}/" in dsn
+    assert ask(dsn, "select 1") == 1
+    assert server.up(home, port=port) == dsn
+    assert ask(dsn, "show listen_addresses") == "127.0.0.1"
+    assert stat.S_IMODE((home / "password").stat().st_mode) == 0o600
+    for wrong in (
+        f"postgresql://memfold:wrong@127.0.0.1:{port}/memfold",
+        f"postgresql://memfold@127.0.0.1:{port}/memfold",
+    ):
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(wrong)
+
+    local = server.up(home)
+    assert "127.0.0.1" not in local
+    assert ask(local, "select 1") == 1
+
+    chosen = server.up(home, port=port, password="p@ss wörd/%")
+    assert ask(chosen, "select 1") == 1
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(dsn)
+    server.down(home)
+    assert server.up(home, port=port) == chosen
+    assert ask(chosen, "select 1") == 1
+    for log in (home / "data/log").iterdir():
+        assert "wörd" not in log.read_text()
+
+
+def test_tcp_only_when_asked(home: Path, port: int) -> None:
+    server.up(home)
+    with pytest.raises(ServerError, match="already runs without TCP") as caught:
+        server.up(home, port=port)
+    assert "memfold down --data" in caught.value.hint
+    server.down(home)
+    server.up(home, port=port)
+    with pytest.raises(ServerError, match=f"already runs on port {port}"):
+        server.up(home, port=port + 1)
+    server.down(home)
+    assert ask(server.up(home), "show listen_addresses") == ""
+
+
+def test_port_in_use(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(ServerError, match="does not start") as caught:
+            server.up(home, port=listener.getsockname()[1])
+        assert "Address already in use" in caught.value.hint
+    assert ask(server.up(home), "select 1") == 1
+
+
+def test_directories_that_are_not_memfolds(place: Path) -> None:
+    (place / "full").mkdir()
+    (place / "full" / "thesis.txt").write_text("mine")
+    (place / "file").write_text("")
+    mode = (place / "full").stat().st_mode
+    for path, text in {
+        place / "full": "holds files that memfold did not make",
+        place / "file": "is not a directory",
+        place / "file" / "below": "cannot make",
+        place / "new\nline": "control character",
+        Path("/proc/memfold"): "cannot make",
+    }.items():
+        with pytest.raises(ServerError, match=text) as caught:
+            server.up(path)
+        assert caught.value.hint
+    assert (place / "full").stat().st_mode == mode
+    assert [entry.name for entry in (place / "full").iterdir()] == ["thesis.txt"]
+
+
+def test_clusters_of_another_version(home: Path) -> None:
+    server.up(home)
+    server.down(home)
+    (home / "data/PG_VERSION").write_text("17\n")
+    with pytest.raises(
+        ServerError, match="made by PostgreSQL 17; this memfold brings PostgreSQL 18"
+    ) as caught:
+        server.up(home)
+    assert "--data" in caught.value.hint
+    (home / "data/PG_VERSION").unlink()
+    with pytest.raises(ServerError, match="PG_VERSION is missing"):
+        server.up(home)
+
+
+def test_bad_arguments(home: Path) -> None:
+    for text, call in {
+        "is no TCP port": lambda: server.up(home, port=70000),
+        "goes with a port": lambda: server.up(home, password="x"),
+        "may not be empty": lambda: server.up(home, port=5499, password=""),
+        "unknown mode": lambda: server.down(home, "abort"),
+    }.items():
+        with pytest.raises(ServerError, match=text):
+            call()
+    assert not home.exists()
+
+
+def test_a_server_that_does_not_answer(home: Path) -> None:
+    dsn = server.up(home)
+    for path in (home / "run").glob(".s.PGSQL.5432"):
+        path.unlink()
+    with pytest.raises(ServerError, match="does not answer") as caught:
+        server.up(home)
+    assert "memfold down" in caught.value.hint
+    assert server.down(home) is True
+    assert server.up(home) == dsn
+
+
+def test_moved_while_it_runs(home: Path) -> None:
+    """Its process is recognised by where it works, not by the name it was started with."""
+    server.up(home)
+    moved = home.rename(home.with_name("moved"))
+    assert server.status(moved).running is True
+    assert server.down(moved) is True
+    assert ask(server.up(moved), "select 1") == 1
+
+
+def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not ROOT:
+        assert ask(server.up(place / "own"), "select 1") == 1
+        assert (place / "own/data").stat().st_uid == os.geteuid()
+        return
+    own = place / "own"
+    own.mkdir()
+    entry = pwd.getpwnam("nobody")
+    os.chown(own, entry.pw_uid, entry.pw_gid)
+    # The wheel may lie where only root can look, and with it all that Python would import later.
+    server.up(place / "first")
+    server.down(place / "first")
+    monkeypatch.setattr(_host, "SYSTEM_DIR", place / "system")
+    programs = _host.readable_copy(server.bindir())
+    monkeypatch.setattr(server, "bindir", lambda: programs)
+    dsn = as_account("nobody", lambda: server.up(own / "pg"))
+    assert dsn.startswith("postgresql://memfold@/memfold?host=")
+    assert as_account("nobody", lambda: ask(dsn, "select 1")) == "1"
+    assert (own / "pg/data").stat().st_uid == entry.pw_uid
+    assert stat.S_IMODE((own / "pg").stat().st_mode) == 0o700
+    with pytest.raises(ServerError, match="belongs to nobody"):
+        server.up(own / "pg")
+    assert as_account("nobody", lambda: server.down(own / "pg", "immediate")) == "True"
+    # And the other way round: root's server is closed to it.
+    dsn = server.up(place / "roots")
+    assert "ermission denied" in as_account("nobody", lambda: ask(dsn, "select 1"))
+    assert "belongs to root" in as_account("nobody", lambda: server.up(place / "roots"))
+
+
+@root_only
+def test_root_opens_no_directory(place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(ServerError, match="cannot enter") as caught:
+        server.up(closed / "pg")
+    assert "/var/lib/memfold/pg18" in caught.value.hint
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    assert not list((closed / "pg").glob("data*"))
+
+
+@root_only
+def test_root_with_a_wheel_that_only_root_can_read(
+    place: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = server.bindir().parents[1]
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    for name in (f"{package.name}/pginstall", f"{package.name}.libs"):
+        shutil.copytree(package.parent / name, closed / name)
+    monkeypatch.setattr(server, "bindir", lambda: closed / package.name / "pginstall/bin")
+    monkeypatch.setattr(_host, "SYSTEM_DIR", place / "system")
+
+    assert ask(server.up(home), "select 1") == 1
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    (copy,) = (place / "system").glob("server-*")
+    made = copy.stat().st_ino
+    server.down(home)
+    server.up(home)
+    assert copy.stat().st_ino == made
+    server.down(home)
+    (copy / package.name / "pginstall/bin/postgres").unlink()
+    assert ask(server.up(home), "select 1") == 1
+    server.down(home)
+
+    (place / "system").chmod(0o777)
+    with pytest.raises(ServerError, match="others than root may write"):
+        server.up(home)
+
+
+@root_only
+def test_root_keeps_the_account_of_the_cluster(place: Path, home: Path) -> None:
+    """Whatever account a new cluster would get today: the one that owns the files runs them."""
+    server.up(home)
+    server.down(home)
+    for path in (home / "data", home / "run", *(home / "data").rglob("*")):
+        os.chown(path, 23456, 23456)
+    assert ask(server.up(home), "select 1") == 1
+    assert psutil.Process(pid_of(home)).uids().real == 23456
