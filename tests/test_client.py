@@ -19,7 +19,7 @@ import numpy as np
 import psycopg
 import pytest
 from pgvector import Vector
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedder, errors
 from memfold.types import EmbedReport, IngestResult
@@ -784,7 +784,8 @@ def test_nothing_of_the_session_is_relied_upon(dsn: str, db: psycopg.Connection)
     name = one(db, "select current_database()")
     db.execute(f"alter database {name} set search_path = pg_catalog".encode())
     db.execute(f"alter database {name} set default_transaction_isolation = 'serializable'".encode())
-    with Memfold(dsn) as client:
+    bare = make_conninfo(**(conninfo_to_dict(dsn) | {"options": None}))
+    with Memfold(bare) as client:
         assert client.ingest("a fact", "a").action == "inserted"
         assert client.ingest("a fact", "b").action == "inserted"
         assert client._connection is not None

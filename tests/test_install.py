@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import errors, migrate, server
 
@@ -53,7 +53,8 @@ class Databases:
     """Makes databases without memfold, on the server of the suite."""
 
     def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
+        # What the session is started with would hide what the database says.
+        self.dsn = make_conninfo(**(conninfo_to_dict(dsn) | {"options": None}))
         self.names: list[str] = []
 
     def make(self, options: str = "") -> str:
@@ -297,6 +298,23 @@ def test_drift_names_what_was_edited(empty: str) -> None:
     assert migrate.drift(empty) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
     migrate.install(empty)
     assert migrate.drift(empty) == []
+
+
+def test_drift_sees_what_only_schema_files_make(empty: str) -> None:
+    migrate.install(empty)
+    rows_of(empty, "create function memfold.helper() returns integer return 1")
+    rows_of(empty, "alter function memfold._new_id() stable")
+    assert migrate.drift(empty) == ["_new_id()", "helper()"]
+
+
+def test_drift_makes_nobody_wait(empty: str) -> None:
+    """Nor does it wait for a transaction that has written and goes on."""
+    migrate.install(empty)
+    with psycopg.connect(empty) as writer:
+        writer.execute("select memfold.ingest_memory('Alice has a cat.', 't')")
+        writer.execute("lock table memfold.memories, memfold.memory_events in share row exclusive mode")
+        assert migrate.drift(empty) == []
+        assert writer.execute("select count(*) from memfold.memories").fetchone() == (1,)
 
 
 def test_search_path_is_appended_once(empty: str) -> None:

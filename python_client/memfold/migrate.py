@@ -29,9 +29,8 @@ _one_at_a_time = threading.Lock()
 _PACKAGE = Path(__file__).parent
 
 
-def function_files() -> list[Path]:
-    """The files that every install and upgrade runs again, in their order."""
-    return sorted((_PACKAGE / "sql" / "functions").glob("*.sql"), key=lambda path: path.name.encode())
+def _files(folder: str) -> list[Path]:
+    return sorted((_PACKAGE / "sql" / folder).glob("*.sql"), key=lambda path: path.name.encode())
 
 
 def install(dsn: str) -> str:
@@ -90,24 +89,25 @@ def set_search_path(dsn: str) -> str | None:
 
 
 def drift(dsn: str) -> list[str]:
-    """Functions whose definition in the database is not the one of this package's files.
+    """Functions that are not what this package's files make them: edited, missing, or not memfold's.
 
-    The files are executed in a transaction that is rolled back. While that goes on (less than a second),
-    writers wait, for triggers are among what the files replace. Needs the rights of whoever installed it.
-    What only schema files define is not compared.
+    In a transaction that is rolled back, the schema steps aside and all files are executed anew, so that the
+    same server prints both definitions. Nobody waits for it: no table that is in use is touched. Needs the
+    rights of whoever installed memfold.
     """
     try:
         with psycopg.connect(dsn, client_encoding="UTF8") as connection:
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             connection.execute(queries.INSTALL_PATH)
-            before = _definitions(connection)
-            for path in function_files():
+            found = _definitions(connection)
+            connection.execute(queries.STEP_ASIDE)
+            for path in [*_files("schema"), *_files("functions")]:
                 connection.execute(path.read_bytes())
-            after = _definitions(connection)
+            made = _definitions(connection)
             connection.rollback()
     except psycopg.Error as error:
         raise translate(error) from error
-    return sorted(name for name, definition in after.items() if before.get(name) != definition)
+    return sorted(name for name in found.keys() | made.keys() if found.get(name) != made.get(name))
 
 
 def _definitions(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, object]:

@@ -122,6 +122,8 @@ join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
 where e.extname = 'vector'
 """
 
+STEP_ASIDE = "alter schema memfold rename to memfold_as_found; create schema memfold"
+
 DEFINITIONS = """
 select p.oid::regprocedure::text, pg_catalog.pg_get_functiondef(p.oid)
 from pg_catalog.pg_proc as p

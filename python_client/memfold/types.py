@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
 from uuid import UUID
 
+from pgvector import Vector
+
 Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
 ]
@@ -21,7 +23,7 @@ class SupportsToList(Protocol):
     def tolist(self) -> Any: ...
 
 
-Embedding: TypeAlias = Sequence[float] | SupportsToList
+Embedding: TypeAlias = Sequence[float] | SupportsToList | Vector
 
 
 class Scope(TypedDict, total=False):

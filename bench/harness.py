@@ -1,0 +1,318 @@
+"""A throw-away server, pgbench, CPU clocks and tables: what every question of the bench is asked with.
+
+Nothing here is an absolute figure of anything: machines differ, and this one may be shared. Every question is
+asked of all its variants in turn (A, B, C, A, B, C ...) in one run, and what is reported is the median over
+the rounds of the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+from psycopg import pq, sql
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests import servers  # noqa: E402
+
+from memfold import _host, migrate  # noqa: E402
+
+RESULTS = Path(__file__).resolve().parent / "results"
+APPLICATION = "bench_app"
+TENANT = "bench"
+MODEL = "bench"
+
+# What a server in use has: commits that reach the disk. Checkpoints and autovacuum would hit one variant and
+# not the next; the benches vacuum where it matters.
+SERVER = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "512MB",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "1h",
+    "autovacuum": "off",
+    "deadlock_timeout": "1s",
+    "log_min_messages": "warning",
+}
+
+# commit_delay makes each commit wait 1 ms, as real disks do; here fsync may be far cheaper.
+SETTINGS = {
+    "durable": "-c synchronous_commit=on",
+    "synchronous_commit=off": "-c synchronous_commit=off",
+    "1 ms commits": "-c synchronous_commit=on -c commit_delay=1000 -c commit_siblings=0",
+}
+OFF = SETTINGS["synchronous_commit=off"]
+
+
+class BenchError(Exception):
+    """The bench cannot go on; the message says why."""
+
+
+class _Cluster(servers.Cluster):
+    def _install_extension(self) -> dict[str, str]:
+        """Not the extension, but what the server is to be set to: the migrations bring memfold in."""
+        return SERVER
+
+
+@dataclass(frozen=True)
+class Server:
+    """The running server and its programs."""
+
+    cluster: servers.Cluster
+    pgbench: Path
+
+    def dsn(self, database: str = "postgres", user: str = servers.SUPERUSER) -> str:
+        return self.cluster.dsn(database, user)
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        """A superuser's connection, which may write memfold's tables as their owner does."""
+        connection = psycopg.connect(self.dsn(database), autocommit=True)
+        connection.execute("set memfold.tenant_id = 'bench'")
+        return connection
+
+    def create(self, database: str, template: str = "template1") -> None:
+        """Make a database, anew if need be."""
+        with self.connect() as connection:
+            name = sql.Identifier(database)
+            connection.execute(sql.SQL("drop database if exists {}").format(name))
+            connection.execute(sql.SQL("create database {} template {}").format(name, sql.Identifier(template)))
+
+    def drop(self, database: str) -> None:
+        """Drop a database."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("drop database if exists {}").format(sql.Identifier(database)))
+
+    def install(self, database: str) -> None:
+        """Make a database with memfold in it."""
+        self.create(database)
+        migrate.install(self.dsn(database))
+        with self.connect(database) as connection:
+            connection.execute("select memfold.register_embedding_model(%s, 384)", [MODEL])
+            connection.execute("create schema bench")
+            connection.execute(f"grant usage on schema bench to {APPLICATION}")
+
+
+@contextlib.contextmanager
+def server() -> Iterator[Server]:
+    """Start the embedded server on a directory of its own; it goes with the block."""
+    account = _host.Account.choose()
+    bindir = _host.bindir()
+    if os.geteuid() == 0 and not account.can_enter(bindir):
+        bindir = _host.readable_copy(bindir)
+    pgbench = bindir / "pgbench"
+    if not pgbench.exists():
+        raise BenchError(f"no pgbench in {bindir}")
+    cluster = _Cluster("bench", bindir)
+    try:
+        cluster.start()
+        running = Server(cluster, pgbench)
+        running.create("scratch")
+        migrate.install(running.dsn("scratch"))  # makes memfold's roles
+        with running.connect("scratch") as connection:
+            connection.execute(f"create role {APPLICATION} login in role memfold_app")
+            connection.execute("create role reference_owner nologin")
+            connection.execute(f"grant set on parameter commit_delay, track_functions to {APPLICATION}")
+        running.drop("scratch")
+        yield running
+    finally:
+        cluster.stop()
+
+
+# Measuring ----------------------------------------------------------------------------------------------------
+
+
+def pgbench(
+    server: Server, database: str, script: str, *, options: str, clients: int, seconds: float
+) -> float:
+    """Transactions a second of one script, run by the application role."""
+    path = server.cluster.base / "script.sql"
+    path.write_text(script, encoding="utf-8")
+    path.chmod(0o644)
+    done = subprocess.run(
+        [
+            server.pgbench, "-n", "-M", "prepared", "-c", str(clients), "-j", str(min(clients, 2)),
+            "-T", f"{max(1, round(seconds))}", "-f", path,
+            "-h", server.cluster.base, "-p", str(servers.PORT), "-U", APPLICATION, database,
+        ],
+        env={**os.environ, "PGOPTIONS": f"-c memfold.tenant_id={TENANT} {options}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    found = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or found is None or "ERROR" in done.stderr:
+        raise BenchError(f"pgbench failed: {done.stderr[-500:]}")
+    return float(found[1])
+
+
+class Session:
+    """One connection of the application role with one prepared statement, driven by bare libpq."""
+
+    def __init__(self, server: Server, database: str, statement: str, *, options: str = OFF) -> None:
+        self.connection = psycopg.connect(
+            server.dsn(database, APPLICATION),
+            autocommit=True,
+            options=f"-c memfold.tenant_id={TENANT} {options}",
+        )
+        self._pq = self.connection.pgconn
+        names = list(dict.fromkeys(re.findall(r"(?<!:):([a-z]\w*)", statement)))
+        self.parameters = len(names)
+        for place, name in enumerate(names, 1):
+            statement = re.sub(rf"(?<!:):{name}\b", f"${place}", statement)
+        self._check(self._pq.prepare(b"q", statement.encode()))
+        self._clock = Path(f"/proc/{self._pq.backend_pid}/schedstat")
+
+    def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            raise BenchError(result.error_message.decode())
+        return result
+
+    def __call__(self, *parameters: int) -> pq.abc.PGresult:
+        given = [str(value).encode() for value in parameters[: self.parameters]]
+        return self._check(self._pq.exec_prepared(b"q", given))
+
+    def cpu(self) -> float:
+        """CPU time of the backend so far, in microseconds."""
+        return int(self._clock.read_text().split()[0]) / 1000
+
+    def measure(self, calls: Sequence[tuple[int, ...]]) -> tuple[float, float]:
+        """Median wall time and mean CPU time of a call, in microseconds."""
+        walls = []
+        before = self.cpu()
+        for call in calls:
+            begun = time.perf_counter_ns()
+            self(*call)
+            walls.append((time.perf_counter_ns() - begun) / 1000)
+        return median(walls), (self.cpu() - before) / len(calls)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """The median of what each round says: drift of the machine between rounds drops out."""
+    return median(a / b for a, b in zip(over, under, strict=True))
+
+
+def cpu(
+    server: Server,
+    database: str,
+    variants: Mapping[str, str],
+    calls: Callable[[], list[tuple[int, ...]]],
+    *,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """CPU time of the backend for a call, in microseconds, one client, commits not waited for; by round."""
+    sessions = {name: Session(server, database, statement) for name, statement in variants.items()}
+    measured: dict[str, list[float]] = {name: [] for name in variants}
+    for turn in range(rounds + 1):
+        for name, session in sessions.items():
+            spent = session.measure(calls())[1]
+            if turn:  # the first round warms up
+                measured[name].append(spent)
+    for session in sessions.values():
+        session.close()
+    return measured
+
+
+# Reporting ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """The answer to one question: tables for the reader, every single round for whoever doubts them."""
+
+    question: str
+    title: str
+    sections: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def table(self, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Add a table and print it."""
+        cells = [[str(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        lines = [
+            "| "
+            + " | ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            + " |"
+            for row in cells
+        ]
+        lines.insert(1, "|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(widths)) + "|")
+        self.sections.append(f"{caption}\n\n" + "\n".join(lines))
+        print(f"\n{caption}\n" + "\n".join(lines), flush=True)
+
+    def note(self, text: str) -> None:
+        """Add a paragraph and print it."""
+        self.sections.append(text)
+        print(f"\n{text}", flush=True)
+
+    def write(self, environment: dict[str, Any]) -> None:
+        """Write bench/results/<question>.md and .json."""
+        RESULTS.mkdir(exist_ok=True)
+        where = ", ".join(f"{key} {value}" for key, value in environment.items())
+        (RESULTS / f"{self.question}.md").write_text(
+            f"# {self.title}\n\n" + "\n\n".join(self.sections) + f"\n\n{where}\n", encoding="utf-8"
+        )
+        (RESULTS / f"{self.question}.json").write_text(
+            json.dumps({"environment": environment, **self.data}, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+def cpu_table(report: Report, measured: Mapping[str, Sequence[float]], ours: str) -> None:
+    """Add the table of CPU times, with each variant's over ours (the ratio that matters less of noise)."""
+    report.table(
+        "CPU time of the backend for a call, one client, synchronous_commit=off:",
+        ["", "median us", "least us", f"its / {ours}'s"],
+        [
+            [name, f"{median(times):.0f}", f"{min(times):.0f}", f"{ratio(times, measured[ours]):.2f}"]
+            for name, times in measured.items()
+        ],
+    )
+
+
+def verdict(value: float, floor: float, *, at_most: bool = False) -> str:
+    """Whether a ratio holds what was asked of it."""
+    holds = value <= floor if at_most else value >= floor
+    asked = f"{'<=' if at_most else '>='} {floor:g}"
+    return f"{value:.2f} ({asked})" if holds else f"**{value:.2f}** (asked: {asked})"
+
+
+def environment(server: Server, rounds: int, seconds: float) -> dict[str, Any]:
+    """What the figures depend on."""
+    with server.connect() as connection:
+        row = connection.execute(
+            "select current_setting('server_version'), default_version from pg_available_extensions"
+            " where name = 'vector'"
+        ).fetchone()
+    assert row is not None
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "sql").rglob("*.sql")):
+        digest.update(path.read_bytes())
+    return {
+        "PostgreSQL": row[0],
+        "pgvector": row[1],
+        "memfold's SQL": digest.hexdigest()[:12],
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "rounds": rounds,
+        "seconds a round": seconds,
+        "date": time.strftime("%Y-%m-%d"),
+    }

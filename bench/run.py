@@ -1,0 +1,63 @@
+"""Asks the questions of the bench: ``python bench/run.py [QUESTION ...]``; see bench/README.md.
+
+Starts a server of its own on a directory of its own, installs memfold by its migrations, measures, prints tables
+and writes bench/results/QUESTION.md and .json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import breakdown
+import dataset
+import harness
+import latency
+import newfact
+import replay
+
+
+def main() -> int:
+    """Run the questions asked for; 2 where one could not be asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("questions", nargs="*", metavar="QUESTION", help="replay, newfact, latency, profile; all")
+    parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
+    parser.add_argument("--memories", type=int, default=1_000_000, help="memories of the large tenant of latency")
+    parser.add_argument(
+        "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="directory that bench/dataset.py has filled"
+    )
+    given = parser.parse_args()
+
+    def data() -> dataset.Dataset:
+        return dataset.Dataset(given.data)
+
+    questions: dict[str, Callable[[harness.Server], harness.Report]] = {
+        "replay": lambda server: replay.run(server, rounds=given.rounds, seconds=given.seconds),
+        "newfact": lambda server: newfact.run(server, data(), rounds=given.rounds, seconds=given.seconds),
+        "latency": lambda server: latency.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "profile": lambda server: breakdown.run(server, rounds=given.rounds),
+    }
+    if unknown := set(given.questions) - set(questions):
+        parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")
+    left_out = []
+    with harness.server() as server:
+        environment = harness.environment(server, given.rounds, given.seconds)
+        for name in given.questions or questions:
+            print(f"\n=== {name}", flush=True)
+            try:
+                report = questions[name](server)
+            except dataset.DatasetError as error:
+                left_out.append(f"{name}: {error}")
+                continue
+            print(f"\n{report.title}")
+            report.write(environment)
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return 2 if left_out else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

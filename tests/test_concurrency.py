@@ -1,0 +1,173 @@
+"""Promises 1 and 2, with real connections: one row, exact counters, no paraphrase twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import check, counters, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+WRITERS = 16
+
+
+def together(writers: list[DB], work: Callable[[int, DB], None]) -> None:
+    """Run work(i, connection) in a thread each, started at the same moment; errors are the caller's."""
+    start = threading.Barrier(len(writers))
+    errors: list[BaseException] = []
+
+    def run(i: int, connection: DB) -> None:
+        try:
+            start.wait()
+            work(i, connection)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_equal_candidates(db: DB, connect: Connect) -> None:
+    calls = 200
+    seen: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def work(i: int, connection: DB) -> None:
+        for call in range(calls):
+            spelling = "User likes fact number {}" if (i + call) % 2 else "  USER likes fact number {}."
+            result = ingest(connection, spelling.format(call % 10), source_turn_ids=[f"turn-{(i * call) % 7}"])
+            with lock:
+                seen[result.action] += 1
+
+    together([connect() for _ in range(WRITERS)], work)
+    assert seen == {"inserted": 10, "merged": WRITERS * calls - 10}
+    rows = db.execute("select status, repetition_count from memory_audit").fetchall()
+    assert len(rows) == 10
+    assert {status for status, _ in rows} == {"active"}
+    assert sum(count + 1 for _, count in rows) == WRITERS * calls
+    assert db.execute("select count(*) from memory_events").fetchone() == (WRITERS * calls,)
+    check(db)
+
+
+def test_paraphrase_races(db: DB, connect: Connect) -> None:
+    """16 texts of one fact at once, any two of them within the merge threshold; 50 times."""
+    model(db)
+    writers = [connect() for _ in range(WRITERS)]
+    words = ["likes", "loves", "enjoys", "prefers", "wants", "favours", "picks", "chooses"]
+    forms = ["The user {} a dark screen", "A dark screen is what the user {}"]
+    texts = [form.format(word) for word in words for form in forms]
+    for turn in range(50):
+
+        def work(i: int, connection: DB, turn: int = turn) -> None:
+            angle = 0.02 * i
+            embedding = json.dumps([math.cos(angle), math.sin(angle), 0, 0])
+            ingest(connection, texts[i], bucket_id=f"round {turn}", subject="user",
+                   embedding=embedding, embedding_model="m")  # fmt: skip
+
+        together(writers, work)
+    found = db.execute(
+        "select bucket_id, count(*) filter (where status = 'active'), max(repetition_count) from memory_audit"
+        " group by bucket_id"
+    ).fetchall()
+    assert len(found) == 50
+    assert [row for row in found if row[1:] != (1, WRITERS - 1)] == []
+    check(db)
+
+
+def test_one_key_many_calls(db: DB, connect: Connect) -> None:
+    results: list[Any] = []
+    together(
+        [connect() for _ in range(WRITERS)],
+        lambda i, c: results.append(ingest(c, f"text {i}", idempotency_key="the same")),
+    )
+    assert len({r.event_id for r in results}) == 1
+    assert db.execute("select count(*) from memories").fetchone() == (1,)
+    check(db)
+
+
+def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+
+    def work(i: int, connection: DB) -> None:
+        for call in range(25):
+            place = "VW" if (i + call) % 2 else "Stripe"
+            while True:
+                try:
+                    ingest(connection, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
+                    break
+                except psycopg.errors.SerializationFailure:
+                    continue
+
+    together([connect() for _ in range(8)], work)
+    assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (1,)
+    intervals = db.execute("select valid_from, valid_to from memory_intervals order by valid_from, from_event").fetchall()
+    assert [end for _, end in intervals[:-1]] == [start for start, _ in intervals[1:]]
+    assert intervals[-1][1] is None
+    assert db.execute("select sum(observations) from memory_counters").fetchone() == (200,)
+    check(db)
+
+
+def test_hits_while_the_tree_changes(db: DB, connect: Connect) -> None:
+    """Replays of an alias and of its root, while paraphrases are folded in: every observation is counted."""
+    model(db)
+    root = ingest(db, "User prefers dark mode", **vector(1.0))
+    ingest(db, "The user likes dark mode best", **vector(0.99))
+
+    def work(i: int, connection: DB) -> None:
+        for call in range(40):
+            if i < 4:
+                ingest(connection, f"dark mode, {'so ' * (i * 40 + call + 1)}much", **vector(0.999))
+            elif i % 2:
+                ingest(connection, "User prefers dark mode", source_turn_ids=[f"{i}"])
+            else:
+                ingest(connection, "The user likes dark mode best", source_turn_ids=[f"{call}"])
+
+    together([connect() for _ in range(WRITERS)], work)
+    assert counters(db, root.memory_id)["observations"] == 2 + 40 * WRITERS
+    assert counters(db, root.memory_id)["aliases"] == 1 + 4 * 40
+    check(db)
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_other_isolation_levels(db: DB, connect: Connect, level: str) -> None:
+    ingest(db, "User likes Vim")
+    other = connect()
+    other.execute(f"begin isolation level {level}")
+    assert ingest(other, "User likes Vim").action == "merged"
+    other.execute("commit")
+    other.execute(f"begin isolation level {level}")
+    with pytest.raises(psycopg.Error) as error:
+        ingest(other, "User likes tea")
+    assert error.value.sqlstate == "MF025"
+    other.execute("rollback")
+    assert db.execute("select count(*) from memory_events").fetchone() == (2,)
+    check(db)
+
+
+def test_a_caller_that_waits_holding_a_row_gives_up(db: DB, connect: Connect) -> None:
+    """Lock order: who may hold a row lock tries for the scope's key, and is told to retry."""
+    db.execute("select set_predicate('acme', 'works_at')")
+    late = {"subject": "Ann", "predicate": "works_at", "object": "VW"}
+    ingest(db, "Ann works at VW", **late, observed_at="2026-02-01")
+    blocker = connect()
+    blocker.execute("begin")
+    ingest(blocker, "Ann works in Berlin", subject="Ann", predicate="works_at", observed_at="2026-01-15")
+    with pytest.raises(psycopg.errors.SerializationFailure) as error:
+        ingest(db, "Ann works at VW", **late, observed_at="2026-01-01")
+    assert error.value.diag.message_hint is not None
+    blocker.execute("rollback")
+    assert ingest(db, "Ann works at VW", **late, observed_at="2026-01-01").action == "merged"
+    check(db)

@@ -1,0 +1,68 @@
+"""preview_memory says what ingest_memory then does: 10,000 random candidates over a few scopes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import psycopg
+
+from tests.support import check, ingest, model
+
+DB = psycopg.Connection[Any]
+CANDIDATES = 10_000
+
+
+def candidate(rnd: random.Random) -> dict[str, Any]:
+    predicate = rnd.choice([None, "likes", "works_at", "lives_in"])
+    number = rnd.randrange(60)
+    arguments: dict[str, Any] = {
+        "content": rnd.choice(["", "So ", "Not that "]) + f"Ann {predicate} thing {number % 9} and {number}",
+        "bucket_id": rnd.choice(["default", "wide", "keep"]),
+        "subject": rnd.choice([None, "Ann", "Bob"]),
+        "predicate": predicate,
+        "observed_at": f"2026-{rnd.randrange(1, 11):02}-{rnd.randrange(1, 28):02}",
+        "origin": rnd.choices(["observed", "inferred", "recalled"], [8, 1, 1])[0],
+        "source_turn_ids": [str(rnd.randrange(50)) for _ in range(rnd.randrange(3))],
+    }
+    if predicate in ("works_at", "lives_in") and rnd.random() < 0.6:
+        arguments["object"] = f"place {rnd.randrange(4)}"
+    if rnd.random() < 0.6:
+        arguments["embedding"] = json.dumps([1, rnd.gauss(0, 0.4), rnd.gauss(0, 0.4), rnd.gauss(0, 0.2)])
+        arguments["embedding_model"] = "m"
+    if rnd.random() < 0.2:
+        arguments["metadata"] = {rnd.choice("abc"): rnd.randrange(3)}
+    if rnd.random() < 0.05:
+        arguments["idempotency_key"] = str(rnd.randrange(200))
+    return arguments
+
+
+def test_preview_equals_ingest(db: DB) -> None:
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at'), set_predicate('acme', 'lives_in', conflict => 'review')")
+    db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
+    db.execute("select set_policy('acme', 'keep', on_ambiguous => 'keep', similar_threshold => 0.5)")
+    rnd = random.Random(20261121)
+    actions: Counter[str] = Counter()
+    wrong = []
+    for i in range(CANDIDATES):
+        arguments = candidate(rnd)
+        content = arguments.pop("content")
+        said = ingest(db, content, function="preview_memory", **arguments)
+        done = ingest(db, content, **arguments)
+        actions[f"{done.action} {done.method}"] += 1
+        same = (said.action, said.tier, said.method, said.similarity, said.superseded_id, said.similar) == (
+            done.action, done.tier, done.method, done.similarity, done.superseded_id, done.similar,
+        )  # fmt: skip
+        if not same or said.memory_id not in (None, done.memory_id):
+            wrong.append((i, said, done))
+    assert wrong == []
+    # each kind of decision was among them
+    assert {kind.split()[0] for kind in actions} == {
+        "inserted", "merged", "superseded", "escalated", "historical", "rejected",
+    }  # fmt: skip
+    assert {"merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
+            "superseded predicate", "superseded timeline"} <= set(actions)  # fmt: skip
+    check(db)

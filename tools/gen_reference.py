@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Make ``docs/reference.md`` from a database in which memfold is installed.
+
+    gen_reference.py DSN            write the page
+    gen_reference.py DSN --check    exit 1, and say where, if the page is not what would be written
+
+Signatures, columns, grants and meanings come from the catalog, the examples' outputs from running them, in
+one transaction that is rolled back, for a tenant ``acme`` that must not exist yet. Needs a superuser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+
+# Function by function, in the order of the page, which is the order in which the examples run.
+PARTS: dict[str, dict[str, list[str]]] = {
+    "Set up": {
+        "register_embedding_model": [
+            "select register_embedding_model('toy', 3)",
+            "select model, dimensions, merge_threshold, judge_threshold from embedding_models",
+        ],
+        "set_predicate": [
+            "select set_predicate('acme', 'lives_in')",
+            "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
+        ],
+        "set_policy": [
+            "select bucket_id, canonicalizer, merge_threshold, conflict\n"
+            "from set_policy('acme', 'snippets', canonicalizer => 'code', merge_threshold => 0.97)",
+        ],
+    },
+    "Hand in": {
+        "ingest_memory": [
+            "select action, tier, method, memory_id\n"
+            "from ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"
+            "    embedding => '[0.90, 0.10, 0.40]', embedding_model => 'toy', source_turn_ids => '{turn-1}')",
+            "select action, tier, method, memory_id\n"
+            "from ingest_memory('  alice has a CAT', 'acme', subject => 'Alice',\n"
+            "    source_turn_ids => '{turn-8}')",
+            "select action, tier, method, similarity, memory_id\n"
+            "from ingest_memory('Alice owns a cat.', 'acme', subject => 'Alice',\n"
+            "    embedding => '[0.88, 0.12, 0.41]', embedding_model => 'toy', source_turn_ids => '{turn-9}')",
+            "select action, tier, method, judgement_id is not null as queued,\n"
+            "    \"similar\" -> 0 -> 'similarity' as similarity, \"similar\" -> 0 -> 'guard' as guard\n"
+            "from ingest_memory('Alice has no cat.', 'acme', subject => 'Alice',\n"
+            "    embedding => '[0.90, 0.11, 0.40]', embedding_model => 'toy')",
+        ],
+        "preview_memory": [
+            "select action, tier, method, memory_id, event_id\n"
+            "from preview_memory('Alice has a cat!', 'acme', subject => 'Alice')",
+        ],
+        "known_memory": [
+            "select memory_id, matched_id, status\n"
+            "from known_memory('alice owns a cat', 'acme', subject => 'Alice')",
+        ],
+        "pending_embeddings": [
+            "select action from ingest_memory('Alice has got a cat.', 'acme', subject => 'Alice')",
+            "select memory_id, bucket_id, content from pending_embeddings('acme')",
+        ],
+        "attach_embedding": [
+            "select action, tier, method, similarity, memory_id\n"
+            "from attach_embedding((select memory_id from pending_embeddings('acme')),\n"
+            "    '[0.89, 0.10, 0.41]', 'toy', 'acme')",
+        ],
+    },
+    "Read": {
+        "find_similar": [
+            "select memory_id, similarity, content\n"
+            "from find_similar('acme', 'default', '[0.9, 0.1, 0.4]', 'toy', threshold => 0.9)",
+        ],
+        "current_memory": [
+            "select c.content, c.status\n"
+            "from memories as m, current_memory(m.memory_id, 'acme') as c\n"
+            "where m.content = 'Alice owns a cat.'",
+        ],
+        "explain_memory": [
+            "select explain_memory(memory_id, 'acme')\n"
+            "from known_memory('Alice has a cat.', 'acme', subject => 'Alice')",
+        ],
+    },
+    "Check": {
+        "check_invariants": ["select * from check_invariants('acme')"],
+        "canonicalize": [
+            "select canonicalize('  Owes  ME -5 € (10⁵ cents)!', 'prose/1')",
+            "select canonicalize('C++', 'prose/1') as prose, canonicalize('C++', 'flat/1') as flat",
+        ],
+        "canonicalizer_selftest": [
+            "select count(*) as checks, count(*) filter (where not ok) as failed\n"
+            "from canonicalizer_selftest()",
+        ],
+        "derive_scope": [],
+    },
+}
+
+VIEWS: dict[str, list[str]] = {
+    "memory_audit": [
+        "select content, status, repetition_count, independent_repetitions,\n"
+        "    round(confidence::numeric, 3) as confidence\n"
+        "from memory_audit where tenant_id = 'acme' order by memory_id",
+    ],
+    "dedup_stats": [
+        "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated,\n"
+        "    open_judgements, fold_rate\n"
+        "from dedup_stats where tenant_id = 'acme'",
+    ],
+    "runaway_memories": [
+        "select count(*) from generate_series(1, 100),\n"
+        "    ingest_memory('Alice has a cat.', 'acme', subject => 'Alice', source_turn_ids => '{turn-1}')",
+        "select content, repetition_count, independent_observations\n"
+        "from runaway_memories where tenant_id = 'acme'",
+    ],
+}
+
+FUNCTIONS = """
+select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc'),
+    array(
+        select row_to_json(a) from (
+            select p.proargnames[n] as name, format_type(p.proargtypes[n - 1], null) as type,
+                pg_get_function_arg_default(p.oid, n::integer) as value
+            from generate_series(1, p.pronargs) as n order by n
+        ) as a
+    ),
+    array(
+        select x.grantee::regrole::text from aclexplode(p.proacl) as x
+        where x.grantee <> p.proowner order by 1
+    )
+from pg_proc as p
+where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_'
+order by p.oid
+"""
+
+RELATIONS = """
+select c.relname, c.relkind, obj_description(c.oid, 'pg_class'),
+    array(
+        select row_to_json(x) from (
+            select a.attname as name, format_type(a.atttypid, a.atttypmod) as type,
+                a.attnotnull and c.relkind = 'r' as filled,
+                a.attgenerated <> '' as generated, pg_get_expr(d.adbin, d.adrelid) as value,
+                col_description(c.oid, a.attnum) as comment
+            from pg_attribute as a
+            left join pg_attrdef as d on d.adrelid = a.attrelid and d.adnum = a.attnum
+            where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+            order by a.attnum
+        ) as x
+    ),
+    array(
+        select row_to_json(x) from (
+            select i.indisprimary as first, pg_get_indexdef(i.indexrelid) as definition
+            from pg_index as i where i.indrelid = c.oid and i.indisunique
+            order by not i.indisprimary, i.indexrelid::regclass::text
+        ) as x
+    )
+from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c')
+    and c.relname <> 'alembic_version'
+order by c.oid
+"""
+
+HEAD = """# Reference
+
+Made by `tools/gen_reference.py` from the comments in the catalog; the outputs are those of the statements.
+Change the comment, then make the page anew. Names are shown without their schema, `memfold`.
+
+Every writing function checks that its `tenant_id` is the session's tenant (`memfold.tenant_id`) and raises
+MF001 to MF003 if not ([errors](errors.md)); superusers may act for any tenant. A transaction that calls
+one may fail with 40001 or 40P01: retry it.
+"""
+
+
+def plain(expression: str) -> str:
+    """A default expression without the casts that the catalog adds."""
+    short = re.sub(r"::(?:double precision|timestamp with time zone|[a-z_]+)(?:\[\])?", "", expression)
+    return "null" if short == "NULL" else short.replace("pg_catalog.", "").replace("memfold.", "")
+
+
+def prose(comment: str | None) -> str:
+    """A comment as Markdown: its lines joined, but for those that are laid out in columns."""
+    parts = []
+    for paragraph in (comment or "").split("\n\n"):
+        if re.search(r"^\S+ {2,}\S", paragraph):
+            parts.append(f"```text\n{paragraph}\n```")
+        else:
+            parts.append(re.sub(r"([*<])", r"\\\1", " ".join(paragraph.split("\n"))))
+    return "\n\n".join(parts)
+
+
+def cell(text: str) -> str:
+    """Text as it stands in a column of a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as psql prints them."""
+
+    def shown(value: object) -> str:
+        if isinstance(value, bool):
+            return "t" if value else "f"
+        return "" if value is None else json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+    values = [list(row) for row in rows]
+    cells = [[shown(value) for value in row] for row in values]
+    widths = [max(len(name), *(len(row[n]) for row in cells), 0) for n, name in enumerate(names)]
+    lines = [" | ".join(name.center(width) for name, width in zip(names, widths, strict=True)).rstrip()]
+    lines.append("-+-".join("-" * width for width in widths))
+    for row, texts in zip(values, cells, strict=True):
+        aligned = [
+            text.rjust(width)
+            if isinstance(value, int | float) and not isinstance(value, bool)
+            else text.ljust(width)
+            for value, text, width in zip(row, texts, widths, strict=True)
+        ]
+        lines.append(" | ".join(aligned).rstrip())
+    lines = [f" {line}" if n != 1 else f"-{line}-" for n, line in enumerate(lines)]
+    return "\n".join([*lines, f"({len(cells)} row{'' if len(cells) == 1 else 's'})"])
+
+
+def example(connection: psycopg.Connection[Any], statements: Sequence[str]) -> str:
+    """Statements with what they gave."""
+    shown = []
+    for statement in statements:
+        cursor = connection.execute(statement.encode())
+        names = [column.name for column in cursor.description or ()]
+        rows = cursor.fetchall()
+        shown.append(f"{statement};")
+        if rows and all(value == "" for row in rows for value in row):
+            continue  # a function that returns void
+        if len(names) == 1 and len(rows) > 1:
+            shown.append("\n".join(str(row[0]) for row in rows))
+        else:
+            shown.append(table(names, rows))
+    return "```sql\n" + "\n".join(shown) + "\n```"
+
+
+def function(row: Sequence[Any], connection: psycopg.Connection[Any], statements: Sequence[str]) -> str:
+    """The section of one function."""
+    name, result, comment, arguments, grantees = row
+    listed = [
+        f"    {one['name']} {one['type']}"
+        + (f" default {plain(one['value'])}" if one["value"] is not None else "")
+        for one in arguments
+    ]
+    signature = f"{name}(\n" + ",\n".join(listed) + "\n)" if listed else f"{name}()"
+    result = result.replace("TABLE(", "table (").replace("SETOF", "setof")
+    may = " and ".join(f"`{grantee}`" for grantee in grantees) or "only the owner and superusers"
+    parts = [
+        f"### {name}",
+        f"```text\n{signature} returns {result}\n```",
+        prose(comment),
+        f"May call it: {may}.",
+    ]
+    if statements:
+        parts.append(example(connection, statements))
+    return "\n\n".join(parts)
+
+
+def columns(listed: Sequence[dict[str, Any]]) -> str:
+    """The columns of a table, view or type."""
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    for one in listed:
+        kind = one["type"] + (" not null" if one["filled"] else "")
+        if one["generated"]:
+            kind += ", generated"
+        elif one["value"] is not None:
+            kind += f" default {plain(one['value'])}"
+        lines.append(f"| `{one['name']}` | {cell(kind)} | {cell(prose(one['comment']))} |")
+    return "\n".join(lines)
+
+
+def relation(row: Sequence[Any]) -> list[str]:
+    """The section of a table, view or type, without examples."""
+    name, _, comment, listed, keys = row
+    parts = [f"### {name}", prose(comment), columns(listed)]
+    unique = []
+    for key in keys:
+        where = re.sub(r"^.*USING btree ", "", key["definition"])
+        unique.append(("Primary key: " if key["first"] else "Unique: ") + f"`{where}`.")
+    if unique:
+        parts.append(" ".join(unique))
+    return parts
+
+
+def make(connection: psycopg.Connection[Any]) -> str:
+    """The page."""
+    taken = connection.execute("select 1 from memfold.memories where tenant_id = 'acme' limit 1").fetchone()
+    if taken is not None:
+        raise SystemExit("the tenant acme exists here: give another database")
+    connection.execute(
+        "select set_config('search_path', 'pg_catalog, memfold, ' || quote_ident(n.nspname), true),"
+        " set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true)"
+        " from pg_extension as e join pg_namespace as n on n.oid = e.extnamespace where e.extname = 'vector'"
+    )
+    functions = {row[0]: row for row in connection.execute(FUNCTIONS)}
+    relations = list(connection.execute(RELATIONS))
+    described = {name for part in PARTS.values() for name in part}
+    if described != functions.keys():
+        raise SystemExit(f"not both in the catalog and in PARTS: {sorted(described ^ functions.keys())}")
+
+    page = [HEAD.rstrip()]
+    for title, part in PARTS.items():
+        page.append(f"## {title}")
+        page += [function(functions[name], connection, statements) for name, statements in part.items()]
+    page.append("## What ingest returns")
+    for row in relations:
+        if row[0] == "ingest_result":
+            page += relation(row)
+    page.append("## Views")
+    for row in relations:
+        if row[1] == "v":
+            page += [*relation(row), example(connection, VIEWS[row[0]])]
+    page.append("## Tables")
+    page.append("Applications read them (row level security applies) and write none of them.")
+    for row in relations:
+        if row[1] == "r":
+            page += relation(row)
+    return "\n\n".join(page) + "\n"
+
+
+def comparable(page: str) -> list[str]:
+    """A page without what differs from run to run: ids, times, and the widths that they give columns."""
+    page = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", page)
+    page = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00", "TIME", page)
+    return [re.sub(r" +|-{2,}", lambda found: found.group()[0], line) for line in page.splitlines()]
+
+
+def main() -> int:
+    """Write or check the page."""
+    parser = argparse.ArgumentParser(description="Make docs/reference.md from a database with memfold in it.")
+    parser.add_argument("dsn", help="a database in which memfold is installed; nothing in it is changed")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    given = parser.parse_args()
+    with psycopg.connect(given.dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        page = make(connection)
+        connection.rollback()
+    if not given.check:
+        PAGE.write_text(page, encoding="utf-8")
+        return 0
+    stored = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    differences = list(
+        difflib.unified_diff(
+            comparable(stored), comparable(page), "docs/reference.md", "the catalog", lineterm=""
+        )
+    )
+    print("\n".join(differences) or "docs/reference.md is up to date")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
