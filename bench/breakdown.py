@@ -17,7 +17,9 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
     report = harness.Report("profile", "Where the time of a replay goes")
     database = "profile"
     replay.prepare(server, database)
-    session = harness.Session(server, database, replay.INGEST, options=f"{harness.OFF} -c track_functions=all")
+    session = harness.Session(
+        server, database, replay.INGEST, options=f"{harness.OFF} -c track_functions=all"
+    )
     session.measure(replay.calls(CALLS))  # plans and caches
     with server.connect(database) as connection:
         # Functions of one call are read in one piece; rounds apart show how steady they are.
@@ -39,9 +41,9 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
     total = middle["ingest_memory"][1]
     by_self = sorted(middle.items(), key=lambda item: -item[1][2])
     report.table(
-        f"Functions of one replay, by what they take themselves (SQL functions that are inlined count for their"
-        f" caller; the statements inside a function count for it); {total:.0f} us in all, {median(walls):.0f} us"
-        " for the client, with track_functions=all, which costs time itself:",
+        "Functions of one replay, by what they take themselves (inlined SQL functions, and the statements"
+        f" inside a function, count for the function that they are in); {total:.0f} us in all,"
+        f" {median(walls):.0f} us for the client, with track_functions=all, which costs time itself:",
         ["function", "calls", "total us", "self us", "self %"],
         [
             [name, f"{n:.1f}", f"{whole:.1f}", f"{own:.1f}", f"{100 * own / total:.0f}"]
@@ -61,11 +63,18 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
         rounds=rounds,
     )
     harness.cpu_table(report, cpu, "ingest_memory")
-    report.data = {"functions": {name: dict(zip(("calls", "total_us", "self_us"), times, strict=True))
-                                 for name, times in middle.items()}, "cpu_us": cpu}
+    report.data = {
+        "functions": {
+            name: dict(zip(("calls", "total_us", "self_us"), times, strict=True))
+            for name, times in middle.items()
+        },
+        "cpu_us": cpu,
+    }
     return report
 
 
 def _counts(connection: Any) -> dict[str, tuple[float, float, float]]:
-    rows = connection.execute("select funcname, calls, total_time, self_time from pg_stat_user_functions").fetchall()
+    rows = connection.execute(
+        "select funcname, calls, total_time, self_time from pg_stat_user_functions"
+    ).fetchall()
     return {name: (float(calls), total, own) for name, calls, total, own in rows}

@@ -32,10 +32,13 @@ from tests import servers  # noqa: E402
 
 from memfold import _host, migrate  # noqa: E402
 
+Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
+
 RESULTS = Path(__file__).resolve().parent / "results"
 APPLICATION = "bench_app"
 TENANT = "bench"
 MODEL = "bench"
+INSTALLED = "installed"
 
 # What a server in use has: commits that reach the disk. Checkpoints and autovacuum would hit one variant and
 # not the next; the benches vacuum where it matters.
@@ -90,7 +93,9 @@ class Server:
         with self.connect() as connection:
             name = sql.Identifier(database)
             connection.execute(sql.SQL("drop database if exists {}").format(name))
-            connection.execute(sql.SQL("create database {} template {}").format(name, sql.Identifier(template)))
+            connection.execute(
+                sql.SQL("create database {} template {}").format(name, sql.Identifier(template))
+            )
 
     def drop(self, database: str) -> None:
         """Drop a database."""
@@ -98,18 +103,16 @@ class Server:
             connection.execute(sql.SQL("drop database if exists {}").format(sql.Identifier(database)))
 
     def install(self, database: str) -> None:
-        """Make a database with memfold in it."""
-        self.create(database)
-        migrate.install(self.dsn(database))
-        with self.connect(database) as connection:
-            connection.execute("select memfold.register_embedding_model(%s, 384)", [MODEL])
-            connection.execute("create schema bench")
-            connection.execute(f"grant usage on schema bench to {APPLICATION}")
+        """Make a database with memfold in it, the same in all questions of a run."""
+        self.create(database, INSTALLED)
 
 
 @contextlib.contextmanager
-def server() -> Iterator[Server]:
-    """Start the embedded server on a directory of its own; it goes with the block."""
+def server(also: str = "") -> Iterator[Server]:
+    """Start the embedded server on a directory of its own; it goes with the block.
+
+    ``also`` is SQL that follows the install.
+    """
     account = _host.Account.choose()
     bindir = _host.bindir()
     if os.geteuid() == 0 and not account.can_enter(bindir):
@@ -121,19 +124,22 @@ def server() -> Iterator[Server]:
     try:
         cluster.start()
         running = Server(cluster, pgbench)
-        running.create("scratch")
-        migrate.install(running.dsn("scratch"))  # makes memfold's roles
-        with running.connect("scratch") as connection:
+        running.create(INSTALLED)
+        migrate.install(running.dsn(INSTALLED))
+        with running.connect(INSTALLED) as connection:
             connection.execute(f"create role {APPLICATION} login in role memfold_app")
             connection.execute("create role reference_owner nologin")
             connection.execute(f"grant set on parameter commit_delay, track_functions to {APPLICATION}")
-        running.drop("scratch")
+            connection.execute(f"create schema bench; grant usage on schema bench to {APPLICATION}")
+            connection.execute("select memfold.register_embedding_model(%s, 384)", [MODEL])
+            if also:
+                connection.execute(also.encode())
         yield running
     finally:
         cluster.stop()
 
 
-# Measuring ----------------------------------------------------------------------------------------------------
+# Measuring --------------------------------------------------------------------------------------------------
 
 
 def pgbench(
@@ -161,7 +167,7 @@ def pgbench(
 
 
 class Session:
-    """One connection of the application role with one prepared statement, driven by bare libpq."""
+    """A connection of the application role with one prepared statement (its parameters :name), on libpq."""
 
     def __init__(self, server: Server, database: str, statement: str, *, options: str = OFF) -> None:
         self.connection = psycopg.connect(
@@ -170,9 +176,8 @@ class Session:
             options=f"-c memfold.tenant_id={TENANT} {options}",
         )
         self._pq = self.connection.pgconn
-        names = list(dict.fromkeys(re.findall(r"(?<!:):([a-z]\w*)", statement)))
-        self.parameters = len(names)
-        for place, name in enumerate(names, 1):
+        self._names = sorted(set(re.findall(r"(?<!:):([a-z]\w*)", statement)))
+        for place, name in enumerate(self._names, 1):
             statement = re.sub(rf"(?<!:):{name}\b", f"${place}", statement)
         self._check(self._pq.prepare(b"q", statement.encode()))
         self._clock = Path(f"/proc/{self._pq.backend_pid}/schedstat")
@@ -182,21 +187,21 @@ class Session:
             raise BenchError(result.error_message.decode())
         return result
 
-    def __call__(self, *parameters: int) -> pq.abc.PGresult:
-        given = [str(value).encode() for value in parameters[: self.parameters]]
+    def __call__(self, parameters: Call) -> pq.abc.PGresult:
+        given = [str(parameters[name]).encode() for name in self._names]
         return self._check(self._pq.exec_prepared(b"q", given))
 
     def cpu(self) -> float:
         """CPU time of the backend so far, in microseconds."""
         return int(self._clock.read_text().split()[0]) / 1000
 
-    def measure(self, calls: Sequence[tuple[int, ...]]) -> tuple[float, float]:
+    def measure(self, calls: Sequence[Call]) -> tuple[float, float]:
         """Median wall time and mean CPU time of a call, in microseconds."""
         walls = []
         before = self.cpu()
         for call in calls:
             begun = time.perf_counter_ns()
-            self(*call)
+            self(call)
             walls.append((time.perf_counter_ns() - begun) / 1000)
         return median(walls), (self.cpu() - before) / len(calls)
 
@@ -213,7 +218,7 @@ def cpu(
     server: Server,
     database: str,
     variants: Mapping[str, str],
-    calls: Callable[[], list[tuple[int, ...]]],
+    calls: Callable[[], list[Call]],
     *,
     rounds: int,
 ) -> dict[str, list[float]]:
@@ -230,7 +235,7 @@ def cpu(
     return measured
 
 
-# Reporting ----------------------------------------------------------------------------------------------------
+# Reporting --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -255,7 +260,9 @@ class Report:
             + " |"
             for row in cells
         ]
-        lines.insert(1, "|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(widths)) + "|")
+        lines.insert(
+            1, "|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(widths)) + "|"
+        )
         self.sections.append(f"{caption}\n\n" + "\n".join(lines))
         print(f"\n{caption}\n" + "\n".join(lines), flush=True)
 

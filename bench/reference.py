@@ -1,8 +1,8 @@
 """What memfold is compared with: plain tables and the one statement that a good PostgreSQL developer writes.
 
-The tables have the columns and the indexes of memfold's, taken over by LIKE so that they stay the same; no CHECK,
-no foreign key, no trigger, no row level security. The statements are single data-modifying CTEs: no round trip,
-no PL/pgSQL. They decide nothing but "same text or not".
+The tables have the columns and the indexes of memfold's, taken over by LIKE so that they stay the same; no
+CHECK, no foreign key, no trigger, no row level security. The statements are single data-modifying CTEs: no
+round trip, no PL/pgSQL. They decide nothing but "same text or not".
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ create table reference.memories (
 create table reference.events (like memfold.memory_events including indexes including storage);
 alter table reference.events
 alter event_id set default uuidv7(), alter at set default clock_timestamp(),
-alter source_turn_ids set default '{}', alter observation set default false, alter on_timeline set default false;
+alter source_turn_ids set default '{}', alter observation set default false,
+alter on_timeline set default false;
 create table reference.sources (like memfold.memory_sources including indexes including storage);
 
 -- for new facts, table by table what memfold has
-create table reference.facts (like memfold.memories including indexes including storage) with (fillfactor = 90);
+create table reference.facts (like memfold.memories including indexes including storage)
+with (fillfactor = 90);
 alter table reference.facts
 alter memory_id set default uuidv7(), alter status set default 'active', alter metadata set default '{}',
 alter embedding_pending set default false, alter created_at set default now();
-create table reference.counters (like memfold.memory_counters including indexes including storage including defaults)
-with (fillfactor = 50);
-create table reference.vectors (like memfold.memory_vectors including indexes including storage including defaults);
+create table reference.counters
+(like memfold.memory_counters including indexes including storage including defaults) with (fillfactor = 50);
+create table reference.vectors
+(like memfold.memory_vectors including indexes including storage including defaults);
 """
 
 # The text is put together on the server, so that pgbench can send one that exists.
@@ -87,20 +90,20 @@ returning event_id"""
 
 NEW_FACT = """
 with candidate as materialized (
-    select 'bench' as tenant_id, uuidv7() as memory_id, 'default' as bucket_id, 'fact' as memory_type, p.subject,
-        p.content || ' ' || :t::bigint as content,
+    select 'bench' as tenant_id, uuidv7() as memory_id, 'default' as bucket_id, 'fact' as memory_type,
+        p.subject, p.content || ' ' || :t::bigint as content,
         hashtextextended('default/fact/' || lower(p.subject), 0) as scope_key,
         p.embedding
-    from bench.pool as p where p.id = :i::bigint
+    from bench.pool as p where p.id = :next
 ),
 fact as (
     insert into reference.facts (
-        tenant_id, memory_id, bucket_id, memory_type, subject, content, canonicalizer, key_fields, content_hash,
-        scope_key
+        tenant_id, memory_id, bucket_id, memory_type, subject, content, canonicalizer, key_fields,
+        content_hash, scope_key
     )
     select c.tenant_id, c.memory_id, c.bucket_id, c.memory_type, c.subject, c.content, 'prose/1',
-        'type,subject,predicate', sha256(convert_to(c.memory_type || '/' || c.subject || '/' || lower(c.content), 'UTF8')),
-        c.scope_key
+        'type,subject,predicate',
+        sha256(convert_to(c.memory_type || '/' || c.subject || '/' || lower(c.content), 'UTF8')), c.scope_key
     from candidate as c
 ),
 vector as (
@@ -109,7 +112,8 @@ vector as (
 ),
 counter as (
     insert into reference.counters (
-        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
+        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence,
+        first_seen, last_seen
     )
     select c.tenant_id, c.memory_id, 1, 1, 0.5, 0.5, now(), now() from candidate as c
 ),

@@ -15,7 +15,11 @@ INGEST = (
     f"select * from memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
     " source_turn_ids => array['turn-' || :t::bigint])"
 )
-VARIANTS = {"ingest_memory": INGEST, "three writes": reference.THREE_WRITES, "bare upsert": reference.BARE_UPSERT}
+VARIANTS = {
+    "ingest_memory": INGEST,
+    "three writes": reference.THREE_WRITES,
+    "bare upsert": reference.BARE_UPSERT,
+}
 # (setting, over what): the least ratio asked for, at 8 clients
 FLOORS = {
     ("durable", "three writes"): 0.6,
@@ -34,16 +38,17 @@ def prepare(server: harness.Server, database: str) -> None:
             f" memfold.ingest_memory({reference.FACT.format(number='n')}, 'bench')"
         )
         connection.execute(
-            "insert into reference.memories (tenant_id, bucket_id, content, content_hash, source_confidence,"
-            " extractor_confidence) select 'bench', 'default', f, sha256(convert_to(lower(f), 'UTF8')), 0.5, 0.5"
+            "insert into reference.memories"
+            " (tenant_id, bucket_id, content, content_hash, source_confidence, extractor_confidence)"
+            " select 'bench', 'default', f, sha256(convert_to(lower(f), 'UTF8')), 0.5, 0.5"
             f" from generate_series(1, {FACTS}) as n, concat({reference.FACT.format(number='n')}) as f"
         )
         connection.execute("vacuum analyze")
 
 
-def calls(count: int = CALLS) -> list[tuple[int, ...]]:
-    """Parameters (i, t) of as many replays."""
-    return [(random.randint(1, FACTS), random.randint(1, 10**12)) for _ in range(count)]
+def calls(count: int = CALLS) -> list[harness.Call]:
+    """Parameters of as many replays."""
+    return [{"i": random.randint(1, FACTS), "t": random.randint(1, 10**12)} for _ in range(count)]
 
 
 def run(server: harness.Server, *, rounds: int, seconds: float) -> harness.Report:

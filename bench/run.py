@@ -1,13 +1,14 @@
 """Asks the questions of the bench: ``python bench/run.py [QUESTION ...]``; see bench/README.md.
 
-Starts a server of its own on a directory of its own, installs memfold by its migrations, measures, prints tables
-and writes bench/results/QUESTION.md and .json.
+Starts a server of its own on a directory of its own, installs memfold by its migrations, measures, prints
+tables and writes bench/results/QUESTION.md and .json.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,12 +23,17 @@ import replay
 def main() -> int:
     """Run the questions asked for; 2 where one could not be asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("questions", nargs="*", metavar="QUESTION", help="replay, newfact, latency, profile; all")
+    parser.add_argument(
+        "questions", nargs="*", metavar="QUESTION", help="replay, newfact, latency or profile (default: all)"
+    )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
-    parser.add_argument("--memories", type=int, default=1_000_000, help="memories of the large tenant of latency")
+    parser.add_argument("--memories", type=int, default=1_000_000, help="size of latency's large tenant")
     parser.add_argument(
-        "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="directory that bench/dataset.py has filled"
+        "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="what bench/dataset.py has built"
+    )
+    parser.add_argument(
+        "--also", type=Path, help="SQL to run after the install: what would change it be worth?"
     )
     given = parser.parse_args()
 
@@ -43,16 +49,18 @@ def main() -> int:
     if unknown := set(given.questions) - set(questions):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")
     left_out = []
-    with harness.server() as server:
+    also = given.also.read_text(encoding="utf-8") if given.also else ""
+    with harness.server(also) as server:
         environment = harness.environment(server, given.rounds, given.seconds)
         for name in given.questions or questions:
-            print(f"\n=== {name}", flush=True)
+            print(f"\n=== {name}, {time.strftime('%H:%M:%S')}", flush=True)
             try:
                 report = questions[name](server)
             except dataset.DatasetError as error:
                 left_out.append(f"{name}: {error}")
                 continue
-            print(f"\n{report.title}")
+            if also:
+                continue  # what nobody has installed is no result
             report.write(environment)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)

@@ -1,8 +1,9 @@
-"""preview_memory says what ingest_memory then does: 10,000 random candidates over a few scopes."""
+"""preview_memory says what ingest_memory then does: random candidates (MEMFOLD_CANDIDATES of them) over a few scopes."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 from typing import Any
@@ -12,7 +13,8 @@ import psycopg
 from tests.support import check, ingest, model
 
 DB = psycopg.Connection[Any]
-CANDIDATES = 10_000
+CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "2000"))
+SUBJECTS = ["Ann", "Bob", "Cem", "Dora", "Eli", "Fee", "Gus", "Hoa", "Ida", "Jo"]
 
 
 def candidate(rnd: random.Random) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def candidate(rnd: random.Random) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "content": rnd.choice(["", "So ", "Not that "]) + f"Ann {predicate} thing {number % 9} and {number}",
         "bucket_id": rnd.choice(["default", "wide", "keep"]),
-        "subject": rnd.choice([None, "Ann", "Bob"]),
+        "subject": rnd.choice([None, *SUBJECTS]),
         "predicate": predicate,
         "observed_at": f"2026-{rnd.randrange(1, 11):02}-{rnd.randrange(1, 28):02}",
         "origin": rnd.choices(["observed", "inferred", "recalled"], [8, 1, 1])[0],

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+VOID = 2278
+NUMBERS = {20, 21, 23, 700, 701, 1700}
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 
 # Function by function, in the order of the page, which is the order in which the examples run.
@@ -114,12 +115,31 @@ VIEWS: dict[str, list[str]] = {
         "from dedup_stats where tenant_id = 'acme'",
     ],
     "runaway_memories": [
-        "select count(*) from generate_series(1, 100),\n"
-        "    ingest_memory('Alice has a cat.', 'acme', subject => 'Alice', source_turn_ids => '{turn-1}')",
+        "select count(ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"
+        "    source_turn_ids => '{turn-1}'))\n"
+        "from generate_series(1, 100)",
         "select content, repetition_count, independent_observations\n"
         "from runaway_memories where tenant_id = 'acme'",
     ],
 }
+
+# The schema is made for later versions too. What this one neither writes nor reads is marked so.
+UNUSED: dict[str, set[str]] = {
+    "memory_tokens": {"*"},
+    "labelled_pairs": {"*"},
+    "calibrations": {"*"},
+    "policies": {"lexical_threshold", "on_merge", "confidence_floor", "min_confidence", "notify"},
+    "embedding_models": {"calibration_id"},
+    "memory_counters": {"access_count", "helpful_count", "harmful_count", "last_accessed"},
+    "memory_audit": {"access_count", "helpful_count", "harmful_count"},
+    "memory_events": {"verdict", "undoes", "run_id", "cause"},
+    "judgements": {
+        *("member_ids", "worker", "leased_until", "attempts", "next_attempt_at", "last_error", "verdict"),
+        *("confidence", "reason", "merged_text", "model", "input_tokens", "output_tokens", "cost", "run_id"),
+        "resolved_at",
+    },
+}
+NOT_USED = "Not used by this version."
 
 FUNCTIONS = """
 select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc'),
@@ -140,7 +160,8 @@ order by p.oid
 """
 
 RELATIONS = """
-select c.relname, c.relkind, obj_description(c.oid, 'pg_class'),
+select c.relname, c.relkind,
+    coalesce(obj_description(c.oid, 'pg_class'), obj_description(c.reltype, 'pg_type')),
     array(
         select row_to_json(x) from (
             select a.attname as name, format_type(a.atttypid, a.atttypmod) as type,
@@ -162,7 +183,7 @@ select c.relname, c.relkind, obj_description(c.oid, 'pg_class'),
     )
 from pg_class as c
 where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c')
-    and c.relname <> 'alembic_version'
+    and c.relname <> 'alembic_version' and c.relname !~ '^_'
 order by c.oid
 """
 
@@ -174,13 +195,21 @@ Change the comment, then make the page anew. Names are shown without their schem
 Every writing function checks that its `tenant_id` is the session's tenant (`memfold.tenant_id`) and raises
 MF001 to MF003 if not ([errors](errors.md)); superusers may act for any tenant. A transaction that calls
 one may fail with 40001 or 40P01: retry it.
+
+The schema is laid out for what comes later. Whatever this version neither reads nor writes is marked
+"Not used by this version".
 """
 
 
 def plain(expression: str) -> str:
     """A default expression without the casts that the catalog adds."""
-    short = re.sub(r"::(?:double precision|timestamp with time zone|[a-z_]+)(?:\[\])?", "", expression)
-    return "null" if short == "NULL" else short.replace("pg_catalog.", "").replace("memfold.", "")
+    bare = re.sub(r"::(?:double precision|timestamp with time zone|[a-z_]+)(?:\[\])?", "", expression)
+    return "null" if bare == "NULL" else re.sub(r"\b(?:pg_catalog|memfold)\.(?=\w+\()", "", bare)
+
+
+def short(kind: str) -> str:
+    """A type by the name that people use."""
+    return kind.replace("timestamp with time zone", "timestamptz")
 
 
 def prose(comment: str | None) -> str:
@@ -199,29 +228,30 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as psql prints them."""
-
-    def shown(value: object) -> str:
-        if isinstance(value, bool):
-            return "t" if value else "f"
-        return "" if value is None else json.dumps(value) if isinstance(value, list | dict) else str(value)
-
-    values = [list(row) for row in rows]
-    cells = [[shown(value) for value in row] for row in values]
-    widths = [max(len(name), *(len(row[n]) for row in cells), 0) for n, name in enumerate(names)]
-    lines = [" | ".join(name.center(width) for name, width in zip(names, widths, strict=True)).rstrip()]
+def printed(cursor: psycopg.Cursor[Any]) -> str:
+    """What a statement gave, as psql prints it: the server's own text of each value."""
+    result = cursor.pgresult
+    assert result is not None  # noqa: S101 (the statement was executed)
+    names = [(result.fname(n) or b"").decode() for n in range(result.nfields)]
+    rows = [
+        [(result.get_value(row, n) or b"").decode() for n in range(result.nfields)]
+        for row in range(result.ntuples)
+    ]
+    if names and {result.ftype(n) for n in range(result.nfields)} == {VOID}:
+        return ""
+    if len(names) == 1 and len(rows) > 1:
+        return "\n".join(row[0] for row in rows)
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    lines = [" | ".join(name.center(width) for name, width in zip(names, widths, strict=True))]
     lines.append("-+-".join("-" * width for width in widths))
-    for row, texts in zip(values, cells, strict=True):
-        aligned = [
-            text.rjust(width)
-            if isinstance(value, int | float) and not isinstance(value, bool)
-            else text.ljust(width)
-            for value, text, width in zip(row, texts, widths, strict=True)
+    for row in rows:
+        cells = [
+            text.rjust(width) if result.ftype(n) in NUMBERS else text.ljust(width)
+            for n, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append(" | ".join(aligned).rstrip())
-    lines = [f" {line}" if n != 1 else f"-{line}-" for n, line in enumerate(lines)]
-    return "\n".join([*lines, f"({len(cells)} row{'' if len(cells) == 1 else 's'})"])
+        lines.append(" | ".join(cells))
+    framed = [f"-{line}-" if n == 1 else f" {line}".rstrip() for n, line in enumerate(lines)]
+    return "\n".join([*framed, f"({len(rows)} row{'' if len(rows) == 1 else 's'})"])
 
 
 def example(connection: psycopg.Connection[Any], statements: Sequence[str]) -> str:
@@ -229,28 +259,20 @@ def example(connection: psycopg.Connection[Any], statements: Sequence[str]) -> s
     shown = []
     for statement in statements:
         cursor = connection.execute(statement.encode())
-        names = [column.name for column in cursor.description or ()]
-        rows = cursor.fetchall()
-        shown.append(f"{statement};")
-        if rows and all(value == "" for row in rows for value in row):
-            continue  # a function that returns void
-        if len(names) == 1 and len(rows) > 1:
-            shown.append("\n".join(str(row[0]) for row in rows))
-        else:
-            shown.append(table(names, rows))
-    return "```sql\n" + "\n".join(shown) + "\n```"
+        shown.append(f"{statement};\n{printed(cursor)}".rstrip())
+    return "```sql\n" + "\n\n".join(shown) + "\n```"
 
 
 def function(row: Sequence[Any], connection: psycopg.Connection[Any], statements: Sequence[str]) -> str:
     """The section of one function."""
     name, result, comment, arguments, grantees = row
     listed = [
-        f"    {one['name']} {one['type']}"
+        f"    {one['name']} {short(one['type'])}"
         + (f" default {plain(one['value'])}" if one["value"] is not None else "")
         for one in arguments
     ]
     signature = f"{name}(\n" + ",\n".join(listed) + "\n)" if listed else f"{name}()"
-    result = result.replace("TABLE(", "table (").replace("SETOF", "setof")
+    result = short(result).replace("TABLE(", "table (").replace("SETOF", "setof")
     may = " and ".join(f"`{grantee}`" for grantee in grantees) or "only the owner and superusers"
     parts = [
         f"### {name}",
@@ -263,23 +285,28 @@ def function(row: Sequence[Any], connection: psycopg.Connection[Any], statements
     return "\n\n".join(parts)
 
 
-def columns(listed: Sequence[dict[str, Any]]) -> str:
+def columns(relation: str, listed: Sequence[dict[str, Any]]) -> str:
     """The columns of a table, view or type."""
+    unused = UNUSED.get(relation, set()) - {"*"}
+    if missing := unused - {one["name"] for one in listed}:
+        raise SystemExit(f"UNUSED names what {relation} does not have: {sorted(missing)}")
     lines = ["| column | type | meaning |", "|---|---|---|"]
     for one in listed:
-        kind = one["type"] + (" not null" if one["filled"] else "")
+        kind = short(one["type"]) + (" not null" if one["filled"] else "")
         if one["generated"]:
             kind += ", generated"
         elif one["value"] is not None:
             kind += f" default {plain(one['value'])}"
-        lines.append(f"| `{one['name']}` | {cell(kind)} | {cell(prose(one['comment']))} |")
+        meaning = f"{prose(one['comment'])} {NOT_USED if one['name'] in unused else ''}".strip()
+        lines.append(f"| `{one['name']}` | {cell(kind)} | {cell(meaning)} |")
     return "\n".join(lines)
 
 
 def relation(row: Sequence[Any]) -> list[str]:
     """The section of a table, view or type, without examples."""
     name, _, comment, listed, keys = row
-    parts = [f"### {name}", prose(comment), columns(listed)]
+    meaning = f"{prose(comment)} {NOT_USED if '*' in UNUSED.get(name, set()) else ''}".strip()
+    parts = [f"### {name}", meaning, columns(name, listed)]
     unique = []
     for key in keys:
         where = re.sub(r"^.*USING btree ", "", key["definition"])

@@ -1,7 +1,8 @@
 create or replace function memfold._actor() returns text
 language sql stable
 return case pg_catalog.current_setting('role')
-    when 'none' then session_user::text else pg_catalog.current_setting('role') end;
+    when 'none' then session_user::text else pg_catalog.current_setting('role')
+end;
 revoke all on function memfold._actor() from public;
 comment on function memfold._actor() is 'The role that called, seen through SECURITY DEFINER.';
 

@@ -8,10 +8,10 @@ create or replace function memfold._confidence(
 ) returns double precision
 language sql immutable parallel safe
 return
-    weight_source * source_confidence
-    + weight_extractor * extractor_confidence
-    -- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
-    + weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)));
+weight_source * source_confidence
++ weight_extractor * extractor_confidence
+-- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
++ weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)));
 revoke all on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) from public;

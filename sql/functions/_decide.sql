@@ -87,6 +87,7 @@ declare
     v_neighbour record;
     v_guard text[];
     v_similar jsonb[];
+    v_roots uuid[] := '{}';
 begin
     select coalesce(v_policy.merge_threshold, m.merge_threshold), coalesce(v_policy.judge_threshold, m.judge_threshold)
     into v_merge, v_judge
@@ -119,7 +120,8 @@ begin
                 d.guard := v_guard;
             end if;
         end if;
-        if v_neighbour.similarity >= v_report then
+        if v_neighbour.similarity >= v_report and not v_neighbour.root_id = any(v_roots) then
+            v_roots := v_roots || v_neighbour.root_id;
             v_similar := v_similar || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
                 'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
                 'guard', pg_catalog.to_jsonb(v_guard)));

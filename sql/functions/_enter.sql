@@ -2,13 +2,13 @@ create or replace function memfold._enter(tenant_id text) returns void
 language plpgsql volatile
 as $$
 declare
-    v_caller name;
+    v_bound name;
     v_trusted boolean;
-    v_bound boolean;
 begin
-    -- the usual case in one expression
+    -- the usual case in one expression: an application that has set its tenant
     if pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id and tenant_id not in ('', '*')
         and not pg_catalog.pg_has_role(memfold._actor(), 'memfold_tenant', 'member')
+        and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
     then
         return;
     end if;
@@ -17,18 +17,19 @@ begin
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
     end if;
-    v_caller := memfold._actor();
-    v_trusted := pg_catalog.pg_has_role(v_caller, 'memfold_owner', 'member');
-    v_bound := not v_trusted and pg_catalog.pg_has_role(v_caller, 'memfold_tenant', 'member');
-    if tenant_id = '*' and not v_trusted
-        or v_bound and not exists (
-            select from memfold.tenant_roles as r
-            where r.role_name = v_caller and r.tenant_id = _enter.tenant_id collate "C")
-        or not v_bound and not v_trusted
-    then
+    v_bound := memfold._bound_role(memfold._actor()::name);
+    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member');
+    if v_bound is not null and not exists (
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+    ) then
         perform memfold._fail('MF002', 'the session is not of this tenant',
-            case when v_bound then pg_catalog.format('Role %I is bound to another tenant, or to none.', v_caller)
-                else 'The tenant_id of the call differs from the setting memfold.tenant_id.' end,
+            pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
+            'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
+    elsif v_bound is null and not v_trusted and (
+        tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
+    ) then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then

@@ -31,11 +31,10 @@ begin
     if tg_table_name = 'memories' then
         perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
             'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
-            'To change what holds, ingest_memory() the new text; to take something back, undo(event_id); to forget, '
-            'reject_memory() or erase_memory().');
+            'To change what holds, pass the new text to ingest_memory(): the decision and the old text stay in the ledger.');
     else
         perform memfold._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
-            'The ledger is append-only.', 'undo(event_id) appends what takes an event back.');
+            'The ledger is append-only.', 'State is derived from it: what is to hold from now on is a new event.');
     end if;
     return null;
 end;

@@ -73,9 +73,9 @@ begin
     return query
     with expected as (
         select distinct e.memory_id, t.turn
-        from memfold.memory_events as e, unnest(e.source_turn_ids) as t (turn)
+        from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
         where e.tenant_id = v_tenant_id and e.observation
-            and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+            and not (e.tier = 1 and e.undone)
     ),
     actual as (
         select s.memory_id, s.source_turn_id as turn from memfold.memory_sources as s where s.tenant_id = v_tenant_id
@@ -113,7 +113,7 @@ begin
     -- the ledger names what is there
     return query
     select e.memory_id, 'ledger: memory exists', e.event_id::text, null
-    from memfold.memory_events as e
+    from memfold._ledger as e
     where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
         select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     );
@@ -121,7 +121,7 @@ begin
     select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
     from memfold.idempotency_keys as i
     where i.tenant_id = v_tenant_id and not exists (
-        select from memfold.memory_events as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
+        select from memfold._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
     );
     -- a judgement that is open asks about two roots
     return query

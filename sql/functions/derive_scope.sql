@@ -1,22 +1,10 @@
-create or replace function memfold._undone(tenant_id text, event_id uuid) returns boolean
-language sql stable
-begin atomic
-    select exists (
-        select
-        from memfold.memory_events as u
-        where u.tenant_id = _undone.tenant_id collate "C" and u.undoes = _undone.event_id
-    );
-end;
-revoke all on function memfold._undone(text, uuid) from public;
-comment on function memfold._undone(text, uuid) is 'Whether a ledger row is no longer in force.';
-
 create or replace function memfold._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
     aliases bigint, observations bigint, independent bigint, source_confidence double precision,
     extractor_confidence double precision, first_seen timestamptz, last_seen timestamptz, metadata jsonb
 )
-language plpgsql stable
+language plpgsql stable rows 3
 as $$
 #variable_conflict use_column
 begin
@@ -26,14 +14,14 @@ begin
         select distinct on (x.child) x.child, x.parent
         from (
             select e.memory_id as child, e.target_id as parent, e.event_id
-            from memfold.memory_events as e
+            from memfold._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
-                and e.action = 'merged' and e.tier >= 2 and not memfold._undone(e.tenant_id, e.event_id)
+                and e.action = 'merged' and e.tier >= 2 and not e.undone
             union all
             select e.target_id, e.memory_id, e.event_id
-            from memfold.memory_events as e
+            from memfold._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = any(memory_ids)
-                and e.action = 'replaced' and not memfold._undone(e.tenant_id, e.event_id)
+                and e.action = 'replaced' and not e.undone
         ) as x
         order by x.child, x.event_id desc
     ),
@@ -50,18 +38,18 @@ begin
     observed as (
         select m.root, e.*
         from members as m
-        join memfold.memory_events as e
+        join memfold._ledger as e
             on e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
         -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
-        where e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+        where e.observation and not (e.tier = 1 and e.undone)
     ),
     contests as (
         select distinct x.id
         from members as m
-        join memfold.memory_events as e on e.tenant_id = _derived_trees.tenant_id collate "C"
+        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C"
             and (e.memory_id = m.id or e.target_id = m.id)
         cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
-        where x.id = m.id and e.tier >= 2 and memfold._undone(e.tenant_id, e.event_id)
+        where x.id = m.id and e.tier >= 2 and e.undone
             and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.on_timeline)
     ),
     values_of_slots as (
@@ -69,14 +57,14 @@ begin
         union
         select m.root
         from members as m
-        join memfold.memory_events as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-        where e.action in ('superseded', 'historical') and not memfold._undone(e.tenant_id, e.event_id)
+        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
+        where e.action in ('superseded', 'historical') and not e.undone
     ),
     rejections as (
         select distinct e.memory_id as id
-        from memfold.memory_events as e
+        from memfold._ledger as e
         where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
-            and e.action = 'rejected' and e.tier = 3 and not memfold._undone(e.tenant_id, e.event_id)
+            and e.action = 'rejected' and e.tier = 3 and not e.undone
     ),
     sums as (
         select o.root, pg_catalog.count(*) as n,
@@ -139,7 +127,7 @@ aggregates of the roots. Only reads.';
 
 create or replace function memfold._derived_timeline(tenant_id text, bucket_id text, scope_key bigint)
 returns table (memory_id uuid, valid_from timestamptz, from_event uuid, valid_to timestamptz)
-language plpgsql stable
+language plpgsql stable rows 10
 as $$
 #variable_conflict use_column
 begin
@@ -150,12 +138,12 @@ begin
         from memfold.memories as r
         join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
         join memfold.memories as m on m.tenant_id = r.tenant_id and (m.memory_id = r.memory_id or m.root_id = r.memory_id)
-        join memfold.memory_events as e on e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+        join memfold._ledger as e on e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
         where r.tenant_id = _derived_timeline.tenant_id collate "C"
             and r.bucket_id = _derived_timeline.bucket_id collate "C"
             and r.scope_key = _derived_timeline.scope_key
             and r.root_id is null and k.on_timeline
-            and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+            and e.observation and not (e.tier = 1 and e.undone)
     ),
     marked as (
         select a.*, a.stated is distinct from pg_catalog.lag(a.stated) over w as starts
@@ -185,22 +173,24 @@ Only reads.';
 
 create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
+-- planning these statements anew, as their arrays of ids tempt the planner to, takes longer than they do
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
+    v_roots uuid[];
     v_members uuid[];
     v_slot_members uuid[];
     v_slot record;
 begin
     -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
+    select array_agg(distinct memfold._root(i.memory_id, i.root_id)) into v_roots
+    from memfold.memories as i
+    where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids);
     select array_agg(m.memory_id) into v_members
     from memfold.memories as m
-    where m.tenant_id = v_tenant_id and memfold._root(m.memory_id, m.root_id) in (
-        select memfold._root(i.memory_id, i.root_id)
-        from memfold.memories as i
-        where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids)
-    );
+    where m.tenant_id = v_tenant_id and (m.memory_id = any(v_roots) or m.root_id = any(v_roots));
     -- and of a single-valued slot every value, because each may gain or lose the present
     select array_agg(m.memory_id) into v_slot_members
     from memfold.memories as m
@@ -209,7 +199,7 @@ begin
         from memfold.memories as s
         where s.tenant_id = v_tenant_id and s.memory_id = any(v_members) and s.predicate is not null
             and (exists (
-                select from memfold.memory_events as e
+                select from memfold._ledger as e
                 where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.on_timeline
             ) or exists (
                 select from memfold.memory_intervals as i
@@ -252,16 +242,21 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
 
     delete from memfold.memory_sources as s
-    where s.tenant_id = v_tenant_id and s.memory_id = any(v_members) and not exists (
-        select from memfold.memory_events as e
-        where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.source_turn_ids @> array[s.source_turn_id]
-            and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+    using (
+        select distinct e.memory_id, t.turn
+        from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
+        where e.tenant_id = v_tenant_id and e.memory_id = any(v_members) and e.observation and e.tier = 1 and e.undone
+    ) as w
+    where s.tenant_id = v_tenant_id and s.source_turn_id = w.turn and s.memory_id = w.memory_id and not exists (
+        select from memfold._ledger as e
+        where e.tenant_id = v_tenant_id and e.memory_id = w.memory_id and e.source_turn_ids @> array[w.turn]
+            and e.observation and not (e.tier = 1 and e.undone)
     );
     insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
     select distinct v_tenant_id, t.turn, e.memory_id
-    from memfold.memory_events as e, unnest(e.source_turn_ids) as t (turn)
+    from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
     where e.tenant_id = v_tenant_id and e.memory_id = any(v_members)
-        and e.observation and not (e.tier = 1 and memfold._undone(e.tenant_id, e.event_id))
+        and e.observation and not (e.tier = 1 and e.undone)
     order by 2, 3
     on conflict do nothing;
 

@@ -73,18 +73,18 @@ begin
         order by j.judgement_id
     loop
         return next format('judgement %s (%s, %s): the same as "%s"? cosine %s%s%s', r.judgement_id, r.kind, r.state,
-            r.other_content, round(r.similarity::numeric, 3), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
+            r.other_content, round(r.similarity::numeric, 4), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
             '; verdict ' || r.verdict);
     end loop;
 
     select count(*) into v_count
-    from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree);
+    from memfold._ledger as e where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree);
     return next format('ledger (%s rows)', v_count);
     for r in
         select x.*, t.content as target_content
         from (
-            select e.*, row_number() over (order by e.event_id) as n, memfold._undone(e.tenant_id, e.event_id) as undone
-            from memfold.memory_events as e
+            select e.*, row_number() over (order by e.event_id) as n, e.undone as undone
+            from memfold._ledger as e
             where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree)
         ) as x
         left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
@@ -97,7 +97,7 @@ begin
         end if;
         return next format('    %s  %s%s%s%s%s%s%s', r.at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
-            ', cosine ' || round(r.similarity::numeric, 3),
+            ', cosine ' || round(r.similarity::numeric, 4),
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
             case when r.target_id <> m.memory_id then format(', against "%s"', r.target_content) end,
             case when r.content is not null then format(' "%s"', r.content) else '' end,
@@ -109,7 +109,7 @@ end;
 $$;
 revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
-grant execute on function memfold._undone(text, uuid), memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
 its aliases, judgements, and its ledger (the first and the last 15 rows). Raises MF018.';

@@ -29,8 +29,7 @@ exception when check_violation or not_null_violation then
 end;
 $$;
 revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
-grant execute on function memfold.register_embedding_model(text, bigint, double precision, double precision)
-to memfold_app;
 comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
 'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
-and from which on it asks a judge. Registering it again changes nothing. Raises MF003, MF017, MF023.';
+and from which on it asks a judge. Registering it again changes nothing. Models are
+everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';

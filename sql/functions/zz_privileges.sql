@@ -35,6 +35,23 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs,
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.tenant_roles
+memfold.tenant_roles, memfold._ledger
 to memfold_app, memfold_auditor;
-grant execute on function memfold._tenant(), memfold._root(uuid, uuid), memfold.canonicalize(text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold._tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
+to memfold_app, memfold_auditor;
+-- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
+do $$
+declare
+    v_function text;
+begin
+    for v_function in
+        select p.oid::regprocedure::text
+        from pg_catalog.pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and (
+            p.proname ~ '_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname = '_unknown_profile'
+        )
+    loop
+        execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
+    end loop;
+end;
+$$;

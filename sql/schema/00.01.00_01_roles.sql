@@ -15,7 +15,7 @@ begin
         end if;
     end loop;
     -- Whoever installs hands the objects over to memfold_owner, which takes membership. A superuser has it.
-    if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'member') then
+    if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
         execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
     end if;
     -- logins that are bound to one tenant (tenant_roles) are an application all the same

@@ -117,7 +117,8 @@ language sql volatile parallel safe
 return (
     -- one reading of the clock: 48 bits of milliseconds and 12 bits of their fraction, the version's digit between them
     pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
-        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint), 15, '0'), '7', 13, 0)
+        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint
+    ), 15, '0'), '7', 13, 0)
     || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
 )::uuid;
 revoke all on function memfold._new_id() from public;
@@ -144,7 +145,8 @@ create table memfold.policies (
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
     on_ambiguous text collate "C" not null default 'judge' check (on_ambiguous in ('judge', 'review', 'keep')),
-    on_merge text collate "C" not null default 'strengthen' check (on_merge in ('strengthen', 'replace', 'synthesise')),
+    on_merge text collate "C" not null default 'strengthen'
+    check (on_merge in ('strengthen', 'replace', 'synthesise')),
     metadata_merge text collate "C" not null default 'merge' check (metadata_merge in ('merge', 'first', 'newest')),
     conflict text collate "C" not null default 'newest_wins'
     check (conflict in ('newest_wins', 'keep_existing', 'keep_both', 'review')),
@@ -493,8 +495,6 @@ create table memfold.calibrations (
     created_at timestamptz not null default pg_catalog.now()
 );
 comment on table memfold.calibrations is 'Thresholds derived from labelled pairs, with the rates measured on held-out pairs.';
-alter table memfold.embedding_models
-add foreign key (calibration_id) references memfold.calibrations (calibration_id);
 
 -- What functions hand to one another -------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ comment on column memfold.antonyms.language is
 insert into memfold.antonyms (word, antonym, language)
 select distinct on (1, 2)
     split_part(pair.words, '/', 1), split_part(pair.words, '/', 2), listed.language
-from (values
+from (values  -- noqa: LT02
     ('en', $pairs$
         like/hate like/dislike likes/hates likes/dislikes liked/hated liked/disliked love/hate loves/hates loved/hated
         love/dislike loves/dislikes loved/disliked enjoy/hate enjoys/hates enjoyed/hated enjoy/dislike enjoys/dislikes
@@ -304,7 +304,7 @@ where pair.words <> '';
 -- Words of one kind that exclude each other: whoever's favourite colour is blue, it is not green.
 insert into memfold.antonyms (word, antonym, language)
 select one.word, other.word, kinds.language
-from (values
+from (values  -- noqa: LT02
     ('en', '{red,blue,green,yellow,orange,purple,pink,brown,black,white,grey}'::text[]),
     ('en', '{breakfast,lunch,dinner}'),
     ('en', '{guitar,piano,violin,drums,flute,cello,trumpet,saxophone}'),

@@ -2,11 +2,25 @@
 -- The writing functions run as memfold_owner, which the policies bind too; they compare their tenant_id with the setting
 -- (memfold._enter). Who reads tables directly is compared by memfold._tenant(), which knows roles bound to one tenant.
 
+create function memfold._bound_role(role name) returns name
+language sql stable parallel safe
+-- Whoever logs in as a bound role stays bound, whatever role it sets.
+return case
+    when pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')
+        and not pg_catalog.pg_has_role(role, 'memfold_owner', 'member') then role
+    when pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+        and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
+end;
+revoke all on function memfold._bound_role(name) from public;
+comment on function memfold._bound_role(name) is
+'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
+not of memfold_owner, as superusers are). Null: the caller is not bound.';
+
 create function memfold._tenant() returns text
 language sql stable parallel safe
 return case
-    when pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
-        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = current_user)
+    when memfold._bound_role(current_user) is not null
+        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold._bound_role(current_user))
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
 revoke all on function memfold._tenant() from public;
@@ -45,6 +59,7 @@ end;
 $$;
 
 alter table memfold.tenant_roles enable row level security;
-create policy own_row on memfold.tenant_roles for select to memfold_app using (role_name = current_user);
+create policy own_row on memfold.tenant_roles for select to memfold_app
+using (role_name = memfold._bound_role(current_user));
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
 create policy audit_read on memfold.tenant_roles for select to memfold_auditor using (true);

@@ -1,0 +1,108 @@
+"""Brings very many memories into memfold's tables at once, as if each had come through ingest_memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dataset
+import harness
+import numpy as np
+import psycopg
+from pgvector.psycopg import register_vector
+
+SCOPE = 20  # memories a subject
+Row = tuple[int, str, str, Any]  # running number, subject, content, embedding
+
+# The table of what is still to be ingested: read by id in the measured statement, so that no vector is sent.
+POOL = """
+create table bench.pool (id bigint primary key, subject text collate "C", content text, embedding vector);
+grant select on bench.pool to bench_app
+"""
+
+# Foreign keys hold by construction; checks and generated columns are computed as ever.
+LOAD = """
+set session_replication_role = replica;
+set synchronize_seqscans = off;
+set synchronous_commit = off;
+
+create temp table scopes as
+select s.subject, memfold._scope_key('default', 'fact', s.subject, null) as scope_key
+from (select distinct subject from bench.staged) as s;
+analyze scopes;
+
+insert into memfold.memories (tenant_id, memory_id, subject, content, canonicalizer, key_fields)
+select 'bench', s.memory_id, s.subject, s.content, 'prose/1', 'type,subject,predicate' from bench.staged as s;
+
+insert into memfold.memory_counters (
+    tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence,
+    first_seen, last_seen
+)
+select 'bench', s.memory_id, 1, 1, 0.5, 0.5, s.at, s.at from bench.staged as s;
+
+insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
+select 'bench', s.memory_id, 'bench', 'default', k.scope_key, s.embedding
+from bench.staged as s join scopes as k on k.subject = s.subject;
+
+insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+select 'bench', 'loaded-' || s.n, s.memory_id from bench.staged as s;
+
+insert into memfold.memory_events (
+    tenant_id, event_id, at, bucket_id, action, memory_id, observation, content, memory_type, subject,
+    source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
+)
+select 'bench', s.memory_id, s.at, 'default', 'inserted', s.memory_id, true, s.content, 'fact', s.subject,
+    array['loaded-' || s.n], 0.5, 0.5, 'observed', '{}', s.at, 'bench'
+from bench.staged as s;
+
+drop table bench.staged, scopes;
+"""
+
+
+def variants(data: dataset.Dataset, subjects: int, memories: int, seed: int = 1) -> Iterator[Row]:
+    """Memory n belongs to subject n % subjects: all of a subject's are noise around one real vector.
+
+    Its texts are variants of the text of that vector, and they lie in the table as they would have come in:
+    far from one another.
+    """
+    count = len(data.real_texts)
+    rounds = -(-memories // subjects)
+    texts, vectors = data.texts(count * rounds, chunk=count), data.vectors(count * rounds, seed, chunk=count)
+    n = 0
+    for contents, embeddings in zip(texts, vectors, strict=True):
+        for i in range(min(subjects, memories - n)):
+            yield n, f"Subject {i}", contents[i], embeddings[i]
+            n += 1
+
+
+def around(centre: dataset.Floats, cosine: float, seed: int) -> dataset.Floats:
+    """One unit vector at about this cosine from each row."""
+    noise = np.random.default_rng(seed).standard_normal(centre.shape, dtype=np.float32)
+    scale = np.float32(np.sqrt((1 / cosine**2 - 1) / centre.shape[1]))
+    rows: dataset.Floats = centre + scale * noise
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def copy(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row]) -> None:
+    """COPY rows into (n or id, subject, content, embedding)."""
+    register_vector(connection)
+    key = "n" if table == "bench.staged" else "id"
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"copy {table} ({key}, subject, content, embedding) from stdin (format binary)") as sink,
+    ):
+        sink.set_types(["int8", "text", "text", "vector"])
+        for row in rows:
+            sink.write_row(row)
+
+
+def load(server: harness.Server, database: str, rows: Iterable[Row]) -> None:
+    """Fill memfold's tables in a database without memories of the bench's tenant."""
+    with server.connect(database) as connection:
+        connection.execute(
+            'create unlogged table bench.staged (n bigint, subject text collate "C", content text,'
+            " embedding vector, memory_id uuid default uuidv7(), at timestamptz default clock_timestamp())"
+        )
+        copy(connection, "bench.staged", rows)
+        connection.execute(LOAD)
+        connection.execute("vacuum analyze")

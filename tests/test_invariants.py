@@ -1,0 +1,52 @@
+"""check_invariants() notices each kind of damage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import check, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+
+DAMAGE = [
+    ("update memory_counters set observations = observations + 1", "memory: observations"),
+    ("update memory_counters set independent = independent + 1", "memory: independent"),
+    ("update memory_counters set aliases = 7", "memory: aliases"),
+    ("update memory_counters set source_confidence = 0.123", "memory: source_confidence"),
+    ("update memory_counters set extractor_confidence = 0.123", "memory: extractor_confidence"),
+    ("update memory_counters set first_seen = '2001-01-01'", "memory: first_seen"),
+    ("update memory_counters set last_seen = '2001-01-01'", "memory: last_seen"),
+    ("update memory_counters set on_timeline = not on_timeline", "memory: on_timeline"),
+    ("update memory_counters set live = not live", "counters: live"),
+    ("update memories set metadata = '{\"x\": 1}'", "memory: metadata"),
+    ("update memories set status = 'withdrawn' where status = 'active'", "memory: status"),
+    ("update memories set status = 'active', merged_into = null, root_id = null", "memory: merged_into"),
+    ("update memory_vectors set live = not live", "vector: live"),
+    ("update memory_vectors set scope_key = 1", "vector: scope_key"),
+    ("update memory_vectors set bucket_id = 'x'", "vector: bucket_id"),
+    ("update memory_vectors set embedding = '[2,0,0,0]'", "vector: norm"),
+    ("delete from memory_sources", "source"),
+    ("insert into memory_sources select tenant_id, 'x', memory_id from memories limit 1", "source"),
+    ("update memory_intervals set valid_to = '2001-01-01'", "interval"),
+    ("delete from memory_intervals", "interval"),
+    ("update idempotency_keys set event_id = null", "idempotency key: ledger row exists"),
+    ("set memfold.maintenance = on; delete from memory_events", "memory: status"),
+    ("set memfold.maintenance = on; update memory_events set memory_id = gen_random_uuid()", "ledger: memory exists"),
+]
+
+
+@pytest.mark.parametrize(("statement", "invariant"), DAMAGE)
+def test_damage_is_noticed(db: DB, statement: str, invariant: str) -> None:
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+    ingest(db, "User prefers dark mode", source_turn_ids=["t"], idempotency_key="k", **vector(1.0))
+    ingest(db, "The user likes dark mode best", **vector(0.95))
+    for place in ("VW", "Stripe"):
+        ingest(db, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
+    check(db)
+    db.execute(statement)
+    found = {row[0] for row in db.execute("select invariant from check_invariants('acme')").fetchall()}
+    assert invariant in found
