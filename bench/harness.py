@@ -47,6 +47,7 @@ SERVER = {
     "full_page_writes": "on",
     "shared_buffers": "512MB",
     "max_wal_size": "16GB",
+    "min_wal_size": "2GB",
     "checkpoint_timeout": "1h",
     "autovacuum": "off",
     "deadlock_timeout": "1s",

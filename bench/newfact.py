@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from statistics import median
@@ -11,8 +12,8 @@ import harness
 import load
 import reference
 
-SUBJECTS = 2_000
-POOL = 20_000
+SUBJECTS = 1_000
+POOL = 10_000
 CALLS = 200
 
 # Each candidate once: a vector that comes twice would have a neighbour like itself.
@@ -79,8 +80,9 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, seconds: 
         for clients in (8, 1):
             measured: dict[str, list[float]] = {name: [] for name in VARIANTS}
             for turn in range(rounds + 1):
-                # each round begins with scopes of 20: a copy
+                # Each round begins with scopes of 20: a copy, on disk before a commit waits for that.
                 server.create("newfact_copy", "newfact")
+                os.sync()
                 for name, statement in VARIANTS.items():
                     tps = harness.pgbench(
                         server,

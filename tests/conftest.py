@@ -1,7 +1,7 @@
 """Each test gets a database of its own, made from a template that holds memfold, on every server there is.
 
-The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full one
-as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well.
+The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
+one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well.
 """
 
 from __future__ import annotations

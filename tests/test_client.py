@@ -464,7 +464,10 @@ def tenant_role(db: psycopg.Connection, dsn: str) -> Iterator[str]:
     db.execute(f"drop role {role}".encode())
 
 
-def test_the_applications_role_needs_no_more_than_its_grants(tenant_role: str, counting: Counting) -> None:
+def test_the_applications_role_needs_no_more_than_its_grants(
+    db: psycopg.Connection[Any], tenant_role: str, counting: Counting
+) -> None:
+    db.execute("select register_embedding_model('toy', 3)")
     with Memfold(tenant_role, "t", Embedder(counting, "toy", 3)) as client:
         made = client.ingest("Alice has a cat.")
         assert made.action == "inserted"

@@ -48,7 +48,9 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
     def work(i: int, connection: DB) -> None:
         for call in range(calls):
             spelling = "User likes fact number {}" if (i + call) % 2 else "  USER likes fact number {}."
-            result = ingest(connection, spelling.format(call % 10), source_turn_ids=[f"turn-{(i * call) % 7}"])
+            result = ingest(
+                connection, spelling.format(call % 10), source_turn_ids=[f"turn-{(i * call) % 7}"]
+            )
             with lock:
                 seen[result.action] += 1
 
@@ -106,14 +108,18 @@ def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
             place = "VW" if (i + call) % 2 else "Stripe"
             while True:
                 try:
-                    ingest(connection, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
+                    ingest(
+                        connection, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place
+                    )
                     break
                 except psycopg.errors.SerializationFailure:
                     continue
 
     together([connect() for _ in range(8)], work)
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (1,)
-    intervals = db.execute("select valid_from, valid_to from memory_intervals order by valid_from, from_event").fetchall()
+    intervals = db.execute(
+        "select valid_from, valid_to from memory_intervals order by valid_from, from_event"
+    ).fetchall()
     assert [end for _, end in intervals[:-1]] == [start for start, _ in intervals[1:]]
     assert intervals[-1][1] is None
     assert db.execute("select sum(observations) from memory_counters").fetchone() == (200,)

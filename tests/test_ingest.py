@@ -39,7 +39,9 @@ def test_668_replays_leave_one_memory(db: DB) -> None:
 
 def test_confidence_follows_the_formula(db: DB) -> None:
     for n in range(6):
-        ingest(db, "User likes Vim", source_turn_ids=[f"t{n}"], source_confidence=0.5, extractor_confidence=0.8)
+        ingest(
+            db, "User likes Vim", source_turn_ids=[f"t{n}"], source_confidence=0.5, extractor_confidence=0.8
+        )
         row = db.execute("select confidence, independent_repetitions from memory_audit").fetchone()
         assert row is not None
         assert row[1] == n
@@ -48,10 +50,22 @@ def test_confidence_follows_the_formula(db: DB) -> None:
 
 
 def test_counters_are_aggregates(db: DB) -> None:
-    ingest(db, "User likes Vim", source_turn_ids=["a"], source_confidence=0.4, extractor_confidence=0.9,
-           observed_at="2026-01-02")
-    ingest(db, "User likes Vim", source_turn_ids=["b", "a"], source_confidence=0.9, extractor_confidence=0.1,
-           observed_at="2026-01-03")
+    ingest(
+        db,
+        "User likes Vim",
+        source_turn_ids=["a"],
+        source_confidence=0.4,
+        extractor_confidence=0.9,
+        observed_at="2026-01-02",
+    )
+    ingest(
+        db,
+        "User likes Vim",
+        source_turn_ids=["b", "a"],
+        source_confidence=0.9,
+        extractor_confidence=0.1,
+        observed_at="2026-01-03",
+    )
     ingest(db, "User likes Vim", source_turn_ids=["b"], observed_at="2026-01-01")
     last = ingest(db, "User likes Vim")
     found = counters(db, last.memory_id)
@@ -129,7 +143,12 @@ def test_paraphrase_becomes_an_alias_and_is_paid_once(db: DB) -> None:
     assert (fold.action, fold.tier, fold.method, fold.memory_id) == ("merged", 2, "vector", first.memory_id)
     assert fold.similarity == pytest.approx(0.95)
     again = ingest(db, "the user likes dark mode best", source_turn_ids=["2"])
-    assert (again.action, again.tier, again.method, again.memory_id) == ("merged", 1, "alias", first.memory_id)
+    assert (again.action, again.tier, again.method, again.memory_id) == (
+        "merged",
+        1,
+        "alias",
+        first.memory_id,
+    )
     found = counters(db, first.memory_id)
     assert (found["observations"], found["independent"], found["aliases"]) == (3, 2, 1)
     # an alias's vector is a neighbour too: near the alias, far from its root
@@ -148,7 +167,9 @@ def test_bands(db: DB, cosine: float, action: str) -> None:
     result = ingest(db, "The user likes dark mode best", **vector(cosine))
     assert result.action == action
     if action == "escalated":
-        queued = db.execute("select judgement_id, memory_id, other_id, kind, state from judgements").fetchall()
+        queued = db.execute(
+            "select judgement_id, memory_id, other_id, kind, state from judgements"
+        ).fetchall()
         assert queued == [(result.judgement_id, result.memory_id, first.memory_id, "write", "open")]
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (
         1 if action == "merged" else 2,
@@ -158,8 +179,10 @@ def test_bands(db: DB, cosine: float, action: str) -> None:
 
 def test_thresholds_of_the_policy_come_first(db: DB) -> None:
     model(db)
-    db.execute("select set_policy('acme', merge_threshold => 0.95, merge_inclusive => true, judge_threshold => 0.9,"
-               " similar_threshold => 0.4)")
+    db.execute(
+        "select set_policy('acme', merge_threshold => 0.95, merge_inclusive => true, judge_threshold => 0.9,"
+        " similar_threshold => 0.4)"
+    )
     first = ingest(db, "User prefers dark mode", **vector(1.0))
     below = ingest(db, "The user likes dark mode best", **vector(0.89))
     assert below.action == "inserted"
@@ -213,7 +236,9 @@ def test_guard_raised_neighbour_is_passed_over_for_a_clean_one(db: DB) -> None:
     clean = ingest(db, "At home Ann has some dogs", **vector(0.80))
     result = ingest(db, "Ann has some dogs at home", **vector(0.97))
     assert (result.action, result.memory_id) == ("merged", clean.memory_id)
-    assert result.similarity == pytest.approx(0.97 * 0.80 + math.sqrt((1 - 0.97**2) * (1 - 0.80**2)), abs=1e-5)
+    assert result.similarity == pytest.approx(
+        0.97 * 0.80 + math.sqrt((1 - 0.97**2) * (1 - 0.80**2)), abs=1e-5
+    )
     assert result.similar[0]["guard"] != []
 
 
@@ -228,7 +253,8 @@ def test_recalled_text_is_no_evidence(db: DB) -> None:
     assert counters(db, first.memory_id)["observations"] == 1
     assert db.execute("select count(*) from memory_events").fetchone() == (5,)
     assert db.execute("select reason from memory_events where action = 'rejected'").fetchall() == [
-        ("recalled",), ("recalled",)
+        ("recalled",),
+        ("recalled",),
     ]
     assert ingest(db, "The user likes dark mode best").memory_id == first.memory_id
     check(db)
@@ -246,7 +272,9 @@ def test_idempotency_key(db: DB) -> None:
 
 def test_every_accepted_call_leaves_its_text(db: DB) -> None:
     ingest(db, "User likes Vim")
-    ingest(db, "  user likes VIM!", session_id="s", metadata={"x": 1}, source_turn_ids=["t"], origin="inferred")
+    ingest(
+        db, "  user likes VIM!", session_id="s", metadata={"x": 1}, source_turn_ids=["t"], origin="inferred"
+    )
     rows = db.execute(
         "select content, session_id, metadata, source_turn_ids, origin, actor from memory_events order by event_id"
     ).fetchall()
@@ -259,7 +287,9 @@ def test_known_memory(db: DB) -> None:
     assert db.execute("select * from known_memory('User likes Vim', 'acme')").fetchall() == []
     first = ingest(db, "User likes Vim", **vector(1.0))
     ingest(db, "Vim is liked by the user", **vector(0.99))
-    found = db.execute("select memory_id, status from known_memory('vim is LIKED by the user.', 'acme')").fetchall()
+    found = db.execute(
+        "select memory_id, status from known_memory('vim is LIKED by the user.', 'acme')"
+    ).fetchall()
     assert found == [(first.memory_id, "active")]
     assert db.execute("select count(*) from memory_events").fetchone() == (2,)
 
@@ -285,8 +315,11 @@ def test_late_vectors(db: DB) -> None:
     assert result == ("merged", first.memory_id, 2)
     assert db.execute("select * from pending_embeddings('acme')").fetchall() == []
     assert counters(db, first.memory_id)["observations"] == 2
-    assert db.execute("select memory_id, status from current_memory(%s, 'acme')", [late.memory_id]).fetchone() == (
-        first.memory_id, "active",
+    assert db.execute(
+        "select memory_id, status from current_memory(%s, 'acme')", [late.memory_id]
+    ).fetchone() == (
+        first.memory_id,
+        "active",
     )
     check(db)
 
@@ -299,9 +332,9 @@ def test_late_vector_of_the_older_memory(db: DB) -> None:
         "select action, memory_id from attach_embedding(%s, '[2,0,0,0]', 'm', 'acme')", [late.memory_id]
     ).fetchone()
     assert result == ("merged", late.memory_id)
-    assert db.execute("select merged_into from memories where memory_id = %s", [newer.memory_id]).fetchone() == (
-        late.memory_id,
-    )
+    assert db.execute(
+        "select merged_into from memories where memory_id = %s", [newer.memory_id]
+    ).fetchone() == (late.memory_id,)
     check(db)
 
 
@@ -328,10 +361,12 @@ def test_explain_memory(db: DB) -> None:
     ingest(db, "User hates dark mode", **vector(0.99))
     for _ in range(40):
         ingest(db, "User prefers dark mode")
-    text = "\n".join(r[0] for r in db.execute("select explain_memory(%s, 'acme')", [first.memory_id]).fetchall())
-    assert 'memory {}: "User prefers dark mode"'.format(first.memory_id) in text
+    text = "\n".join(
+        r[0] for r in db.execute("select explain_memory(%s, 'acme')", [first.memory_id]).fetchall()
+    )
+    assert f'memory {first.memory_id}: "User prefers dark mode"' in text
     assert "said 42 times" in text
-    assert 'tier 2 vector, cosine 0.950' in text
+    assert "tier 2 vector, cosine 0.950" in text
     assert "antonym" in text
     assert "from turn-1" in text
     assert "12 more" in text

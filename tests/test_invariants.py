@@ -34,7 +34,10 @@ DAMAGE = [
     ("delete from memory_intervals", "interval"),
     ("update idempotency_keys set event_id = null", "idempotency key: ledger row exists"),
     ("set memfold.maintenance = on; delete from memory_events", "memory: status"),
-    ("set memfold.maintenance = on; update memory_events set memory_id = gen_random_uuid()", "ledger: memory exists"),
+    (
+        "set memfold.maintenance = on; update memory_events set memory_id = gen_random_uuid()",
+        "ledger: memory exists",
+    ),
 ]
 
 

@@ -37,7 +37,9 @@ def test_the_hash_cannot_be_given(db: DB) -> None:
 
 
 def test_a_plain_row_is_taken_in_at_its_first_hit(db: DB) -> None:
-    db.execute("insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')")
+    db.execute(
+        "insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')"
+    )
     assert db.execute("select invariant from check_invariants('acme')").fetchall() != []
     result = ingest(db, "User likes tea", metadata={"b": 2})
     assert (result.action, result.tier) == ("merged", 1)

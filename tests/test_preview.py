@@ -1,4 +1,4 @@
-"""preview_memory says what ingest_memory then does: random candidates (MEMFOLD_CANDIDATES of them) over a few scopes."""
+"""preview_memory says what ingest_memory then does: random candidates (MEMFOLD_CANDIDATES) over a few scopes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def candidate(rnd: random.Random) -> dict[str, Any]:
 
 def test_preview_equals_ingest(db: DB) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'works_at'), set_predicate('acme', 'lives_in', conflict => 'review')")
+    db.execute(
+        "select set_predicate('acme', 'works_at'), set_predicate('acme', 'lives_in', conflict => 'review')"
+    )
     db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
     db.execute("select set_policy('acme', 'keep', on_ambiguous => 'keep', similar_threshold => 0.5)")
     rnd = random.Random(20261121)

@@ -73,7 +73,11 @@ def test_late_hit_on_the_current_value(slot: DB) -> None:
     says(slot, "Stripe", "04-01")
     late = says(slot, "Stripe", "01-01")
     assert (late.action, late.tier) == ("merged", 1)
-    assert timeline(slot) == [("Stripe", "01-01", "02-01"), ("VW", "02-01", "04-01"), ("Stripe", "04-01", None)]
+    assert timeline(slot) == [
+        ("Stripe", "01-01", "02-01"),
+        ("VW", "02-01", "04-01"),
+        ("Stripe", "04-01", None),
+    ]
     check(slot)
 
 
@@ -101,8 +105,15 @@ def test_without_objects_the_text_is_the_value(slot: DB) -> None:
     first = ingest(slot, "Ann works at VW", subject="Ann", predicate="works_at", **vector(1.0))
     paraphrase = ingest(slot, "Ann does her work at VW", subject="Ann", predicate="works_at", **vector(0.97))
     unclear = ingest(slot, "Ann works with VW", subject="Ann", predicate="works_at", **vector(0.9, axis=2))
-    changed = ingest(slot, "Ann works for herself", subject="Ann", predicate="works_at", **vector(0.3, axis=3))
-    assert [r.action for r in (first, paraphrase, unclear, changed)] == ["inserted", "merged", "escalated", "superseded"]
+    changed = ingest(
+        slot, "Ann works for herself", subject="Ann", predicate="works_at", **vector(0.3, axis=3)
+    )
+    assert [r.action for r in (first, paraphrase, unclear, changed)] == [
+        "inserted",
+        "merged",
+        "escalated",
+        "superseded",
+    ]
     assert (changed.method, changed.superseded_id) == ("predicate", first.memory_id)
     check(slot)
 
@@ -127,7 +138,9 @@ def test_conflict_policies(slot: DB, conflict: str, action: str, active: set[str
     assert result.action == action
     assert set(current(slot)) == active
     assert says(slot, "BMW", "01-01", observed_at="2025-01-01").action == "historical"
-    assert slot.execute("select kind from judgements").fetchall() == ([("review",)] if conflict == "review" else [])
+    assert slot.execute("select kind from judgements").fetchall() == (
+        [("review",)] if conflict == "review" else []
+    )
     assert slot.execute("select count(*) from memory_events where content like '%Stripe'").fetchone() == (1,)
     check(slot)
 
@@ -157,7 +170,9 @@ def test_a_paraphrase_late_in_a_slot_joins_the_timeline(slot: DB) -> None:
     arguments = {"subject": "Ann", "predicate": "works_at"}
     ingest(slot, "Ann works at VW", **arguments, observed_at="2026-01-01", **vector(1.0))
     ingest(slot, "Ann works for herself", **arguments, observed_at="2026-03-01", **vector(0.1, axis=2))
-    late = ingest(slot, "Ann is working for herself", **arguments, observed_at="2025-12-01", **vector(0.12, axis=2))
+    late = ingest(
+        slot, "Ann is working for herself", **arguments, observed_at="2025-12-01", **vector(0.12, axis=2)
+    )
     assert late.action == "merged"
     starts = slot.execute("select valid_from::date::text from memory_intervals order by 1").fetchall()
     assert starts == [("2025-12-01",), ("2026-01-01",), ("2026-03-01",)]

@@ -25,7 +25,14 @@ def two_tenants(db: DB) -> DB:
     for tenant in ("acme", "globex"):
         db.execute("select set_predicate(%s, 'works_at')", [tenant])
         db.execute("select set_policy(%s, 'default')", [tenant])
-        ingest(db, "User prefers dark mode", tenant_id=tenant, source_turn_ids=["t"], idempotency_key="k", **vector(1.0))
+        ingest(
+            db,
+            "User prefers dark mode",
+            tenant_id=tenant,
+            source_turn_ids=["t"],
+            idempotency_key="k",
+            **vector(1.0),
+        )
         ingest(db, "User likes tea", tenant_id=tenant, **vector(0.9))
         ingest(db, "Ann works at VW", tenant_id=tenant, subject="Ann", predicate="works_at", object="VW")
     return db
@@ -51,7 +58,9 @@ def test_every_tenant_table_is_walled(db: DB) -> None:
 def test_the_application_sees_its_tenant_only(two_tenants: DB, app: App) -> None:
     mine = app("acme")
     for table in sorted(TENANT_TABLES - {"memory_tokens", "labelled_pairs"}):
-        tenants = {row[0] for row in mine.execute(f"select distinct tenant_id from memfold.{table}").fetchall()}
+        tenants = {
+            row[0] for row in mine.execute(f"select distinct tenant_id from memfold.{table}").fetchall()
+        }
         assert tenants - {"*"} <= {"acme"}, table
         assert tenants, table
     for view in ("memory_audit", "dedup_stats", "runaway_memories"):
@@ -117,7 +126,7 @@ def test_the_application_cannot_write_tables(two_tenants: DB, app: App) -> None:
     mine = app("acme")
     for table in sorted(TENANT_TABLES | MODELS | {"tenant_roles"}):
         for statement in (
-            f"insert into memfold.{table} select * from memfold.{table} limit 0",
+            f"insert into memfold.{table} default values",
             f"update memfold.{table} set {'model' if table in MODELS else 'tenant_id'} = 'x'",
             f"delete from memfold.{table}",
             f"truncate memfold.{table}",
@@ -140,7 +149,7 @@ def test_the_application_can_work(db: DB, app: App) -> None:
         ingest(mine, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
     assert mine.execute("select explain_memory(%s)", [first.memory_id]).fetchall()
     assert mine.execute("select * from canonicalizer_selftest() where not ok").fetchall() == []
-    assert mine.execute("select count(*) from memory_audit where confidence is not null").fetchone() == (6,)
+    assert mine.execute("select count(*) from memory_audit where confidence is not null").fetchone() == (5,)
     assert mine.execute("select active, merged from dedup_stats").fetchall() == [(4, 1)]
     assert mine.execute("select * from check_invariants()").fetchall() == []
     check(db)

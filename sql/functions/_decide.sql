@@ -87,7 +87,7 @@ declare
     v_neighbour record;
     v_guard text[];
     v_similar jsonb[];
-    v_roots uuid[] := '{}';
+    v_roots uuid[] := array[]::uuid[];
 begin
     select coalesce(v_policy.merge_threshold, m.merge_threshold), coalesce(v_policy.judge_threshold, m.judge_threshold)
     into v_merge, v_judge

@@ -22,7 +22,6 @@ as $$
 declare
     c memfold.candidate;
     d memfold.decision;
-    r memfold.ingest_result;
     v_event_id uuid;
 begin
     perform memfold._enter(tenant_id);

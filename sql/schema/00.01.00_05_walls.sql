@@ -6,9 +6,11 @@ create function memfold._bound_role(role name) returns name
 language sql stable parallel safe
 -- Whoever logs in as a bound role stays bound, whatever role it sets.
 return case
-    when pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')
+    when
+        pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')
         and not pg_catalog.pg_has_role(role, 'memfold_owner', 'member') then role
-    when pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+    when
+        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
         and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
 end;
 revoke all on function memfold._bound_role(name) from public;

@@ -1,0 +1,225 @@
+"""What the catalog must say: both ways in give the same schema, and the rules that hold for every object."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import servers
+from tests.conftest import Target
+
+DB = psycopg.Connection[Any]
+SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
+
+PUBLIC = {
+    "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "current_memory",
+    "derive_scope", "explain_memory", "find_similar", "ingest_memory", "known_memory", "pending_embeddings",
+    "preview_memory", "register_embedding_model", "set_policy", "set_predicate",
+}  # fmt: skip
+# What only the owner (a DBA) may call.
+OWNERS = {"derive_scope", "register_embedding_model"}
+
+
+def snapshot(connection: DB) -> list[str]:
+    connection.execute("set search_path = pg_catalog")
+    return [row[0] for row in connection.execute(SNAPSHOT).fetchall()]
+
+
+def test_both_ways_in_give_the_same_catalog(db: DB, target: Target, extension_available: bool) -> None:
+    found = snapshot(db)
+    assert len(found) > 400
+    if not extension_available:
+        assert target.way == "alembic"
+        return
+    other = "extension" if target.way == "alembic" else "alembic"
+    name = f"other_{uuid.uuid4().hex[:8]}"
+    db.execute(f"create database {name}")
+    try:
+        where = {"host": target.cluster.base, "port": servers.PORT, "user": servers.SUPERUSER, "dbname": name}
+        {"alembic": servers.load_alembic, "extension": servers.load_extension}[other](**where)
+        with psycopg.connect(target.cluster.dsn(name), autocommit=True) as connection:
+            elsewhere = snapshot(connection)
+        # CREATE EXTENSION ... CASCADE puts pgvector beside memfold where it is not there yet; its name alone differs
+        plain = [
+            [re.sub(r"\b(public|memfold)\.vector\b", "vector", line) for line in lines]
+            for lines in (found, elsewhere)
+        ]
+        assert [line for line in plain[0] if line not in plain[1]] == []
+        assert [line for line in plain[1] if line not in plain[0]] == []
+    finally:
+        db.execute(f"drop database {name} with (force)")
+
+
+FUNCTIONS = """
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace join pg_language l on l.oid = p.prolang
+    where n.nspname = 'memfold' and not exists (
+        select from pg_depend d join pg_extension x on x.oid = d.refobjid
+        where d.objid = p.oid and d.deptype = 'e' and x.extname = 'vector')"""
+
+
+@pytest.mark.core
+def test_the_public_functions(db: DB) -> None:
+    names = db.execute(f"select distinct proname {FUNCTIONS} and proname !~ '^_'").fetchall()
+    assert {row[0] for row in names} == PUBLIC
+
+
+@pytest.mark.core
+def test_public_functions_are_pinned(db: DB) -> None:
+    """A function that is reachable pins search_path, or has a body that was bound when it was made."""
+    loose = db.execute(
+        f"select proname {FUNCTIONS} and proname !~ '^_' and prosqlbody is null"
+        " and not coalesce(proconfig::text like '%search_path=pg_catalog, pg_temp%', false)"
+    ).fetchall()
+    assert loose == []
+
+
+@pytest.mark.core
+def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
+    """Those that are not pinned themselves: nobody else may call them, or they write names that need no path."""
+    loose = db.execute(
+        f"select proname, prosrc {FUNCTIONS} and proname ~ '^_' and prosqlbody is null and proconfig is null"
+        " and has_function_privilege('memfold_app', p.oid, 'execute')"
+    ).fetchall()
+    assert {name for name, _ in loose} <= {
+        # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
+        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_canonicalizer_sample",
+    }  # fmt: skip
+
+
+@pytest.mark.core
+def test_nothing_is_public(db: DB) -> None:
+    assert (
+        db.execute(
+            f"select proname {FUNCTIONS} and exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) a"
+            " where a.grantee = 0)"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select relname from pg_class c where relnamespace = 'memfold'::regnamespace and exists ("
+            " select from aclexplode(relacl) a where a.grantee = 0)"
+        ).fetchall()
+        == []
+    )
+    granted = db.execute(
+        f"select distinct proname {FUNCTIONS} and proname !~ '^_'"
+        " and has_function_privilege('memfold_app', p.oid, 'execute')"
+    ).fetchall()
+    assert {row[0] for row in granted} == PUBLIC - OWNERS
+
+
+@pytest.mark.core
+def test_everything_belongs_to_the_owner(db: DB) -> None:
+    assert db.execute(f"select proname {FUNCTIONS} and proowner <> 'memfold_owner'::regrole").fetchall() == []
+    assert (
+        db.execute(
+            "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'v')"
+            " and relname <> 'alembic_version' and relowner <> 'memfold_owner'::regrole"
+        ).fetchall()
+        == []
+    )
+    row = db.execute(
+        "select rolcanlogin, rolsuper, rolbypassrls from pg_roles where rolname = 'memfold_owner'"
+    ).fetchone()
+    assert row == (False, False, False)
+
+
+@pytest.mark.core
+def test_definers_are_the_write_api(db: DB) -> None:
+    definers = {row[0] for row in db.execute(f"select proname {FUNCTIONS} and prosecdef").fetchall()}
+    assert definers == PUBLIC - OWNERS - {
+        "canonicalize", "canonicalizer_selftest", "current_memory", "explain_memory",
+    } | {"register_embedding_model"}  # fmt: skip
+
+
+@pytest.mark.core
+def test_everything_public_is_commented(db: DB) -> None:
+    assert (
+        db.execute(
+            f"select proname {FUNCTIONS} and proname !~ '^_' and obj_description(p.oid, 'pg_proc') is null"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'v', 'c')"
+            " and relname !~ '^alembic' and obj_description(oid, 'pg_class') is null"
+            " and not exists (select from pg_type t where t.typrelid = pg_class.oid and relkind = 'c'"
+            "  and obj_description(t.oid, 'pg_type') is not null)"
+        ).fetchall()
+        == []
+    )
+
+
+@pytest.mark.core
+def test_no_small_numbers_in_signatures(db: DB) -> None:
+    """Drivers pass double precision and bigint; a function of real or smallint would not be found."""
+    assert (
+        db.execute(
+            f"select proname {FUNCTIONS} and proname !~ '^_' and exists ("
+            " select from unnest(proargtypes::oid[]) t where t in ('real'::regtype, 'smallint'::regtype))"
+        ).fetchall()
+        == []
+    )
+
+
+@pytest.mark.core
+def test_keys_lead_with_the_tenant(db: DB) -> None:
+    shared = ("embedding_models", "calibrations", "tenant_roles", "alembic_version")
+    assert (
+        db.execute(
+            "select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid"
+            " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> all(%s)"
+            " and (select attname from pg_attribute where attrelid = c.oid and attnum = i.indkey[0]) is distinct from"
+            " 'tenant_id'",
+            [list(shared)],
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select conname from pg_constraint where connamespace = 'memfold'::regnamespace and contype = 'f'"
+            " and conrelid::regclass::text not like '%%calibrations' and (select attname from pg_attribute"
+            " where attrelid = conrelid and attnum = conkey[1]) <> 'tenant_id'"
+        ).fetchall()
+        == []
+    )
+
+
+@pytest.mark.core
+def test_key_texts_have_collation_c(db: DB) -> None:
+    assert (
+        db.execute(
+            "select attrelid::regclass::text, attname from pg_attribute a join pg_class c on c.oid = attrelid"
+            " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> 'alembic_version'"
+            " and attnum > 0 and not attisdropped and atttypid = 'text'::regtype and attcollation <> '\"C\"'::regcollation"
+            " and (c.relname, attname) <> ('antonyms', 'language')"
+        ).fetchall()
+        == []
+    )
+
+
+def test_plpgsql_check(db: DB, target: Target) -> None:
+    """Every function under plpgsql_check, on the server that has it (the full one)."""
+    has = db.execute("select from pg_available_extensions where name = 'plpgsql_check'").fetchone()
+    if target.cluster.name != "full" or has is None:
+        assert target.cluster.name == "embedded", "the full server has no plpgsql_check: make server"
+        return
+    db.execute("create extension plpgsql_check")
+    db.execute("set search_path = pg_catalog, public")
+    relations = {"_fill_policy": "memfold.memories", "_refuse": "memfold.memories"}
+    complaints = []
+    for oid, name in db.execute(f"select p.oid, proname {FUNCTIONS} and lanname = 'plpgsql'").fetchall():
+        rows = db.execute(
+            "select lineno, level, message from plpgsql_check_function_tb(funcoid => %s::regprocedure,"
+            " relid => %s::regclass, other_warnings => true, extra_warnings => false, performance_warnings => false)",
+            [oid, relations.get(name, "0")],
+        ).fetchall()
+        complaints += [(name, *row) for row in rows if row[1] in ("error", "warning")]
+    assert complaints == []
