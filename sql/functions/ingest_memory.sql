@@ -1,13 +1,13 @@
-create or replace function memfold._ingest(c memfold.candidate) returns memfold.ingest_result
+create or replace function memfold._ingest(c memfold.candidate, holds_row boolean) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
     d memfold.decision;
     r memfold.ingest_result;
     v_wide boolean;
-    v_patient boolean := true;
+    v_patient boolean := not holds_row;
 begin
-    -- The hot path: a text that is known and active needs no lock but its root's row.
+    -- A text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
         d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
@@ -44,8 +44,9 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold._ingest(memfold.candidate) from public;
-comment on function memfold._ingest(memfold.candidate) is 'Decides and applies one candidate, under the locks it needs.';
+revoke all on function memfold._ingest(memfold.candidate, boolean) from public;
+comment on function memfold._ingest(memfold.candidate, boolean) is
+'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
 
 create or replace function memfold.ingest_memory(
     content text,
@@ -69,37 +70,44 @@ create or replace function memfold.ingest_memory(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    c memfold.candidate;
     r memfold.ingest_result;
     v_event_id uuid;
 begin
     perform memfold._enter(tenant_id);
-    c := memfold._candidate(
-        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
-    if idempotency_key is null then
-        return memfold._ingest(c);
+    if idempotency_key is not null then
+        -- row 1: a second call with the key waits here for the first to commit
+        perform memfold._check_identifier('bucket_id', bucket_id, true);
+        perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+        insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
+        values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
+        on conflict do nothing;
+        if not found then
+            select i.event_id into strict v_event_id
+            from memfold.idempotency_keys as i
+            where i.tenant_id = ingest_memory.tenant_id collate "C"
+                and i.bucket_id = ingest_memory.bucket_id collate "C"
+                and i.idempotency_key = ingest_memory.idempotency_key collate "C";
+            return memfold._event_result(tenant_id, v_event_id);
+        end if;
     end if;
-
-    -- row 1: a second call with the key waits here for the first to commit
-    perform memfold._check_identifier('idempotency_key', idempotency_key, true);
-    insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
-    values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
-    on conflict do nothing;
-    if not found then
-        select i.event_id into strict v_event_id
-        from memfold.idempotency_keys as i
+    if embedding is null and embedding_model is null then
+        r := memfold._ingest_known(
+            content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
+            extractor_confidence, session_id, origin, metadata, observed_at);
+    end if;
+    if r.action is null then
+        r := memfold._ingest(memfold._candidate(
+            content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+            source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at),
+            r.method is not null);
+    end if;
+    if idempotency_key is not null then
+        update memfold.idempotency_keys as i
+        set event_id = r.event_id
         where i.tenant_id = ingest_memory.tenant_id collate "C"
             and i.bucket_id = ingest_memory.bucket_id collate "C"
             and i.idempotency_key = ingest_memory.idempotency_key collate "C";
-        return memfold._event_result(tenant_id, v_event_id);
     end if;
-    r := memfold._ingest(c);
-    update memfold.idempotency_keys as i
-    set event_id = r.event_id
-    where i.tenant_id = ingest_memory.tenant_id collate "C"
-        and i.bucket_id = ingest_memory.bucket_id collate "C"
-        and i.idempotency_key = ingest_memory.idempotency_key collate "C";
     return r;
 end;
 $$;

@@ -1,0 +1,86 @@
+create or replace function memfold._ingest_known(
+    content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
+    origin text, metadata jsonb, observed_at timestamptz
+) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_policy constant memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_memory_id uuid;
+    v_aliases bigint;
+    v_on_timeline boolean;
+    v_added bigint;
+    v_event_id uuid;
+begin
+    if v_policy.dedup = 'off' or v_policy.metadata_keys <> '{}' or not memfold._is_usual(
+        content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
+        extractor_confidence, session_id, origin, metadata, observed_at, v_policy.max_content_length)
+    then
+        return null;
+    end if;
+    select m.memory_id into v_memory_id
+    from memfold.memories as m
+    where m.tenant_id = _ingest_known.tenant_id collate "C"
+        and m.bucket_id = _ingest_known.bucket_id collate "C"
+        and m.content_hash = memfold._content_hash(_ingest_known.memory_type, _ingest_known.subject,
+            _ingest_known.predicate, _ingest_known.content, v_policy.canonicalizer, v_policy.key_fields, null)
+        and m.status = 'active';
+    if v_memory_id is null then
+        return null;
+    end if;
+    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not live.
+    update memfold.memory_counters as k
+    set observations = k.observations + 1,
+        independent = k.independent + 1,
+        source_confidence = greatest(k.source_confidence, _ingest_known.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, _ingest_known.extractor_confidence),
+        first_seen = least(k.first_seen, _ingest_known.observed_at),
+        last_seen = greatest(k.last_seen, _ingest_known.observed_at)
+    where k.tenant_id = _ingest_known.tenant_id collate "C"
+        and k.memory_id = v_memory_id
+        and k.live
+        and (not k.on_timeline or _ingest_known.observed_at >= k.last_seen)
+    returning k.aliases, k.on_timeline into v_aliases, v_on_timeline;
+    if v_aliases is null then
+        -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
+        return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
+            null::uuid, null::jsonb);
+    end if;
+    if source_turn_ids <> '{}' then
+        if v_aliases = 0 then
+            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+            values (_ingest_known.tenant_id, source_turn_ids[1], v_memory_id)
+            on conflict do nothing;
+            get diagnostics v_added = row_count;
+        else
+            v_added := memfold._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
+        end if;
+        if v_added = 0 then
+            update memfold.memory_counters as k
+            set independent = k.independent - 1
+            where k.tenant_id = _ingest_known.tenant_id collate "C" and k.memory_id = v_memory_id;
+        end if;
+    end if;
+    insert into memfold.memory_events (
+        tenant_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
+        predicate, source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
+    ) values (
+        _ingest_known.tenant_id, _ingest_known.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
+        _ingest_known.content, _ingest_known.memory_type, _ingest_known.subject, _ingest_known.predicate,
+        _ingest_known.source_turn_ids, _ingest_known.source_confidence, _ingest_known.extractor_confidence,
+        _ingest_known.origin, _ingest_known.metadata, _ingest_known.observed_at, memfold._actor()
+    ) returning event_id into v_event_id;
+    return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
+        null::jsonb);
+end;
+$$;
+revoke all on function memfold._ingest_known(
+    text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) from public;
+comment on function memfold._ingest_known(
+    text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) is
+'The hot path: the usual candidate hits the text of an active memory (row 3 of the decision table). What _candidate,
+_decide_known, _strengthen and _record do in general, as five statements without composites in between, which takes a
+quarter off a replay. action null: it is another case and nothing was written; method says whether a row may be held.';
