@@ -39,6 +39,7 @@ language plpgsql volatile
 as $$
 declare
     v_new text[];
+    v_others uuid[];
 begin
     if source_turn_ids = '{}' then
         return 1;
@@ -51,17 +52,20 @@ begin
         returning s.source_turn_id
     )
     select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
-    return (
-        select pg_catalog.count(*)
-        from pg_catalog.unnest(v_new) as t (turn)
-        where not exists (
-            select from memfold.memory_sources as s
-            join memfold.memories as m on m.tenant_id = s.tenant_id and m.memory_id = s.memory_id
-            where s.tenant_id = _add_sources.tenant_id collate "C"
-                and s.source_turn_id = t.turn collate "C"
-                and s.memory_id <> _add_sources.memory_id
-                and memfold._root(m.memory_id, m.root_id) = _add_sources.root_id
-        )
+    if v_new is null then
+        return 0;
+    end if;
+    select pg_catalog.array_agg(m.memory_id) into v_others
+    from memfold.memories as m
+    where m.tenant_id = _add_sources.tenant_id collate "C"
+        and (m.memory_id = _add_sources.root_id or m.root_id = _add_sources.root_id)
+        and m.memory_id <> _add_sources.memory_id;
+    return pg_catalog.cardinality(v_new) - (
+        select pg_catalog.count(distinct s.source_turn_id)
+        from memfold.memory_sources as s
+        where s.tenant_id = _add_sources.tenant_id collate "C"
+            and s.source_turn_id = any(v_new)
+            and s.memory_id = any(v_others)
     );
 end;
 $$;
@@ -281,12 +285,13 @@ begin
             return null;
         end if;
         if not v_derive then
+            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+            select c.tenant_id, t.turn, v_memory_id from pg_catalog.unnest(c.source_turn_ids) as t (turn);
             insert into memfold.memory_counters (
                 tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen,
                 last_seen
             ) values (
-                c.tenant_id, v_memory_id, 1, memfold._add_sources(c.tenant_id, v_memory_id, v_memory_id,
-                    c.source_turn_ids),
+                c.tenant_id, v_memory_id, 1, greatest(pg_catalog.cardinality(c.source_turn_ids), 1),
                 c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at
             );
         end if;

@@ -1,37 +1,63 @@
 create or replace function memfold._neighbours(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
-    newest bigint, max_results bigint, except_root uuid default null
+    newest bigint, max_results bigint, threshold double precision, except_root uuid
 ) returns table (memory_id uuid, root_id uuid, similarity double precision, content text, object text)
 language plpgsql stable
 as $$
+declare
+    -- the tree of a memory that asks has its aliases among its own neighbours
+    v_results constant bigint := max_results + case when except_root is null then 0 else 100 end;
 begin
-    return query
-    select m.memory_id, memfold._root(m.memory_id, m.root_id), memfold._similarity(s.embedding, _neighbours.embedding),
-        m.content, m.object
-    from (
-        select n.memory_id, n.embedding
+    -- Two statements, because one with "or scope_key is null" would read the whole tenant.
+    if scope_key is not null then
+        return query
+        select s.memory_id, memfold._root(m.memory_id, m.root_id), s.similarity, m.content, m.object
         from (
-            select v.memory_id, v.embedding
-            from memfold.memory_vectors as v
-            where v.tenant_id = _neighbours.tenant_id collate "C"
-                and v.bucket_id = _neighbours.bucket_id collate "C"
-                and (_neighbours.scope_key is null or v.scope_key = _neighbours.scope_key)
-                and v.model = embedding_model collate "C"
-                and v.live
-            order by v.memory_id desc
-            limit newest
-        ) as n
-        order by memfold._inner_product(n.embedding, _neighbours.embedding), n.memory_id
-        -- the tree of a memory that asks has its aliases among its own neighbours
-        limit max_results + case when except_root is null then 0 else 100 end
-    ) as s
-    join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
-    where memfold._root(m.memory_id, m.root_id) is distinct from except_root
-    order by 3 desc, m.memory_id
-    limit max_results;
+            select n.memory_id, memfold._similarity(n.embedding, _neighbours.embedding) as similarity
+            from (
+                select v.memory_id, v.embedding
+                from memfold.memory_vectors as v
+                where v.tenant_id = _neighbours.tenant_id collate "C"
+                    and v.bucket_id = _neighbours.bucket_id collate "C"
+                    and v.scope_key = _neighbours.scope_key
+                    and v.model = embedding_model collate "C"
+                    and v.live
+                order by v.memory_id desc
+                limit newest
+            ) as n
+            order by 2 desc, n.memory_id
+            limit v_results
+        ) as s
+        join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
+        where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
+        order by s.similarity desc, s.memory_id
+        limit max_results;
+    else
+        return query
+        select s.memory_id, memfold._root(m.memory_id, m.root_id), s.similarity, m.content, m.object
+        from (
+            select n.memory_id, memfold._similarity(n.embedding, _neighbours.embedding) as similarity
+            from (
+                select v.memory_id, v.embedding
+                from memfold.memory_vectors as v
+                where v.tenant_id = _neighbours.tenant_id collate "C"
+                    and v.bucket_id = _neighbours.bucket_id collate "C"
+                    and v.model = embedding_model collate "C"
+                    and v.live
+                order by v.memory_id desc
+                limit newest
+            ) as n
+            order by 2 desc, n.memory_id
+            limit v_results
+        ) as s
+        join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
+        where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
+        order by s.similarity desc, s.memory_id
+        limit max_results;
+    end if;
 end;
 $$;
-revoke all on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, uuid) from public;
-comment on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, uuid) is
-'The max_results live texts nearest to a unit vector among the newest ones of a scope (scope_key null: of the bucket),
-most similar first, ties to the older text. Exact: a scan of the scope''s vectors, no approximate index.';
+revoke all on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, double precision, uuid) from public;
+comment on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, double precision, uuid) is
+'The max_results live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope
+(scope_key null: of the bucket), most similar first, ties to the older text. Exact: a scan of the scope''s vectors, no approximate index.';

@@ -1,5 +1,7 @@
 create or replace function memfold._ingest(c memfold.candidate, holds_row boolean) returns memfold.ingest_result
 language plpgsql volatile
+-- an array of turns tempts the planner to plan anew, which takes longer than the statement does
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     d memfold.decision;

@@ -2,13 +2,6 @@
 
 -- Small functions that stored columns and index scans are built of -------------------------------------------------
 
-create function memfold._inner_product(a vector, b vector) returns double precision
-language sql immutable strict parallel safe
-return a <#> b;
-revoke all on function memfold._inner_product(vector, vector) from public;
-comment on function memfold._inner_product(vector, vector) is
-'Negative inner product of pgvector, bound to its operator here so that pgvector may live in any schema.';
-
 create function memfold._similarity(a vector, b vector) returns double precision
 language sql immutable strict parallel safe
 return pg_catalog.round(-1e6 * (a <#> b)) / 1e6;
@@ -33,13 +26,6 @@ language sql immutable strict parallel safe
 return vector_dims(a);
 revoke all on function memfold._dimensions(vector) from public;
 comment on function memfold._dimensions(vector) is 'Number of dimensions.';
-
-create function memfold._field(content text) returns bytea
-language sql immutable parallel safe
--- A field ends with a zero byte, which no text holds; ff (absent) is not UTF-8.
-return coalesce(pg_catalog.convert_to(content, 'UTF8'), '\xff'::bytea) || '\x00'::bytea;
-revoke all on function memfold._field(text) from public;
-comment on function memfold._field(text) is 'One field of the encoding that content hashes are made of.';
 
 -- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function anew each time it computes a stored column.
 create function memfold._content_hash(
@@ -71,13 +57,18 @@ begin
             || pg_catalog.convert_to(v_content, 'UTF8'));
     end if;
     return pg_catalog.sha256(
-        -- fe: the field is not part of the key
-        case when pg_catalog.strpos(key_fields, 'type') > 0 then memfold._field(memory_type) else '\xfe00'::bytea end
+        -- A field ends with a zero byte, which no text holds. Neither are ff (null) and fe (not part of the key) UTF-8.
+        case when pg_catalog.strpos(key_fields, 'type') > 0
+            then pg_catalog.convert_to(memory_type, 'UTF8') else '\xfe'::bytea end
+        || '\x00'::bytea
         || case when pg_catalog.strpos(key_fields, 'subject') > 0
-            then memfold._field(memfold.canonicalize(subject, 'prose/1')) else '\xfe00'::bytea end
+            then coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), '\xff'::bytea) else '\xfe'::bytea end
+        || '\x00'::bytea
         || case when pg_catalog.strpos(key_fields, 'predicate') > 0
-            then memfold._field(memfold.canonicalize(predicate, 'prose/1')) else '\xfe00'::bytea end
-        || memfold._field(metadata_signature)
+            then coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), '\xff'::bytea) else '\xfe'::bytea end
+        || '\x00'::bytea
+        || coalesce(pg_catalog.convert_to(metadata_signature, 'UTF8'), '\xff'::bytea)
+        || '\x00'::bytea
         || pg_catalog.convert_to(v_content, 'UTF8')
     );
 end;
@@ -96,9 +87,9 @@ declare
 begin
     -- null = empty: neither is ever empty in canonical form
     v_key := pg_catalog.hashtextextended(
-        case when subject is null then '' else memfold.canonicalize(subject, 'prose/1') end collate "C", v_key);
+        coalesce(memfold._prose_1(subject), '') collate "C", v_key);
     return pg_catalog.hashtextextended(
-        case when predicate is null then '' else memfold.canonicalize(predicate, 'prose/1') end collate "C", v_key);
+        coalesce(memfold._prose_1(predicate), '') collate "C", v_key);
 end;
 $$;
 revoke all on function memfold._scope_key(text, text, text, text) from public;
@@ -218,10 +209,10 @@ set to, and without a row such a role reaches nothing. Other members of memfold_
 -- Memories ---------------------------------------------------------------------------------------------------------
 
 create table memfold.memories (
-    tenant_id text collate "C" not null check (tenant_id <> ''),
+    tenant_id text collate "C" not null,
     memory_id uuid not null default memfold._new_id(),
-    bucket_id text collate "C" not null default 'default' check (bucket_id <> ''),
-    memory_type text collate "C" not null default 'fact' check (memory_type <> ''),
+    bucket_id text collate "C" not null default 'default',
+    memory_type text collate "C" not null default 'fact',
     subject text collate "C",
     predicate text collate "C",
     object text collate "C",
@@ -235,20 +226,25 @@ create table memfold.memories (
     scope_key bigint not null generated always as (
         memfold._scope_key(bucket_id, memory_type, subject, predicate)
     ) stored,
-    status text collate "C" not null default 'active'
-    check (status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')),
+    status text collate "C" not null default 'active',
     merged_into uuid,
     root_id uuid,
     session_id text collate "C",
-    metadata jsonb not null default '{}' check (pg_catalog.jsonb_typeof(metadata) = 'object'),
+    metadata jsonb not null default '{}',
     embedding_pending boolean not null default false,
     created_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, memory_id),
     foreign key (tenant_id, merged_into) references memfold.memories (tenant_id, memory_id),
     foreign key (tenant_id, root_id) references memfold.memories (tenant_id, memory_id),
-    check ((status = 'merged') = (merged_into is not null)),
-    check ((merged_into is null) = (root_id is null)),
-    check (root_id <> memory_id and merged_into <> memory_id)
+    -- one constraint rather than eight: an INSERT reads and plans each of them anew
+    constraint memories_state_check check (
+        tenant_id <> '' and bucket_id <> '' and memory_type <> ''
+        and status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')
+        and (status = 'merged') = (merged_into is not null)
+        and (merged_into is null) = (root_id is null)
+        and merged_into is distinct from memory_id and root_id is distinct from memory_id
+        and pg_catalog.jsonb_typeof(metadata) = 'object'
+    )
 ) with (fillfactor = 90);
 comment on table memfold.memories is
 'One row a text of a bucket, for ever. Text, keys and hash never change; state is derived from memory_events.';
