@@ -2,7 +2,7 @@
 # The style of the SQL, the safety of its migrations, and the generated canonicalizer against its generator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-sqlfluff lint --disable-progress-bar --nocolor --processes 0 sql
+sqlfluff lint --disable-progress-bar --nocolor sql
 # The first release makes new tables in one transaction, with a lock_timeout set by migrations/env.py: nobody waits for
 # them, nothing is half done. Later schema files are linted without these exceptions.
 squawk --pg-version 15 --exclude prefer-robust-stmts,require-concurrent-index-creation,require-lock-timeout,require-statement-timeout,adding-foreign-key-constraint,constraint-missing-not-valid,prefer-bigint-over-smallint sql/schema/00.01.00_*.sql

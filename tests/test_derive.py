@@ -1,0 +1,163 @@
+"""The state model: whatever the ledger says, derive_scope makes it so, in any order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.support import check, counters, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+
+
+def take_back(db: DB, event_id: UUID | None) -> None:
+    """Append what takes an event back, and derive both its memories again."""
+    row = db.execute(
+        "insert into memory_events (tenant_id, bucket_id, action, memory_id, undoes, actor)"
+        " select tenant_id, bucket_id, 'undone', memory_id, event_id, 'test' from memory_events where event_id = %s"
+        " returning memory_id, (select target_id from memory_events where event_id = %s)",
+        [event_id, event_id],
+    ).fetchone()
+    assert row is not None
+    db.execute("select derive_scope('acme', array_remove(%s::uuid[], null))", [list(row)])
+
+
+def reject(db: DB, memory_id: UUID | None) -> UUID:
+    row = db.execute(
+        "insert into memory_events (tenant_id, bucket_id, action, tier, method, memory_id, actor)"
+        " values ('acme', 'default', 'rejected', 3, 'person', %s, 'test') returning event_id",
+        [memory_id],
+    ).fetchone()
+    db.execute("select derive_scope('acme', array[%s]::uuid[])", [memory_id])
+    assert row is not None
+    event_id: UUID = row[0]
+    return event_id
+
+
+def status(db: DB, memory_id: UUID | None) -> str:
+    row = db.execute("select status from memories where memory_id = %s", [memory_id]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_a_withdrawn_observation(db: DB) -> None:
+    first = ingest(db, "User likes Vim", source_turn_ids=["a"], source_confidence=0.2)
+    again = ingest(db, "User likes Vim", source_turn_ids=["b"], source_confidence=0.9)
+    take_back(db, again.event_id)
+    found = counters(db, first.memory_id)
+    assert (found["observations"], found["independent"], found["source_confidence"]) == (1, 1, 0.2)
+    assert db.execute("select source_turn_id from memory_sources").fetchall() == [("a",)]
+    check(db)
+
+
+def test_a_fold_that_was_cut(db: DB) -> None:
+    model(db)
+    root = ingest(db, "User prefers dark mode", source_turn_ids=["a"], **vector(1.0))
+    fold = ingest(
+        db, "The user likes dark mode best", source_turn_ids=["b"], metadata={"x": 1}, **vector(0.95)
+    )
+    ingest(db, "The user likes dark mode best", source_turn_ids=["c"])
+    assert counters(db, root.memory_id)["observations"] == 3
+    take_back(db, fold.event_id)
+    row = db.execute("select memory_id from memories where content like 'The user%'").fetchone()
+    assert row is not None
+    own = row[0]
+    assert (status(db, root.memory_id), status(db, own)) == ("active", "active")
+    assert (counters(db, root.memory_id)["observations"], counters(db, own)["observations"]) == (1, 2)
+    assert counters(db, root.memory_id)["aliases"] == 0
+    assert db.execute("select metadata from memories where memory_id = %s", [own]).fetchone() == ({"x": 1},)
+    again = ingest(db, "The user likes dark mode best")
+    assert (again.action, again.memory_id, again.method) == ("merged", own, "hash")
+    check(db)
+
+
+def test_a_tombstone(db: DB) -> None:
+    model(db)
+    root = ingest(db, "User prefers dark mode", **vector(1.0))
+    ingest(db, "The user likes dark mode best", **vector(0.95))
+    rejection = reject(db, root.memory_id)
+    assert status(db, root.memory_id) == "rejected"
+    for text in ("User prefers dark mode", "The user likes dark mode best"):
+        result = ingest(db, text)
+        assert (result.action, result.tier, result.method, result.memory_id) == (
+            "rejected", 1, "tombstone", root.memory_id,
+        )  # fmt: skip
+    # it is no neighbour either
+    assert ingest(db, "Dark mode is what the user likes", **vector(0.97)).action == "inserted"
+    take_back(db, rejection)
+    assert status(db, root.memory_id) == "active"
+    assert counters(db, root.memory_id)["observations"] == 2
+    check(db)
+
+
+def test_withdrawn_and_revived(db: DB) -> None:
+    first = ingest(db, "User likes Vim")
+    again = ingest(db, "User likes Vim")
+    take_back(db, again.event_id)
+    # the first observation made the row: only its source can be taken away, as erasure will
+    db.execute("set memfold.maintenance = on; delete from memory_events where action = 'inserted'")
+    db.execute("select derive_scope('acme', array[%s]::uuid[])", [first.memory_id])
+    assert status(db, first.memory_id) == "withdrawn"
+    assert ingest(db, "User likes Vim", origin="recalled").action == "rejected"
+    revived = ingest(db, "User likes Vim")
+    assert (revived.action, revived.memory_id) == ("inserted", first.memory_id)
+    assert status(db, first.memory_id) == "active"
+    check(db)
+
+
+def test_a_supersession_that_was_taken_back(db: DB) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+    arguments = {"subject": "Ann", "predicate": "works_at"}
+    a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **arguments)
+    b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **arguments)
+    assert status(db, a.memory_id) == "superseded"
+    take_back(db, b.event_id)
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == ("active", "active")
+    check(db)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+
+    def history(bucket: str) -> list[UUID | None]:
+        rnd = random.Random(seed)
+        events = []
+        for _ in range(25):
+            i = rnd.randrange(8)
+            result = ingest(
+                db, f"{'so ' * i}Ann says it", bucket_id=bucket, subject="Ann",
+                predicate=rnd.choice(["works_at", "says"]), source_turn_ids=[f"t{rnd.randrange(6)}"],
+                source_confidence=rnd.choice([0.3, 0.5, 0.9]), observed_at=f"2026-01-{rnd.randrange(1, 29):02}",
+                **vector([1, 0.97, 0.95, 0.5, 0.45, 0.1, 0.05, 0.93][i]),
+            )  # fmt: skip
+            if result.action in ("merged", "superseded", "historical"):
+                events.append(result.event_id)
+        return events
+
+    def state(bucket: str) -> list[Any]:
+        return db.execute(
+            "select m.content, m.predicate, m.status, r.content, k.observations, k.independent, k.source_confidence,"
+            " k.last_seen, (select array_agg((valid_from, valid_to)::text order by valid_from, from_event)"
+            "  from memory_intervals i where i.memory_id = m.memory_id)"
+            " from memories m left join memories r on r.memory_id = m.root_id"
+            " left join memory_counters k on k.memory_id = m.memory_id and m.root_id is null"
+            " where m.bucket_id = %s order by 1, 2",
+            [bucket],
+        ).fetchall()
+
+    states = []
+    for variant in range(3):
+        events = history(f"variant {variant}")
+        order = [i for i in range(len(events)) if (i * 7 + seed) % 3 == 0]
+        random.Random(variant).shuffle(order)
+        for i in order:
+            take_back(db, events[i])
+            check(db)
+        states.append(state(f"variant {variant}"))
+    assert states[0] == states[1] == states[2]
