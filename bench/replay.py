@@ -12,7 +12,7 @@ FACTS = 4_000
 CALLS = 300
 
 INGEST = (
-    f"select * from memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
+    f"select memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
     " source_turn_ids => array['turn-' || :t::bigint])"
 )
 VARIANTS = {
