@@ -95,8 +95,8 @@ def works(dsn: str) -> None:
 
 
 def test_install_makes_a_working_memfold(empty: str) -> None:
-    assert migrate.install(empty) == "0001"
-    assert rows(empty, "select version_num from memfold.alembic_version") == [("0001",)]
+    assert migrate.install(empty) == "0002"
+    assert rows(empty, "select version_num from memfold.alembic_version") == [("0002",)]
     works(empty)
 
 
@@ -106,7 +106,7 @@ def test_a_second_install_changes_nothing(empty: str) -> None:
     before = rows(empty, OBJECTS)
     state = rows(empty, "select * from memfold.memories union all select * from memfold.memories")
     assert len(before) > 200
-    assert migrate.install(empty) == "0001"
+    assert migrate.install(empty) == "0002"
     assert rows(empty, OBJECTS) == before
     assert rows(empty, "select * from memfold.memories union all select * from memfold.memories") == state
     assert rows(empty, "select count(*) from memfold.policies") == [(1,)]
@@ -157,7 +157,7 @@ def test_ten_processes_at_once(empty: str) -> None:
         for _ in range(10)
     ]
     outcomes = [(*process.communicate(timeout=300), process.returncode) for process in processes]
-    assert [(out.strip(), code) for out, _, code in outcomes] == [("0001", 0)] * 10, outcomes
+    assert [(out.strip(), code) for out, _, code in outcomes] == [("0002", 0)] * 10, outcomes
     works(empty)
 
 
@@ -178,7 +178,7 @@ def test_threads_take_turns(databases: Databases) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == ["0001", "0001"]
+    assert found == ["0002", "0002"]
 
 
 def test_it_waits_for_a_lock_and_tries_again(empty: str) -> None:
@@ -188,7 +188,7 @@ def test_it_waits_for_a_lock_and_tries_again(empty: str) -> None:
         reader.execute("lock table memfold.memories in share mode")
         timer = threading.Timer(4, reader.rollback)
         timer.start()
-        assert migrate.install(empty) == "0001"
+        assert migrate.install(empty) == "0002"
         timer.join()
 
 
@@ -222,9 +222,9 @@ def test_an_owner_who_is_no_superuser(databases: Databases, db: psycopg.Connecti
         rows_of(dsn, "create extension vector")
         db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
         own = make_conninfo(dsn, user=role, password="owner")
-        assert migrate.install(own) == "0001"
+        assert migrate.install(own) == "0002"
         works(own)
-        assert migrate.install(own) == "0001"
+        assert migrate.install(own) == "0002"
         assert migrate.drift(own) == []
     finally:
         rows_of(db.info.dsn, f"drop database {databases.names.pop()} with (force)")
@@ -242,9 +242,9 @@ def test_a_fresh_server_and_an_owner_who_is_no_superuser() -> None:
         rows_of(admin, "create database agents owner agent_owner")
         rows_of(make_conninfo(admin, dbname="agents"), "create extension vector")
         own = make_conninfo(admin, dbname="agents", user="agent_owner")
-        assert migrate.install(own) == "0001"
+        assert migrate.install(own) == "0002"
         works(own)
-        assert migrate.install(own) == "0001"
+        assert migrate.install(own) == "0002"
     finally:
         server.down(place / "pg", "immediate")
         shutil.rmtree(place)
@@ -271,7 +271,7 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
         assert rows(empty, "select to_regclass('memfold.alembic_version')") == [(None,)]
     else:
         # this checkout's extension could not be put on the server (another one may lie there): the other path works
-        assert migrate.install(empty) == "0001"
+        assert migrate.install(empty) == "0002"
 
 
 def test_an_unreachable_server_is_a_clear_error(dsn: str) -> None:

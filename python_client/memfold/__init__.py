@@ -14,7 +14,7 @@ from memfold.errors import (
 )
 from memfold.types import BucketStats, EmbedReport, IngestResult, KnownMemory, SimilarMemory
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AsyncMemfold",

@@ -194,39 +194,6 @@ revoke all on function memfold._insert_memory(memfold.candidate, uuid) from publ
 comment on function memfold._insert_memory(memfold.candidate, uuid) is
 'Stores a new text with its vector, as a root or as an alias of root_id. Null: the text is there already.';
 
-create or replace function memfold._queue_judgement(
-    tenant_id text, bucket_id text, scope_key bigint, kind text, memory_id uuid, other_id uuid,
-    similarity double precision, guard text[]
-) returns uuid
-language plpgsql volatile
-as $$
-declare
-    v_judgement_id uuid;
-begin
-    insert into memfold.judgements as j
-        (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard)
-    select _queue_judgement.tenant_id, _queue_judgement.bucket_id, _queue_judgement.scope_key,
-        _queue_judgement.kind, _queue_judgement.memory_id, _queue_judgement.other_id,
-        _queue_judgement.similarity, _queue_judgement.guard
-    where not exists (
-        select from memfold.judgements as o
-        where o.tenant_id = _queue_judgement.tenant_id collate "C"
-            and (o.memory_id, o.other_id) in (
-                (_queue_judgement.memory_id, _queue_judgement.other_id),
-                (_queue_judgement.other_id, _queue_judgement.memory_id))
-            and o.state <> 'moot'
-    )
-    on conflict do nothing
-    returning j.judgement_id into v_judgement_id;
-    return v_judgement_id;
-end;
-$$;
-revoke all on function memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[])
-from public;
-comment on function memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[]) is
-'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
-queued or judged already.';
-
 create or replace function memfold._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -296,8 +263,8 @@ begin
             );
         end if;
         if d.judgement is not null then
-            v_judgement_id := memfold._queue_judgement(c.tenant_id, c.bucket_id, c.scope_key, d.judgement, v_memory_id,
-                d.target_id, d.similarity, d.guard);
+            v_judgement_id := memfold._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id, d.similarity,
+                d.guard, false);
         end if;
     end if;
 

@@ -4,7 +4,8 @@ as $$
 declare
     d memfold.decision;
     v_status text;
-    v_current record;
+    v_current_id uuid;
+    v_last_seen timestamptz;
 begin
     select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
     into d.memory_id, d.root_id, d.target_id, v_status
@@ -38,12 +39,29 @@ begin
     elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate) then
         -- row 4
         d.method := 'timeline';
-        d.on_timeline := true;
-        select v.* into v_current from memfold._current_value(c.tenant_id, c.bucket_id,
-            memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
-        if c.origin <> 'recalled' and (v_current.memory_id is null or c.observed_at >= v_current.last_seen) then
-            d.action := case when v_current.memory_id is null then 'inserted' else 'superseded' end;
-            d.target_id := v_current.memory_id;
+        if v_status = 'superseded' then
+            with timelines as (
+                select t.* from memfold._derived_timelines(c.tenant_id,
+                    memfold._timeline_texts(c.tenant_id, array[d.root_id])) as t
+            ),
+            own as (
+                select t.timeline, t.of_scope from timelines as t where t.memory_id = d.root_id limit 1
+            )
+            select o.of_scope, k.memory_id, k.last_seen into d.on_timeline, v_current_id, v_last_seen
+            from own as o
+            join timelines as t on t.timeline = o.timeline and t.valid_to is null
+            join memfold.memory_counters as k on k.tenant_id = c.tenant_id collate "C" and k.memory_id = t.memory_id
+            order by k.last_seen desc, k.memory_id desc
+            limit 1;
+        else
+            d.on_timeline := true;
+            select v.memory_id, v.last_seen into v_current_id, v_last_seen
+            from memfold._current_value(c.tenant_id, c.bucket_id,
+                memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
+        end if;
+        if c.origin <> 'recalled' and (v_current_id is null or c.observed_at >= v_last_seen) then
+            d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
+            d.target_id := v_current_id;
         else
             d.action := 'merged';
             d.target_id := null;
@@ -74,6 +92,23 @@ begin atomic
 end;
 revoke all on function memfold._is_single(text, text) from public;
 comment on function memfold._is_single(text, text) is 'Whether a predicate has one value at a time.';
+
+create or replace function memfold._conflict(tenant_id text, predicate text, conflict text) returns text
+language sql stable
+begin atomic
+    select coalesce((
+        select p.conflict
+        from memfold.predicates as p
+        where
+            p.tenant_id in (_conflict.tenant_id collate "C", '*')
+            and p.predicate = memfold.canonicalize(_conflict.predicate, 'prose/1') collate "C"
+        order by p.tenant_id = '*'
+        limit 1
+    ), _conflict.conflict);
+end;
+revoke all on function memfold._conflict(text, text, text) from public;
+comment on function memfold._conflict(text, text, text) is
+'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';
 
 create or replace function memfold._decide_similar(c memfold.candidate, d memfold.decision, except_root uuid)
 returns memfold.decision
@@ -158,12 +193,7 @@ begin
         v_single := memfold._is_single(c.tenant_id, c.predicate);
     end if;
     if v_single then
-        select coalesce(p.conflict, v_conflict) into v_conflict
-        from memfold.predicates as p
-        where p.tenant_id in (c.tenant_id collate "C", '*')
-            and p.predicate = memfold.canonicalize(c.predicate, 'prose/1') collate "C"
-        order by p.tenant_id = '*'
-        limit 1;
+        v_conflict := memfold._conflict(c.tenant_id, c.predicate, v_conflict);
         v_object := memfold.canonicalize(c.object, 'prose/1');
         select v.memory_id, v.object, v.last_seen into v_current_id, v_current_object, v_last_seen
         from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;

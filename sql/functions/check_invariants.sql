@@ -87,18 +87,10 @@ begin
 
     -- timelines
     return query
-    with slots as (
-        select distinct m.bucket_id, m.scope_key
-        from memfold.memories as m
-        join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-        where m.tenant_id = v_tenant_id and k.on_timeline
-        union
-        select i.bucket_id, i.scope_key from memfold.memory_intervals as i where i.tenant_id = v_tenant_id
-    ),
-    expected as (
-        select s.bucket_id, s.scope_key, t.*
-        from slots as s
-        cross join lateral memfold._derived_timeline(v_tenant_id, s.bucket_id, s.scope_key) as t
+    with expected as (
+        select m.bucket_id, m.scope_key, t.*
+        from memfold._derived_timelines(v_tenant_id, v_ids) as t
+        join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
     ),
     actual as (
         select i.* from memfold.memory_intervals as i where i.tenant_id = v_tenant_id

@@ -43,22 +43,44 @@ begin
         -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
         where e.observation and not (e.tier = 1 and e.undone)
     ),
-    contests as (
-        select distinct x.id
+    relations as (
+        -- what puts two memories beside one another on a timeline, from the side of either
+        select m.id, m.root, e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
         from members as m
-        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C"
-            and (e.memory_id = m.id or e.target_id = m.id)
-        cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
-        where x.id = m.id and e.tier >= 2 and e.undone
-            and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.on_timeline)
-    ),
-    values_of_slots as (
-        select o.root as id from observed as o where o.on_timeline
-        union
-        select m.root
+        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
+        where e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
+        union all
+        select m.id, m.root, e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
         from members as m
         join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-        where e.action in ('superseded', 'historical') and not e.undone
+        where e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
+    ),
+    contests as (
+        -- until a judge or a person has decided between them anew
+        select distinct r.id
+        from relations as r
+        join memfold.memory_events as u
+            on u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
+        where r.tier >= 2 and r.on_timeline and not exists (
+            select from relations as d
+            where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
+        )
+    ),
+    values_of_timelines as (
+        select o.root as id
+        from observed as o
+        where o.on_timeline and not o.undone and o.action in ('inserted', 'superseded', 'historical')
+        union
+        select r.root
+        from relations as r
+        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id or r.tier = 3)
+    ),
+    stated as (
+        -- a person's supersession states the newer value
+        select r.root, max(r.observed_at) as last_at
+        from relations as r
+        where r.action = 'superseded' and r.tier = 3 and not r.undone and r.id = r.memory_id
+        group by r.root
     ),
     rejections as (
         select distinct e.memory_id as id
@@ -110,11 +132,12 @@ begin
         m.root = m.id and v.id is not null and c.id is null and j.id is null,
         case when m.root = m.id then (select pg_catalog.count(*) from members as a where a.root = m.id) - 1 else 0 end,
         coalesce(s.n, 0), coalesce(s.without_turns + coalesce(t.n, 0), 0), coalesce(s.source, 0), coalesce(s.extractor, 0),
-        coalesce(s.first_at, '-infinity'), coalesce(s.last_at, '-infinity'), coalesce(d.metadata, '{}')
+        coalesce(s.first_at, '-infinity'), coalesce(greatest(s.last_at, w.last_at), '-infinity'), coalesce(d.metadata, '{}')
     from members as m
     left join contests as c on c.id = m.id
     left join rejections as j on j.id = m.id
-    left join values_of_slots as v on v.id = m.id
+    left join values_of_timelines as v on v.id = m.id
+    left join stated as w on w.root = m.id
     left join sums as s on s.root = m.id
     left join turns as t on t.root = m.id
     left join metadatas as d on d.root = m.id;
@@ -125,51 +148,178 @@ comment on function memfold._derived_trees(text, uuid[]) is
 'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
 aggregates of the roots. Only reads.';
 
-create or replace function memfold._derived_timeline(tenant_id text, bucket_id text, scope_key bigint)
-returns table (memory_id uuid, valid_from timestamptz, from_event uuid, valid_to timestamptz)
+create or replace function memfold._derived_timelines(tenant_id text, memory_ids uuid[])
+returns table (
+    timeline text, of_scope boolean, memory_id uuid, valid_from timestamptz, from_event uuid, valid_to timestamptz
+)
 language plpgsql stable rows 10
 as $$
 #variable_conflict use_column
 begin
     return query
-    with assertions as (
-        select r.memory_id as root, coalesce(memfold.canonicalize(r.object, 'prose/1'), r.memory_id::text) as stated,
-            e.observed_at, e.event_id
+    with recursive roots as (
+        select r.memory_id as root, r.bucket_id, r.scope_key, memfold.canonicalize(r.object, 'prose/1') as object
         from memfold.memories as r
         join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
-        join memfold.memories as m on m.tenant_id = r.tenant_id and (m.memory_id = r.memory_id or m.root_id = r.memory_id)
-        join memfold._ledger as e on e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
-        where r.tenant_id = _derived_timeline.tenant_id collate "C"
-            and r.bucket_id = _derived_timeline.bucket_id collate "C"
-            and r.scope_key = _derived_timeline.scope_key
-            and r.root_id is null and k.on_timeline
-            and e.observation and not (e.tier = 1 and e.undone)
+        where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = any(memory_ids)
+            and r.root_id is null and k.on_timeline and k.observations > 0
+    ),
+    texts as (
+        select r.root, r.root as id from roots as r
+        union all
+        select r.root, m.memory_id
+        from roots as r
+        join memfold.memories as m on m.tenant_id = _derived_timelines.tenant_id collate "C" and m.root_id = r.root
+    ),
+    stated as (
+        select t.root, e.*
+        from texts as t
+        join memfold._ledger as e
+            on e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
+        where e.observation or e.action = 'superseded'
+    ),
+    lost as (
+        select t.root, e.memory_id, e.tier, e.on_timeline
+        from texts as t
+        join memfold._ledger as e
+            on e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id = t.id
+        where e.action in ('superseded', 'historical') and not e.undone
+    ),
+    judged as (
+        select s.root, s.target_id as other, s.on_timeline
+        from stated as s where s.action = 'superseded' and s.tier = 3 and not s.undone
+        union all
+        select l.root, l.memory_id, l.on_timeline from lost as l where l.tier = 3
+    ),
+    placed as (
+        select s.root
+        from stated as s
+        where s.on_timeline and not s.undone and s.action in ('inserted', 'superseded', 'historical')
+        union
+        select l.root from lost as l where l.on_timeline
+    ),
+    -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one.
+    labels as (
+        select r.root, case when p.root is null then r.root::text else r.bucket_id || ' ' || r.scope_key end as label,
+            p.root is not null as of_scope
+        from roots as r
+        left join placed as p on p.root = r.root
+    ),
+    ties as (
+        select distinct a.label as here, b.label as there
+        from judged as j
+        join texts as t on t.id = j.other
+        join labels as a on a.root = j.root
+        join labels as b on b.root = t.root
+        where not j.on_timeline and a.label <> b.label
+    ),
+    reach (here, there) as (
+        select t.here, t.there from ties as t
+        union
+        select r.here, t.there from reach as r join ties as t on t.here = r.there
+    ),
+    assertions as (
+        select coalesce(least(l.label, (select min(r.there) from reach as r where r.here = l.label)), l.label) as timeline,
+            l.of_scope, l.root, s.observed_at, s.event_id,
+            -- a value that was judged against another stands for itself
+            case when r.object is null or l.root in (select j.root from judged as j) then l.root::text
+                else r.object end as stated
+        from stated as s
+        join labels as l on l.root = s.root
+        join roots as r on r.root = s.root
+        where s.observation and not (s.tier = 1 and s.undone)
+            or s.action = 'superseded' and s.tier = 3 and not s.undone and s.observed_at is not null
     ),
     marked as (
         select a.*, a.stated is distinct from pg_catalog.lag(a.stated) over w as starts
         from assertions as a
-        window w as (order by a.observed_at, a.event_id)
+        window w as (partition by a.timeline order by a.observed_at, a.event_id)
     ),
     numbered as (
-        select a.*, pg_catalog.count(*) filter (where a.starts) over (order by a.observed_at, a.event_id) as segment
+        select a.*, pg_catalog.count(*) filter (where a.starts)
+            over (partition by a.timeline order by a.observed_at, a.event_id) as segment
         from marked as a
     ),
     segments as (
-        select n.segment, pg_catalog.lead(min(n.observed_at)) over (order by n.segment) as ends
+        select n.timeline, n.segment,
+            pg_catalog.lead(min(n.observed_at)) over (partition by n.timeline order by n.segment) as ends
         from numbered as n
-        group by n.segment
+        group by n.timeline, n.segment
     )
-    select distinct on (n.segment, n.root) n.root, n.observed_at, n.event_id, s.ends
+    select distinct on (n.timeline, n.segment, n.root)
+        n.timeline, n.of_scope, n.root, n.observed_at, n.event_id, s.ends
     from numbered as n
-    join segments as s on s.segment = n.segment
-    order by n.segment, n.root, n.observed_at, n.event_id;
+    join segments as s on s.timeline = n.timeline and s.segment = n.segment
+    order by n.timeline, n.segment, n.root, n.observed_at, n.event_id;
 end;
 $$;
-revoke all on function memfold._derived_timeline(text, text, bigint) from public;
-comment on function memfold._derived_timeline(text, text, bigint) is
-'The timeline of a single-valued slot: its assertions in order of (observed_at, event_id), equal neighbours collapsed; one
-interval [valid_from, valid_to) for each value, the last one open. A value is the canonical object, else the memory.
-Only reads.';
+revoke all on function memfold._derived_timelines(text, uuid[]) from public;
+comment on function memfold._derived_timelines(text, uuid[]) is
+'The timelines of the roots among memory_ids (all roots of a timeline are named, see _timeline_texts): their assertions in
+order of (observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last
+one open. A value is the canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued
+slot, rather than of a question that a judge found. Only reads.';
+
+create or replace function memfold._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_known uuid[] := '{}';
+    v_new uuid[] := memory_ids;
+begin
+    loop
+        -- whole trees, as they are stored
+        select array_agg(distinct m.memory_id) into v_new
+        from (
+            select memfold._root(i.memory_id, i.root_id) as root
+            from memfold.memories as i
+            where i.tenant_id = v_tenant_id and i.memory_id = any(v_new)
+        ) as r
+        join memfold.memories as m on m.tenant_id = v_tenant_id and (m.memory_id = r.root or m.root_id = r.root)
+        where m.memory_id <> all(v_known);
+        exit when v_new is null;
+        v_known := v_known || v_new;
+        select array_agg(x.id) into v_new
+        from (
+            -- every value of a single-valued slot
+            select m.memory_id as id
+            from memfold.memories as m
+            where m.tenant_id = v_tenant_id and (m.bucket_id, m.scope_key) in (
+                select s.bucket_id, s.scope_key
+                from memfold.memories as s
+                where s.tenant_id = v_tenant_id and s.memory_id = any(v_new) and s.predicate is not null
+                    and (exists (
+                        select from memfold.memory_events as e
+                        where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.on_timeline
+                            and e.action in ('inserted', 'superseded', 'historical')
+                    ) or exists (
+                        select from memfold.memory_events as e
+                        where e.tenant_id = v_tenant_id and e.target_id = s.memory_id and e.on_timeline
+                            and e.action in ('superseded', 'historical')
+                    ))
+            )
+            union
+            -- the other side of a judged contradiction
+            select e.target_id
+            from memfold.memory_events as e
+            where e.tenant_id = v_tenant_id and e.memory_id = any(v_new) and e.action = 'superseded' and e.tier = 3
+            union
+            select e.memory_id
+            from memfold.memory_events as e
+            where e.tenant_id = v_tenant_id and e.target_id = any(v_new) and e.action = 'superseded' and e.tier = 3
+        ) as x
+        where x.id <> all(v_known);
+        exit when v_new is null;
+    end loop;
+    return v_known;
+end;
+$$;
+revoke all on function memfold._timeline_texts(text, uuid[]) from public;
+comment on function memfold._timeline_texts(text, uuid[]) is
+'The texts of the trees that hold memory_ids, and of all trees that are, or ever were, on one timeline with them: what a
+change of memory_ids may change. Only reads.';
 
 create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -179,33 +329,19 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_roots uuid[];
     v_members uuid[];
     v_slot_members uuid[];
-    v_slot record;
 begin
     -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
-    select array_agg(distinct memfold._root(i.memory_id, i.root_id)) into v_roots
-    from memfold.memories as i
-    where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids);
-    select array_agg(m.memory_id) into v_members
-    from memfold.memories as m
-    where m.tenant_id = v_tenant_id and (m.memory_id = any(v_roots) or m.root_id = any(v_roots));
-    -- and of a single-valued slot every value, because each may gain or lose the present
-    select array_agg(m.memory_id) into v_slot_members
-    from memfold.memories as m
-    where m.tenant_id = v_tenant_id and (m.bucket_id, m.scope_key) in (
-        select s.bucket_id, s.scope_key
-        from memfold.memories as s
-        where s.tenant_id = v_tenant_id and s.memory_id = any(v_members) and s.predicate is not null
-            and (exists (
-                select from memfold._ledger as e
-                where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.on_timeline
-            ) or exists (
-                select from memfold.memory_intervals as i
-                where i.tenant_id = v_tenant_id and i.bucket_id = s.bucket_id and i.scope_key = s.scope_key
-            ))
-    );
+    select array_agg(distinct m.memory_id) into v_members
+    from (
+        select memfold._root(i.memory_id, i.root_id) as root
+        from memfold.memories as i
+        where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids)
+    ) as r
+    join memfold.memories as m on m.tenant_id = v_tenant_id and (m.memory_id = r.root or m.root_id = r.root);
+    -- and every value beside them on a timeline, because each may gain or lose the present
+    v_slot_members := memfold._timeline_texts(v_tenant_id, v_members);
 
     insert into memfold.memory_counters (tenant_id, memory_id)
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
@@ -214,7 +350,7 @@ begin
     perform k.memory_id
     from memfold.memory_counters as k
     join memfold.memories as m on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
-    where k.tenant_id = v_tenant_id and k.memory_id = any(v_members || v_slot_members)
+    where k.tenant_id = v_tenant_id and k.memory_id = any(v_slot_members)
     order by m.root_id is not null, k.memory_id
     for no key update of k;
 
@@ -260,18 +396,12 @@ begin
     order by 2, 3
     on conflict do nothing;
 
-    for v_slot in
-        select distinct m.bucket_id, m.scope_key
-        from memfold.memories as m
-        where m.tenant_id = v_tenant_id and m.memory_id = any(v_slot_members)
-    loop
-        delete from memfold.memory_intervals as i
-        where i.tenant_id = v_tenant_id and i.bucket_id = v_slot.bucket_id and i.scope_key = v_slot.scope_key;
-        insert into memfold.memory_intervals
-            (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
-        select v_tenant_id, v_slot.bucket_id, v_slot.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
-        from memfold._derived_timeline(v_tenant_id, v_slot.bucket_id, v_slot.scope_key) as t;
-    end loop;
+    delete from memfold.memory_intervals as i
+    where i.tenant_id = v_tenant_id and i.memory_id = any(v_slot_members);
+    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+    select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+    from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
+    join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id;
     update memfold.memories as m
     set status = case when i.is_current then 'active' else 'superseded' end
     from (
@@ -287,18 +417,18 @@ begin
     set live = m.status = 'active'
     from memfold.memories as m
     where m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
-        and k.tenant_id = v_tenant_id and k.memory_id = any(v_members || v_slot_members)
+        and k.tenant_id = v_tenant_id and k.memory_id = any(v_slot_members)
         and k.live <> (m.status = 'active');
     update memfold.memory_vectors as v
     set live = r.status = 'active'
     from memfold.memories as m
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-    where m.tenant_id = v_tenant_id and m.memory_id = any(v_members || v_slot_members)
+    where m.tenant_id = v_tenant_id and m.memory_id = any(v_slot_members)
         and v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.live <> (r.status = 'active');
 end;
 $$;
 revoke all on function memfold.derive_scope(text, uuid[]) from public;
 comment on function memfold.derive_scope(text, uuid[]) is
-'Derives the state of the trees that hold memory_ids, and of the single-valued slots they belong to, from the ledger rows
-in force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
+'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
+force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
 bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';

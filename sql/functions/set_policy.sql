@@ -17,6 +17,8 @@ create or replace function memfold.set_policy(
     on_ambiguous text default null,
     metadata_merge text default null,
     conflict text default null,
+    confidence_floor double precision default null,
+    notify boolean default null,
     weights double precision[] default null,
     max_content_length bigint default null,
     max_metadata_size bigint default null
@@ -78,6 +80,8 @@ begin
     v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
     v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
     v_new.conflict := coalesce(conflict, v_new.conflict);
+    v_new.confidence_floor := coalesce(confidence_floor, v_new.confidence_floor);
+    v_new.notify := coalesce(notify, v_new.notify);
     v_new.weight_source := coalesce(weights[1], v_new.weight_source);
     v_new.weight_extractor := coalesce(weights[2], v_new.weight_extractor);
     v_new.weight_repetition := coalesce(weights[3], v_new.weight_repetition);
@@ -115,15 +119,15 @@ end;
 $$;
 revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision[], bigint, bigint
+    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision[], bigint, bigint
+    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision[], bigint, bigint
+    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset starts from three_tier. key_fields: of type, subject,

@@ -62,7 +62,14 @@ select
     coalesce(e.refused, 0) as rejected_candidates,
     coalesce(j.open_judgements, 0) as open_judgements,
     j.oldest_open_judgement,
-    round(1 - m.active::numeric / nullif(e.observations, 0), 4) as fold_rate
+    round(1 - m.active::numeric / nullif(e.observations, 0), 4) as fold_rate,
+    coalesce(j.dead_judgements, 0) as dead_judgements,
+    nullif(concat_ws('; ',
+        case when j.oldest_unasked < now() - interval '10 minutes' and coalesce(j.last_answer, '-infinity') < now() - interval '10 minutes'
+            then 'judgements wait since ' || j.oldest_unasked::timestamptz(0) || ' and nobody judges: run memfold judge' end,
+        case when j.dead_judgements > 0
+            then j.dead_judgements || ' judgements failed eight times: see open_judgements, then revive_judgements()' end
+    ), '') as warning
 from (
     select
         tenant_id,
@@ -95,16 +102,114 @@ left join (
     select
         tenant_id,
         bucket_id,
-        count(*) as open_judgements,
-        min(created_at) as oldest_open_judgement
+        count(*) filter (where state in ('open', 'leased')) as open_judgements,
+        min(created_at) filter (where state in ('open', 'leased')) as oldest_open_judgement,
+        min(created_at) filter (where state in ('open', 'leased') and kind <> 'review') as oldest_unasked,
+        max(resolved_at) filter (where state = 'done' and kind <> 'review') as last_answer,
+        count(*) filter (where state = 'dead') as dead_judgements
     from memfold.judgements
-    where state in ('open', 'leased')
     group by tenant_id, bucket_id
 ) as j on m.tenant_id = j.tenant_id and m.bucket_id = j.bucket_id;
 comment on view memfold.dedup_stats is
 'What deduplication did, one row a bucket: memories by status, decisions by tier, judgements that wait. Reads everything:
 for a dashboard, ask once a minute rather than once a second.';
 comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory of their own.';
+
+comment on column memfold.dedup_stats.warning is
+'Judgements that nobody answers: the oldest has waited for 10 minutes and none was answered in that time, or some are dead.
+Null: all is well.';
+
+create or replace view memfold.open_judgements with (security_invoker = true) as
+select
+    j.tenant_id,
+    j.bucket_id,
+    j.judgement_id,
+    j.kind,
+    j.state,
+    j.similarity,
+    j.guard,
+    m.content,
+    o.content as other_content,
+    m.subject,
+    m.predicate,
+    m.object,
+    o.object as other_object,
+    k.last_seen,
+    l.last_seen as other_last_seen,
+    j.attempts,
+    j.next_attempt_at,
+    j.last_error,
+    j.created_at,
+    j.memory_id,
+    j.other_id
+from memfold.judgements as j
+inner join memfold.memories as m on j.tenant_id = m.tenant_id and j.memory_id = m.memory_id
+inner join memfold.memories as o on j.tenant_id = o.tenant_id and j.other_id = o.memory_id
+left join memfold.memory_counters as k on j.tenant_id = k.tenant_id and j.memory_id = k.memory_id
+left join memfold.memory_counters as l on j.tenant_id = l.tenant_id and j.other_id = l.memory_id
+where j.state in ('open', 'leased', 'dead');
+comment on view memfold.open_judgements is
+'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
+for a person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' |
+''distinct'', reason => ...).';
+
+create or replace view memfold.judge_costs with (security_invoker = true) as
+select
+    d.tenant_id,
+    d.day,
+    sum(d.judgements) as judgements,
+    sum(d.calls) as calls,
+    sum(d.input_tokens) as input_tokens,
+    sum(d.output_tokens) as output_tokens,
+    sum(d.cost) as cost,
+    sum(d.duplicates) as duplicates,
+    sum(d.refinements) as refinements,
+    sum(d.contradictions) as contradictions,
+    sum(d.distincts) as distincts,
+    sum(d.unsure) as unsure,
+    sum(d.dead) as dead,
+    sum(d.avoided_by_hash) as avoided_by_hash,
+    sum(d.avoided_by_alias) as avoided_by_alias,
+    sum(d.avoided_by_vector) as avoided_by_vector
+from (
+    select
+        tenant_id,
+        (coalesce(resolved_at, created_at) at time zone 'UTC')::date as day,
+        count(*) filter (where state = 'done') as judgements,
+        sum(attempts) as calls,
+        coalesce(sum(input_tokens), 0) as input_tokens,
+        coalesce(sum(output_tokens), 0) as output_tokens,
+        coalesce(sum(cost), 0) as cost,
+        count(*) filter (where verdict = 'duplicate') as duplicates,
+        count(*) filter (where verdict = 'refinement') as refinements,
+        count(*) filter (where verdict = 'contradiction') as contradictions,
+        count(*) filter (where verdict = 'distinct') as distincts,
+        count(*) filter (where verdict = 'unsure') as unsure,
+        count(*) filter (where state = 'dead') as dead,
+        0 as avoided_by_hash,
+        0 as avoided_by_alias,
+        0 as avoided_by_vector
+    from memfold.judgements
+    where model is not null
+    group by 1, 2
+    union all
+    select
+        tenant_id,
+        (at at time zone 'UTC')::date,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        count(*) filter (where tier = 1 and method <> 'alias'),
+        count(*) filter (where tier = 1 and method = 'alias'),
+        count(*) filter (where tier = 2)
+    from memfold.memory_events
+    where action in ('merged', 'replaced', 'superseded', 'historical') and tier in (1, 2)
+    group by 1, 2
+) as d
+group by d.tenant_id, d.day;
+comment on view memfold.judge_costs is
+'What the model of tier 3 cost, one row a tenant and day (UTC; judgements count on the day of their answer), and the calls
+that were not needed: candidates that tier 1 knew by their hash, or by the text of an alias, and that tier 2 decided alone.';
+comment on column memfold.judge_costs.calls is 'Attempts, failed ones included.';
+comment on column memfold.judge_costs.cost is 'In the currency of the prices that the judge was started with.';
 
 create or replace view memfold.runaway_memories with (security_invoker = true) as
 select
@@ -123,7 +228,9 @@ comment on view memfold.runaway_memories is
 'Memories repeated 20 times or more with at most one observation in five being independent: a loop upstream says the same
 turn again and again.';
 
-grant select on memfold.memory_audit, memfold.dedup_stats, memfold.runaway_memories to memfold_app, memfold_auditor;
+grant select on
+memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories
+to memfold_app, memfold_auditor;
 grant execute on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) to memfold_app, memfold_auditor;

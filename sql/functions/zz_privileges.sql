@@ -16,10 +16,15 @@ begin
     for v_object in
         select p.oid::regprocedure::text as name
         from pg_catalog.pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proowner <> 'memfold_owner'::regrole
+        where p.pronamespace = 'memfold'::regnamespace and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
     loop
         execute pg_catalog.format('alter function %s owner to memfold_owner', v_object.name);
     end loop;
+    -- what reaches over the walls
+    alter function memfold._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
+    alter function memfold._revive(text) owner to memfold_queue;
+    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text)
+    to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t
@@ -37,6 +42,12 @@ memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
 memfold.tenant_roles, memfold._ledger
 to memfold_app, memfold_auditor;
+grant select, update on memfold.judgements to memfold_queue;
+grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
+grant execute on function
+memfold._refresh_judgement(memfold.judgements), memfold._was_asked(text, uuid, uuid), memfold._judged_side(text, uuid),
+memfold._root(uuid, uuid)
+to memfold_queue;
 grant execute on function memfold._tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they are made of

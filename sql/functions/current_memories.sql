@@ -1,0 +1,44 @@
+create or replace function memfold.current_memories(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
+    as_of timestamptz default null
+) returns table (
+    memory_id uuid, content text, memory_type text, subject text, predicate text, object text, valid_from timestamptz,
+    valid_to timestamptz, repetition_count bigint, confidence double precision
+)
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+    v_as_of constant timestamptz := coalesce(as_of, 'infinity');
+begin
+    return query
+    select m.memory_id, m.content::text, m.memory_type::text, m.subject::text, m.predicate::text, m.object::text,
+        v.valid_from, v.valid_to, k.observations - 1,
+        memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
+            p.weight_repetition)
+    from memfold.memories as m
+    join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    cross join lateral (
+        select i.valid_from, i.valid_to
+        from memfold.memory_intervals as i
+        where k.on_timeline and i.tenant_id = m.tenant_id and i.memory_id = m.memory_id
+            and (i.valid_from <= v_as_of and (i.valid_to > v_as_of or i.valid_to is null))
+        union all
+        select k.first_seen, null
+        where not k.on_timeline and k.first_seen <= v_as_of
+    ) as v
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.root_id is null
+        and m.status in ('active', 'superseded')
+    order by v.valid_from, m.memory_id;
+end;
+$$;
+revoke all on function memfold.current_memories(text, text, timestamptz) from public;
+grant execute on function memfold.current_memories(text, text, timestamptz) to memfold_app, memfold_auditor;
+comment on function memfold.current_memories(text, text, timestamptz) is
+'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
+first observation on. By what is known today: folds, rejections and late arrivals count as if they had always been known.
+valid_to null: still so.';

@@ -1,0 +1,43 @@
+create or replace function memfold._revive(only_tenant text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_count bigint;
+begin
+    with revived as (
+        select j.tenant_id, j.judgement_id
+        from memfold.judgements as j
+        where j.state = 'dead' and (only_tenant is null or j.tenant_id = only_tenant collate "C")
+            and not exists (
+                -- asked again meanwhile
+                select from memfold.judgements as o
+                where o.tenant_id = j.tenant_id and o.state in ('open', 'leased')
+                    and least(o.memory_id, o.other_id) = least(j.memory_id, j.other_id)
+                    and greatest(o.memory_id, o.other_id) = greatest(j.memory_id, j.other_id)
+            )
+        order by j.tenant_id, j.judgement_id
+        for no key update skip locked
+    )
+    update memfold.judgements as j
+    set state = 'open', attempts = 0, next_attempt_at = clock_timestamp(), worker = null, leased_until = null
+    from revived as r
+    where j.tenant_id = r.tenant_id and j.judgement_id = r.judgement_id;
+    get diagnostics v_count = row_count;
+    return v_count;
+end;
+$$;
+revoke all on function memfold._revive(text) from public;
+comment on function memfold._revive(text) is 'revive_judgements() across the walls: owned by memfold_queue.';
+
+create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return memfold._revive(memfold._enter_queue(tenant_id));
+end;
+$$;
+revoke all on function memfold.revive_judgements(text) from public;
+grant execute on function memfold.revive_judgements(text) to memfold_judge, memfold_app;
+comment on function memfold.revive_judgements(text) is
+'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
+members of memfold_judge may. Raises MF001 to MF003.';

@@ -1,0 +1,64 @@
+create or replace function memfold.update_memory(
+    memory_id uuid,
+    content text,
+    object text default null,
+    embedding vector default null,
+    embedding_model text default null,
+    reason text default null,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns memfold.ingest_result
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    m memfold.memories;
+    o memfold.memories;
+    c memfold.candidate;
+    v_compared memfold.ingest_result;
+    v_event_id uuid;
+begin
+    perform memfold._enter(tenant_id);
+    m := memfold._memory_root(tenant_id, memory_id, '{}');
+    perform memfold._lock_memories(tenant_id, array[m.memory_id]);
+    m := memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
+    c := memfold._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
+        coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, now());
+    c.scope_key := m.scope_key;
+
+    select s.* into o
+    from memfold.memories as s
+    where s.tenant_id = c.tenant_id and s.bucket_id = c.bucket_id and s.content_hash = c.content_hash;
+    if found then
+        -- the bucket has that text: the edit is a fold into where it leads
+        o := memfold._memory_root(tenant_id, o.memory_id, '{rejected}');
+        perform memfold._check_pair(m, o);
+        perform memfold._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
+        v_event_id := memfold._relate(memfold._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+            null, null);
+        return memfold._person_result('replaced', o.memory_id, null, v_event_id);
+    end if;
+    o.memory_id := memfold._insert_memory(c, null);
+    if o.memory_id is null then
+        raise exception 'the bucket changes too fast' using
+            errcode = 'serialization_failure',
+            detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
+    end if;
+    v_event_id := memfold._relate(memfold._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+        content, null);
+    if embedding is not null then
+        -- the new text may say what another memory says
+        o := memfold._memory_root(tenant_id, o.memory_id, '{}');
+        v_compared := memfold._compare(c, o, null);
+        if v_compared.action is not null then
+            return v_compared;
+        end if;
+    end if;
+    return memfold._person_result('replaced', o.memory_id, null, v_event_id);
+end;
+$$;
+revoke all on function memfold.update_memory(uuid, text, text, vector, text, text, text) from public;
+grant execute on function memfold.update_memory(uuid, text, text, vector, text, text, text) to memfold_app;
+comment on function memfold.update_memory(uuid, text, text, vector, text, text, text) is
+'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
+scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
+the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
+back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';

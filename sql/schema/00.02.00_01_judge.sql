@@ -1,0 +1,67 @@
+-- Release 0.2.0: what tier 3 needs.
+
+-- Those that wait for a person must not be in the way of those that a model may answer.
+drop index memfold.judgements_queue_idx;
+create index judgements_queue_idx on memfold.judgements
+((kind = 'review'), tenant_id, next_attempt_at, judgement_id) where state in ('open', 'leased');
+comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
+comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
+comment on column memfold.judgements.verdict is
+'unsure: the answer''s confidence was below the policy''s confidence_floor, both were kept.';
+
+comment on column memfold.memory_counters.on_timeline is
+'The memory is one of several values of one question: of a single-valued slot, or after a judged contradiction.';
+comment on column memfold.memory_counters.last_seen is
+'The last observation, or supersession by a person, that states it.';
+comment on column memfold.memory_events.on_timeline is
+'It concerns a value of a timeline. Of inserted, superseded and historical: of the timeline of their scope.';
+comment on column memfold.memory_events.observed_at is
+'When the candidate was observed. Of a supersession by a person: from when it holds.';
+
+-- The judge's functions work across tenants: they read both sides of a pair.
+create policy queue_read on memfold.memory_counters for select to memfold_queue using (true);
+create policy queue_read on memfold.memory_events for select to memfold_queue using (true);
+
+-- Functions whose arguments grew: the files of sql/functions/ make the new ones.
+drop function if exists memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, text, text, text, text, double precision[], bigint, bigint
+);
+drop function if exists memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[]);
+drop function if exists memfold._derived_timeline(text, text, bigint);
+
+create type memfold.claimed_judgement as (
+    tenant_id text,
+    judgement_id uuid,
+    bucket_id text,
+    kind text,
+    similarity double precision,
+    guard text[],
+    attempts bigint,
+    leased_until timestamptz,
+    memory jsonb,
+    other jsonb
+);
+comment on type memfold.claimed_judgement is
+'A question for a judge: do memory (the newer) and other (the older) say the same? Both as JSON: memory_id, content,
+memory_type, subject, predicate, object, first_seen, last_seen, observations, sources, origin, session_id, source_turn_ids.';
+
+create type memfold.resolution as (
+    state text,
+    verdict text,
+    action text,
+    memory_id uuid,
+    event_id uuid
+);
+comment on type memfold.resolution is
+'What became of an answer. state: done; open (a side has changed: the question was queued anew, nothing was applied); moot
+(there is nothing to decide any more). action: merged, replaced, superseded, rejected, escalated (to a person) or judged
+(both were kept); memory_id: the memory that now holds the fact.';
+
+create type memfold.undone_memory as (
+    event_id uuid,
+    memory_id uuid,
+    status text,
+    content text
+);
+comment on type memfold.undone_memory is 'A memory after an undo, and the ledger row that the undo left.';
