@@ -17,12 +17,18 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
-    "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "current_memory",
-    "derive_scope", "explain_memory", "find_similar", "ingest_memory", "known_memory", "pending_embeddings",
-    "preview_memory", "register_embedding_model", "set_policy", "set_predicate",
+    "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements",
+    "current_memories", "current_memory", "derive_scope", "explain_memory", "fail_judgement", "find_similar",
+    "ingest_memory", "known_memory", "merge_memories", "pending_embeddings", "preview_memory",
+    "register_embedding_model", "reject_memory", "resolve_judgement", "revive_judgements", "set_policy",
+    "set_predicate", "supersede_memory", "undo", "update_memory",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {"derive_scope", "register_embedding_model"}
+# What a judge, who belongs to no tenant, may call.
+JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "revive_judgements"}
+# What reaches over the walls belongs to memfold_queue, whose policies let it.
+QUEUES = {"_claim", "_revive"}
 
 
 def snapshot(connection: DB) -> list[str]:
@@ -112,11 +118,18 @@ def test_nothing_is_public(db: DB) -> None:
         " and has_function_privilege('memfold_app', p.oid, 'execute')"
     ).fetchall()
     assert {row[0] for row in granted} == PUBLIC - OWNERS
+    judges = db.execute(
+        f"select distinct proname {FUNCTIONS} and has_function_privilege('memfold_judge', p.oid, 'execute')"
+    ).fetchall()
+    assert {row[0] for row in judges} == JUDGES
 
 
 @pytest.mark.core
 def test_everything_belongs_to_the_owner(db: DB) -> None:
-    assert db.execute(f"select proname {FUNCTIONS} and proowner <> 'memfold_owner'::regrole").fetchall() == []
+    others = db.execute(
+        f"select proname, proowner::regrole::text {FUNCTIONS} and proowner <> 'memfold_owner'::regrole"
+    ).fetchall()
+    assert set(others) == {(name, "memfold_queue") for name in QUEUES}
     assert (
         db.execute(
             "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'v')"
@@ -134,8 +147,8 @@ def test_everything_belongs_to_the_owner(db: DB) -> None:
 def test_definers_are_the_write_api(db: DB) -> None:
     definers = {row[0] for row in db.execute(f"select proname {FUNCTIONS} and prosecdef").fetchall()}
     assert definers == PUBLIC - OWNERS - {
-        "canonicalize", "canonicalizer_selftest", "current_memory", "explain_memory",
-    } | {"register_embedding_model"}  # fmt: skip
+        "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
+    } | {"register_embedding_model"} | QUEUES  # fmt: skip
 
 
 @pytest.mark.core

@@ -63,7 +63,7 @@ def test_the_application_sees_its_tenant_only(two_tenants: DB, app: App) -> None
         }
         assert tenants - {"*"} <= {"acme"}, table
         assert tenants, table
-    for view in ("memory_audit", "dedup_stats", "runaway_memories"):
+    for view in ("memory_audit", "dedup_stats", "open_judgements", "judge_costs", "runaway_memories"):
         assert {row[0] for row in mine.execute(f"select tenant_id from {view}").fetchall()} <= {"acme"}
     other = two_tenants.execute("select memory_id from memories where tenant_id = 'globex'").fetchone()
     assert other is not None
@@ -101,6 +101,15 @@ CALLS = [
     "set_predicate('globex', 'p')",
     "set_predicate('*', 'p')",
     "check_invariants('globex')",
+    "claim_judgements('w', tenant_id => 'globex')",
+    "resolve_judgement(gen_random_uuid(), 'distinct', tenant_id => 'globex')",
+    "fail_judgement(gen_random_uuid(), 'e', tenant_id => 'globex')",
+    "revive_judgements('globex')",
+    "undo(gen_random_uuid(), tenant_id => 'globex')",
+    "reject_memory(gen_random_uuid(), tenant_id => 'globex')",
+    "merge_memories(gen_random_uuid(), gen_random_uuid(), tenant_id => 'globex')",
+    "supersede_memory(gen_random_uuid(), gen_random_uuid(), tenant_id => 'globex')",
+    "update_memory(gen_random_uuid(), 'x', tenant_id => 'globex')",
 ]
 
 

@@ -266,7 +266,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_known uuid[] := '{}';
+    v_known uuid[] := array[]::uuid[];
     v_new uuid[] := memory_ids;
 begin
     loop

@@ -64,11 +64,20 @@ select
     j.oldest_open_judgement,
     round(1 - m.active::numeric / nullif(e.observations, 0), 4) as fold_rate,
     coalesce(j.dead_judgements, 0) as dead_judgements,
-    nullif(concat_ws('; ',
-        case when j.oldest_unasked < now() - interval '10 minutes' and coalesce(j.last_answer, '-infinity') < now() - interval '10 minutes'
-            then 'judgements wait since ' || j.oldest_unasked::timestamptz(0) || ' and nobody judges: run memfold judge' end,
-        case when j.dead_judgements > 0
-            then j.dead_judgements || ' judgements failed eight times: see open_judgements, then revive_judgements()' end
+    nullif(concat_ws(
+        '; ',
+        case
+            when
+                j.oldest_unasked < now() - interval '10 minutes'
+                and coalesce(j.last_answer, '-infinity') < now() - interval '10 minutes'
+                then
+                    'judgements wait since ' || j.oldest_unasked::timestamptz(0)
+                    || ' and nobody judges: run memfold judge'
+        end,
+        case
+            when j.dead_judgements > 0
+                then j.dead_judgements || ' judgements failed eight times: see open_judgements, then revive_judgements()'
+        end
     ), '') as warning
 from (
     select

@@ -1,9 +1,11 @@
 -- Release 0.2.0: what tier 3 needs.
 
 -- Those that wait for a person must not be in the way of those that a model may answer.
+-- squawk-ignore require-concurrent-index-deletion
 drop index memfold.judgements_queue_idx;
+-- squawk-ignore require-concurrent-index-creation
 create index judgements_queue_idx on memfold.judgements
-((kind = 'review'), tenant_id, next_attempt_at, judgement_id) where state in ('open', 'leased');
+(tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where state in ('open', 'leased');
 comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
 comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
 comment on column memfold.judgements.verdict is
@@ -23,11 +25,14 @@ create policy queue_read on memfold.memory_counters for select to memfold_queue 
 create policy queue_read on memfold.memory_events for select to memfold_queue using (true);
 
 -- Functions whose arguments grew: the files of sql/functions/ make the new ones.
+-- squawk-ignore ban-drop-function
 drop function if exists memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, text, text, text, text, double precision[], bigint, bigint
 );
+-- squawk-ignore ban-drop-function
 drop function if exists memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[]);
+-- squawk-ignore ban-drop-function
 drop function if exists memfold._derived_timeline(text, text, bigint);
 
 create type memfold.claimed_judgement as (
