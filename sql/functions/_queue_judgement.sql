@@ -104,3 +104,27 @@ revoke all on function memfold._refresh_judgement(memfold.judgements) from publi
 comment on function memfold._refresh_judgement(memfold.judgements) is
 'The judgement on the present state: moot where there is nothing to decide any more, else about the two roots to which its
 memories lead. Only reads.';
+
+create or replace function memfold._ask_anew(j memfold.judgements) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_judgement_id uuid;
+begin
+    update memfold.judgements as o
+    set state = 'moot', reason = 'one of the two was folded: asked anew about where it leads', resolved_at = pg_catalog.clock_timestamp()
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    insert into memfold.judgements as n (
+        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
+    ) values (
+        j.tenant_id, j.bucket_id, j.scope_key, j.kind, j.memory_id, j.other_id, j.similarity, j.guard, j.run_id
+    )
+    on conflict do nothing
+    returning n.judgement_id into v_judgement_id;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold._ask_anew(memfold.judgements) from public;
+comment on function memfold._ask_anew(memfold.judgements) is
+'Closes a judgement whose pair is no longer what was asked, and queues a new one about j''s memories; returns its id, null
+where they are queued already. A new id, so that an answer about the old pair that is still to come meets MF027.';

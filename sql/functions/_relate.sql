@@ -1,7 +1,10 @@
 create or replace function memfold._lock_memories(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
+-- arrays of ids tempt the planner to plan anew, and to read the whole tenant where statistics are young
+set plan_cache_mode = force_generic_plan
 as $$
 declare
+    v_texts uuid[];
     v_bucket_id text;
     v_scope_key bigint;
     v_wide boolean;
@@ -9,13 +12,14 @@ declare
 begin
     loop
         -- whatever the call may change: their trees, and what is beside them on a timeline
+        v_texts := memfold._timeline_texts(tenant_id, memory_ids);
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate')
         into strict v_bucket_id, v_scope_key, v_wide
         from memfold.memories as m
         cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
         where m.tenant_id = _lock_memories.tenant_id collate "C"
-            and m.memory_id = any(memfold._timeline_texts(_lock_memories.tenant_id, memory_ids));
+            and m.memory_id = any(v_texts);
         exit when v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
         perform memfold._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);

@@ -131,6 +131,11 @@ begin
                     n := memfold._refresh_judgement(j);
                     if n.state = 'moot' then
                         n.resolved_at := clock_timestamp();
+                    elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+                        -- as a question of its own, which the tenant's next turn meets
+                        perform memfold._ask_anew(n);
+                        v_given := v_share;
+                        continue;
                     elsif j.attempts >= 8 then
                         -- whoever had it never came back
                         n.state := 'dead';
@@ -141,17 +146,6 @@ begin
                         n.attempts := j.attempts + 1;
                         n.leased_until := clock_timestamp() + lease;
                         n.next_attempt_at := n.leased_until;
-                    end if;
-                    if (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
-                        begin
-                            update memfold.judgements as u
-                            set memory_id = n.memory_id, other_id = n.other_id
-                            where u.tenant_id = j.tenant_id and u.judgement_id = j.judgement_id;
-                        exception when unique_violation then
-                            n.state := 'moot';
-                            n.reason := 'the memories that the two lead to are queued already';
-                            n.resolved_at := clock_timestamp();
-                        end;
                     end if;
                     update memfold.judgements as u
                     set state = n.state, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,

@@ -78,15 +78,17 @@ begin
     end loop;
 
     select count(*) into v_count
-    from memfold._ledger as e where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree);
-    return next format('ledger (%s rows)', v_count);
+    from memfold._ledger as e
+    where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree));
+    return next format('ledger (%s rows; undo(event_id) takes one back)', v_count);
     for r in
-        select x.*, t.content as target_content
+        select x.*, w.content as memory_content, t.content as target_content
         from (
-            select e.*, row_number() over (order by e.event_id) as n, e.undone as undone
+            select e.*, row_number() over (order by e.event_id) as n
             from memfold._ledger as e
-            where e.tenant_id = m.tenant_id and e.memory_id = any(v_tree)
+            where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree))
         ) as x
+        left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
         left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
         where x.n <= 15 or x.n > v_count - 15
         order by x.n
@@ -95,11 +97,16 @@ begin
             return next format('    … %s more …', v_count - 30);
             v_skipped := true;
         end if;
-        return next format('    %s  %s%s%s%s%s%s%s', r.at::timestamptz(0), rpad(r.action, 10),
+        return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
+            ' ' || r.verdict,
             ', cosine ' || round(r.similarity::numeric, 4),
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
-            case when r.target_id <> m.memory_id then format(', against "%s"', r.target_content) end,
+            case
+                when r.undoes is not null then format(' takes back %s', r.undoes)
+                when not r.memory_id = any(v_tree) then format(', by "%s"', r.memory_content)
+                when r.target_id <> m.memory_id then format(', against "%s"', r.target_content)
+            end,
             case when r.content is not null then format(' "%s"', r.content) else '' end,
             case when r.source_turn_ids <> '{}' then ' from ' || array_to_string(r.source_turn_ids, ', ') else '' end)
             || case when r.undone then '  (undone)' else '' end

@@ -196,11 +196,10 @@ begin
     j.cost := coalesce(j.cost + resolve_judgement.cost, j.cost, resolve_judgement.cost);
     n := memfold._refresh_judgement(j);
     if n.state <> 'moot' and (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
-        n.state := 'open';
-        n.attempts := 0;
-        n.next_attempt_at := clock_timestamp();
-        n.worker := null;
-        n.leased_until := null;
+        perform memfold._ask_anew(n);
+        r.state := 'open';
+        n.state := 'moot';
+        n.reason := 'one of the two was folded: asked anew about where it leads';
     elsif n.state <> 'moot' then
         n.verdict := resolve_judgement.verdict;
         n.confidence := resolve_judgement.confidence;
@@ -216,13 +215,11 @@ begin
         end if;
         n.state := 'done';
     end if;
-    r.state := n.state;
+    r.state := coalesce(r.state, n.state);
     update memfold.judgements as o
-    set state = n.state, memory_id = n.memory_id, other_id = n.other_id, worker = n.worker, attempts = n.attempts,
-        leased_until = n.leased_until, next_attempt_at = n.next_attempt_at, verdict = n.verdict,
-        confidence = n.confidence, reason = n.reason, merged_text = n.merged_text, model = n.model,
-        input_tokens = n.input_tokens, output_tokens = n.output_tokens, cost = n.cost,
-        resolved_at = case when n.state <> 'open' then clock_timestamp() end
+    set state = n.state, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
+        merged_text = n.merged_text, model = n.model, input_tokens = n.input_tokens,
+        output_tokens = n.output_tokens, cost = n.cost, resolved_at = clock_timestamp()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if n.state = 'done' then
         r := memfold._carry_out(n, v_newer, v_older, fuller);

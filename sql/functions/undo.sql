@@ -18,10 +18,10 @@ begin
     if not found then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
-    elsif not (
+    elsif not coalesce(
         e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2
         or e.action = 'rejected' and e.tier = 3
-        or e.tier = 1 and e.observation
+        or e.tier = 1 and e.observation, false
     ) then
         perform memfold._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),

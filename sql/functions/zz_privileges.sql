@@ -42,11 +42,11 @@ memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
 memfold.tenant_roles, memfold._ledger
 to memfold_app, memfold_auditor;
-grant select, update on memfold.judgements to memfold_queue;
+grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function
 memfold._refresh_judgement(memfold.judgements), memfold._was_asked(text, uuid, uuid), memfold._judged_side(text, uuid),
-memfold._root(uuid, uuid)
+memfold._root(uuid, uuid), memfold._ask_anew(memfold.judgements), memfold._new_id()
 to memfold_queue;
 grant execute on function memfold._tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
 to memfold_app, memfold_auditor;
