@@ -12,27 +12,45 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.types import BucketStats, EmbedReport, IngestResult, KnownMemory, SimilarMemory
+from memfold.judge import Answer, Judge, JudgeError, OpenAIJudge, Question
+from memfold.types import (
+    BucketStats,
+    CurrentMemory,
+    EmbedReport,
+    IngestResult,
+    KnownMemory,
+    Resolution,
+    SimilarMemory,
+    UndoneMemory,
+)
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "Answer",
     "AsyncMemfold",
     "BucketStats",
     "ConnectionLostError",
+    "CurrentMemory",
     "EmbedReport",
     "Embedder",
     "IngestResult",
     "InstallError",
     "InvalidEmbeddingError",
     "InvalidTextError",
+    "Judge",
+    "JudgeError",
     "KnownMemory",
     "Memfold",
     "MemfoldError",
     "MemoryHashConflict",
     "OpenAIEmbedder",
+    "OpenAIJudge",
     "OutcomeUnknownError",
+    "Question",
+    "Resolution",
     "RetryableError",
     "SimilarMemory",
+    "UndoneMemory",
     "__version__",
 ]

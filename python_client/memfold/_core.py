@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
 import random
+import socket
+import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, LiteralString, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -20,11 +24,28 @@ import psycopg
 
 from memfold import errors, queries
 from memfold.embedders import EmbedderProtocol, VectorText, checked_vectors, vector_text
-from memfold.types import BucketStats, EmbedReport, IngestResult, KnownMemory, Row, SimilarMemory
+from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict
+from memfold.types import (
+    BucketStats,
+    CurrentMemory,
+    EmbedReport,
+    IngestResult,
+    JudgementState,
+    KnownMemory,
+    Resolution,
+    Row,
+    SimilarMemory,
+    UndoneMemory,
+)
 
 logger = logging.getLogger("memfold")
 
 T = TypeVar("T")
+
+WAIT = 60.0
+"""Seconds that ``wait=True`` stands for."""
+_LONGEST_LEASE = 86_400.0
+_LONGEST_RETRY = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +64,14 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """An answer of the judge; gives it, raises what the judge raised, and JudgeError after so many seconds."""
+
+    question: Question
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Seconds to wait."""
 
@@ -57,7 +86,8 @@ class CommitLostError(Exception):
         self.error = error
 
 
-Steps: TypeAlias = Generator[Transact | Embed | Pause, Any, T]
+Step: TypeAlias = Transact | Embed | Ask | Pause
+Steps: TypeAlias = Generator[Step, Any, T]
 
 
 class Core:
@@ -69,6 +99,7 @@ class Core:
         embedder: EmbedderProtocol | None,
         retry_safe: bool,
         max_attempts: int,
+        judge: Judge | None = None,
     ) -> None:
         if max_attempts < 1:
             raise ValueError("max_attempts is at least 1")
@@ -76,13 +107,23 @@ class Core:
         self.embedder = embedder
         self.retry_safe = retry_safe
         self.max_attempts = max_attempts
+        self.judge = judge
+        # A lease is the client's alone: two of one process must not take each other's for their own.
+        self.worker = f"client-{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._registered = False
 
     # the calls
 
     def ingest(
-        self, content: str, tenant_id: str | None, given: Mapping[str, Any], *, preview: bool = False
+        self,
+        content: str,
+        tenant_id: str | None,
+        given: Mapping[str, Any],
+        *,
+        preview: bool = False,
+        wait: bool | float = False,
     ) -> Steps[IngestResult]:
+        seconds = wait_seconds(wait)
         arguments = self._arguments({**given, "content": content}, tenant_id)
         if self.embedder is not None and arguments.get("embedding") is None:
             yield from self._embed_on_miss(self.embedder, arguments)
@@ -95,6 +136,9 @@ class Core:
             rows = yield from self._run(queries.INGEST, arguments, repeatable=keyed)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result, preview=preview)
+        if seconds and result.judgement_id is not None and not preview:
+            resolution = yield from self._waited_for(result, arguments["tenant_id"], seconds)
+            return replace(result, resolution=resolution)
         return result
 
     def known(
@@ -178,6 +222,214 @@ class Core:
         rows = yield from self._run(queries.EXPLAIN, arguments, repeatable=True)
         return "\n".join(row["explain_memory"] for row in rows)
 
+    def current_memories(
+        self, bucket_id: str, as_of: datetime | None, tenant_id: str | None
+    ) -> Steps[tuple[CurrentMemory, ...]]:
+        arguments = self._arguments({"bucket_id": bucket_id, "as_of": as_of}, tenant_id)
+        if not arguments["tenant_id"]:
+            raise errors.TenantMissingError(
+                "tenant_id is missing",
+                detail="Neither the call nor the client names a tenant.",
+                hint="Pass tenant_id to one of them.",
+            )
+        rows = yield from self._run(queries.CURRENT, arguments, repeatable=True)
+        return tuple(CurrentMemory.from_row(row) for row in rows)
+
+    # a person's hand
+
+    def undo(
+        self, event_id: UUID | str, reason: str | None, tenant_id: str | None
+    ) -> Steps[tuple[UndoneMemory, ...]]:
+        arguments = self._arguments({"event_id": event_id, "reason": reason}, tenant_id)
+        rows = yield from self._run(queries.UNDO, arguments)
+        return tuple(UndoneMemory.from_row(row) for row in rows)
+
+    def by_hand(self, function: str, given: Mapping[str, Any], tenant_id: str | None) -> Steps[IngestResult]:
+        """merge_memories and the like: one decision of a person."""
+        rows = yield from self._run(function, self._arguments(given, tenant_id))
+        return IngestResult.from_row(rows[0])
+
+    def update(
+        self, memory_id: UUID | str, content: str, given: Mapping[str, Any], tenant_id: str | None
+    ) -> Steps[IngestResult]:
+        arguments = self._arguments({"memory_id": memory_id, "content": content, **given}, tenant_id)
+        if arguments.get("embedding") is None and self.embedder is not None:
+            yield from self._embed_or_not(self.embedder, arguments)
+        rows = yield from self._run(queries.UPDATE, arguments)
+        result = IngestResult.from_row(rows[0])
+        log_decision(content, result)
+        return result
+
+    # tier 3
+
+    def claim(
+        self,
+        tenant_id: str | None,
+        lease: float,
+        *,
+        review: bool = False,
+        judgement_ids: Sequence[UUID] | None = None,
+    ) -> Steps[Question | None]:
+        """One question that waits, or None. Without a tenant: of any."""
+        arguments = {
+            "worker": self.worker,
+            "max": 1,
+            "lease": timedelta(seconds=min(lease, _LONGEST_LEASE)),
+            "review": review,
+            "tenant_id": tenant_id,
+            "judgement_ids": None if judgement_ids is None else list(judgement_ids),
+        }
+        rows = yield from self._run(queries.CLAIM, arguments, repeatable=True)
+        return Question.from_row(rows[0]) if rows else None
+
+    def answer_by_person(
+        self, question: Question, verdict: Verdict, fuller: UUID | None = None
+    ) -> Steps[Resolution]:
+        arguments = {
+            "judgement_id": question.judgement_id,
+            "verdict": verdict,
+            "fuller": fuller,
+            "tenant_id": question.tenant_id,
+        }
+        rows = yield from self._run(queries.RESOLVE, arguments, repeatable=True)
+        return Resolution.from_row(rows[0])
+
+    def give_back(
+        self,
+        question: Question,
+        error: str,
+        *,
+        counted: bool = False,
+        retry_after: float | None = 0.0,
+        usage: Mapping[str, Any] | None = None,
+    ) -> Steps[JudgementState]:
+        """Give a lease back without an answer; gives the judgement's state."""
+        arguments = {
+            "judgement_id": question.judgement_id,
+            "error": _storable(error),
+            "worker": self.worker,
+            "counted": counted,
+            "retry_after": None if retry_after is None else timedelta(seconds=retry_after),
+            "tenant_id": question.tenant_id,
+            **(usage or {}),
+        }
+        rows = yield from self._run(queries.FAIL, arguments, repeatable=True)
+        state: JudgementState = rows[0]["fail_judgement"]
+        return state
+
+    def _waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
+        """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
+        assert result.judgement_id is not None  # noqa: S101 (only then is this called)
+        try:
+            resolution = yield from self._settled(result.judgement_id, tenant_id, seconds)
+        except Exception as error:
+            logger.warning(
+                "DEDUP_FAIL: judgement %s was not waited for (%s), both memories stay",
+                result.judgement_id,
+                _said(error),
+            )
+            return None
+        if resolution is not None and resolution.action in ("judged", "escalated"):
+            resolution = replace(resolution, memory_id=result.memory_id)  # both are kept
+        return resolution
+
+    def _settled(self, judgement_id: UUID, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
+        until = time.monotonic() + seconds
+        pause = 0.05
+        due = self.judge is not None
+        while True:
+            if due and (left := until - time.monotonic()) > 0:
+                # Longer than the judge may take: nobody else is to ask what is being asked.
+                question = yield from self.claim(tenant_id, left + 30, judgement_ids=[judgement_id])
+                if question is not None:
+                    resolution = yield from self._judged(question, left)
+                    if resolution is not None:
+                        return resolution
+            rows = yield from self._send(
+                queries.JUDGEMENT, {"judgement_id": judgement_id, "tenant_id": tenant_id}, repeatable=True
+            )
+            if not rows:
+                return None
+            row = rows[0]
+            left = until - time.monotonic()
+            # What waits for a person takes longer than any call should.
+            if row["state"] in ("done", "moot", "dead") or row["kind"] == "review" or left <= 0:
+                return Resolution.from_row(row)
+            yield Pause(min(pause, left))
+            pause = min(1.5 * pause, 1.0)
+            due = self.judge is not None and row["due"]
+
+    def _judged(self, question: Question, seconds: float) -> Steps[Resolution | None]:
+        """Ask the judge and apply its answer. None: somebody else was faster, or the pair has changed."""
+        usage = Usage()
+        try:
+            answer: Answer = yield Ask(question, seconds)
+            usage = answer.usage
+            verdict = {
+                "judgement_id": question.judgement_id,
+                "verdict": answer.verdict,
+                "confidence": _number("confidence", answer.confidence),
+                "reason": None if answer.reason is None else _storable(answer.reason),
+                "merged_text": answer.merged_text,
+                "fuller": answer.fuller,
+                "tenant_id": question.tenant_id,
+                **self._used(usage),
+            }
+            check_text("verdict", answer.verdict)
+            check_text("merged_text", answer.merged_text)
+            rows = yield from self._run(queries.RESOLVE, verdict, repeatable=True)
+        except (errors.JudgementClosedError, errors.JudgementNotFoundError):
+            return None
+        except errors.ConnectionLostError:
+            raise
+        except Exception as error:
+            return (yield from self._not_judged(question, error, usage))
+        resolution = Resolution.from_row(rows[0])
+        logger.info(
+            "DEDUP_JUDGE: judgement %s %s by %s -> %s",
+            question.judgement_id,
+            resolution.verdict or answer.verdict,
+            verdict["model"],
+            resolution.action or resolution.state,
+        )
+        return None if resolution.state == "open" else resolution
+
+    def _not_judged(self, question: Question, error: Exception, usage: Usage) -> Steps[Resolution | None]:
+        transient = isinstance(error, errors.RetryableError)
+        retry_after = None
+        if isinstance(error, JudgeError):
+            transient, usage = error.transient, error.usage
+            retry_after = error.retry_after
+        used = self._used(usage)
+        logger.warning(
+            "DEDUP_FAIL: judgement %s by %s failed (%s), both memories stay",
+            question.judgement_id,
+            used["model"],
+            _said(error),
+        )
+        state = yield from self.give_back(
+            question,
+            _said(error),
+            counted=not transient,
+            retry_after=min(max(retry_after or 1.0, 0.0), _LONGEST_RETRY) if transient else None,
+            usage=used,
+        )
+        if state in ("done", "moot"):
+            return None
+        return Resolution(state)
+
+    def _used(self, usage: Usage) -> dict[str, Any]:
+        # Without a model the answer would count as a person's.
+        model = usage.model or getattr(self.judge, "model", None) or type(self.judge).__name__
+        return {
+            "model": _storable(str(model), 200),
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost": usage.cost,
+        }
+
+    # the rest
+
     def stats(self, tenant_id: str | None, bucket_id: str | None) -> Steps[tuple[BucketStats, ...]]:
         arguments = self._arguments({"bucket_id": bucket_id}, tenant_id)
         rows = yield from self._send(queries.STATS, arguments, repeatable=True)
@@ -214,8 +466,11 @@ class Core:
         """Add the vector to the arguments where tier 1 does not know the text and a vector is to be had."""
         arguments.pop("embedding", None)
         arguments.pop("embedding_model", None)
-        if (yield from self._known(arguments)) is not None:
-            return
+        if (yield from self._known(arguments)) is None:
+            yield from self._embed_or_not(embedder, arguments)
+
+    def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector of the content to the arguments, where one is to be had."""
         vectors = yield from self._vectors_or_none(embedder, [arguments["content"]])
         if vectors[0] is not None:
             yield from self._register(embedder, vectors[0])
@@ -320,6 +575,35 @@ class Core:
         raise errors.translate(error) from error
 
 
+# the judge --------------------------------------------------------------------------------------------------
+
+
+def wait_seconds(wait: bool | float) -> float:
+    """How long ``wait`` means, in seconds; 0: not at all."""
+    if isinstance(wait, bool):
+        return WAIT if wait else 0.0
+    seconds = _number("wait", wait)
+    if not 0 <= seconds < math.inf:
+        raise errors.InvalidArgumentError(
+            "wait is not a time",
+            detail=f"It was {wait!r}.",
+            hint=f"Pass seconds, or True for {WAIT:g} of them.",
+        )
+    return seconds
+
+
+def _said(error: Exception) -> str:
+    """An error as a log line and a judgement's last_error tell it."""
+    if isinstance(error, JudgeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
+def _storable(text: str, longest: int = 2000) -> str:
+    """A text for the record, not for a memory: what PostgreSQL cannot hold is replaced."""
+    return text[:longest].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 # arguments --------------------------------------------------------------------------------------------------
 
 
@@ -400,6 +684,16 @@ def _prepared(name: str, value: Any) -> Any:
             return _number(name, value)
         case "max_results":
             return int(value)
+        case "as_of":
+            if not isinstance(value, datetime):
+                raise TypeError(f"{name} must be a datetime, not {type(value).__name__}")
+            if value.utcoffset() is None:
+                raise errors.InvalidArgumentError(
+                    "as_of has no time zone",
+                    detail=f"It was {value.isoformat()}.",
+                    hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
+                )
+            return value
         case "observed_at":
             if not isinstance(value, datetime):
                 raise TypeError(f"{name} must be a datetime, not {type(value).__name__}")
@@ -410,12 +704,12 @@ def _prepared(name: str, value: Any) -> Any:
                     hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
                 )
             return value
-        case "memory_id":
+        case "memory_id" | "into_id" | "by_id" | "event_id":
             try:
                 return value if isinstance(value, UUID) else UUID(value)
             except (ValueError, AttributeError, TypeError):
                 raise errors.InvalidIdentifierError(
-                    "memory_id is not a UUID",
+                    f"{name} is not a UUID",
                     detail=f"It was {value!r:.80}.",
                     hint="Pass an id that ingest gave.",
                 ) from None

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import threading
 import time
+from collections.abc import Coroutine
+from datetime import datetime
 from types import TracebackType
 from typing import Any, LiteralString, Self, TypeVar, Unpack
 from uuid import UUID
@@ -15,12 +18,14 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
-from memfold._core import CommitLostError, Core, Embed, Pause, Steps, Transact
+from memfold._core import Ask, CommitLostError, Core, Embed, Pause, Step, Steps, Transact
 from memfold.embedders import EmbedderProtocol, is_async
 from memfold.errors import MemfoldError, is_connection_lost
+from memfold.judge import Answer, Judge, JudgeError
 from memfold.types import (
     BucketStats,
     CandidateFields,
+    CurrentMemory,
     Embedding,
     EmbedReport,
     IngestResult,
@@ -29,6 +34,7 @@ from memfold.types import (
     Row,
     SimilarFields,
     SimilarMemory,
+    UndoneMemory,
 )
 
 __all__ = ["AsyncMemfold", "Memfold"]
@@ -43,6 +49,7 @@ class _Client:
         tenant_id: str | None = None,
         embedder: EmbedderProtocol | None = None,
         *,
+        judge: Judge | None = None,
         retry_safe: bool = False,
         max_attempts: int = 8,
         prepare_threshold: int | None = None,
@@ -50,11 +57,12 @@ class _Client:
         """Connects at the first call.
 
         tenant_id: of calls that name none. embedder: asked for a vector only where tier 1 does not know the
-        text. retry_safe: gives every ingest an idempotency key (one row each), so that it can be sent again
-        when the connection is lost during COMMIT. max_attempts: of a call that meets 40001 or 40P01.
-        prepare_threshold: as psycopg's; None, no prepared statements, works behind every pooler.
+        text. judge: asked by ``ingest(..., wait=True)``. retry_safe: gives every ingest an idempotency key (one
+        row each), so that it can be sent again when the connection is lost during COMMIT. max_attempts: of a
+        call that meets 40001 or 40P01. prepare_threshold: as psycopg's; None, no prepared statements, works
+        behind every pooler.
         """
-        self._core = Core(tenant_id, embedder, retry_safe, max_attempts)
+        self._core = Core(tenant_id, embedder, retry_safe, max_attempts, judge)
         self._options: dict[str, Any] = {
             "conninfo": dsn,
             "autocommit": True,
@@ -71,6 +79,56 @@ class _Client:
 def _pipeline(connection: Any) -> Any:
     """Sends what a transaction begins with together with its statement, where libpq can."""
     return connection.pipeline() if psycopg.Pipeline.is_supported() else contextlib.nullcontext()
+
+
+async def _ask(judge: Judge | None, step: Ask) -> Answer:
+    """The judge's answer, in time or not at all."""
+    assert judge is not None  # noqa: S101 (only with one is anything asked)
+    deadline = asyncio.timeout(step.seconds)
+    try:
+        async with deadline:
+            return await judge.judge(step.question)
+    except TimeoutError as error:
+        if deadline.expired():
+            raise JudgeError(f"no answer within {step.seconds:.3g} s", transient=True) from error
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the judge cancelled its own call") from error
+
+
+class _Background:
+    """An event loop in a thread, for judges of blocking clients; whether the caller runs a loop is of no matter.
+
+    One for the process and for good: the connections that a judge keeps open belong to the loop that opened them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # A fork has the loop, but not the thread that ran it.
+            if self._loop is None or self._process != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._process = os.getpid()
+                threading.Thread(target=self._loop.run_forever, name="memfold-judge", daemon=True).start()
+            return self._loop
+
+
+_background = _Background()
 
 
 class Memfold(_Client):
@@ -103,10 +161,20 @@ class Memfold(_Client):
                 self._connection = None
 
     def ingest(
-        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+        self,
+        content: str,
+        tenant_id: str | None = None,
+        *,
+        wait: bool | float = False,
+        **fields: Unpack[CandidateFields],
     ) -> IngestResult:
-        """Hand in one fact: the database decides whether it is new, known, changed or unclear."""
-        return self._drive(self._core.ingest(content, tenant_id, fields))
+        """Hand in one fact: the database decides whether it is new, known, changed or unclear.
+
+        wait: where it is unclear, have the client's judge asked at once (or wait for the worker that has the
+        judgement already, or for any if the client has no judge), for so many seconds or, True, 60;
+        ``resolution`` of the result says what came of it. A judge that fails costs nothing but the answer.
+        """
+        return self._drive(self._core.ingest(content, tenant_id, fields, wait=wait))
 
     def preview(
         self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
@@ -155,6 +223,67 @@ class Memfold(_Client):
         """What deduplication did, a bucket each."""
         return self._drive(self._core.stats(tenant_id, bucket_id))
 
+    def undo(
+        self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> tuple[UndoneMemory, ...]:
+        """Take back one event: a fold, a retirement, a rejection, a restatement. Its memories as they are now."""
+        return self._drive(self._core.undo(event_id, reason, tenant_id))
+
+    def reject(
+        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> IngestResult:
+        """Not this: the memory is no longer shown, and its texts are refused when they arrive again."""
+        given = {"memory_id": memory_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+
+    def merge(
+        self,
+        memory_id: UUID | str,
+        into_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """Fold a memory into another one, which counts its observations from now on."""
+        given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+
+    def supersede(
+        self,
+        memory_id: UUID | str,
+        by_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """Retire a memory in favour of another one, from now on."""
+        given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+
+    def update(
+        self,
+        memory_id: UUID | str,
+        content: str,
+        object: str | None = None,  # noqa: A002 (its name in every interface of memfold)
+        reason: str | None = None,
+        tenant_id: str | None = None,
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+    ) -> IngestResult:
+        """Give a memory another text: a new memory, into which the old one is folded, compared by tier 2."""
+        given = {
+            "object": object,
+            "embedding": embedding,
+            "embedding_model": embedding_model,
+            "reason": reason,
+        }
+        return self._drive(self._core.update(memory_id, content, given, tenant_id))
+
+    def current_memories(
+        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+    ) -> tuple[CurrentMemory, ...]:
+        """What was believed true at a time (None: now), by what is known today."""
+        return self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+
     def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
         """Where the tenant's memories differ from what the ledger says; empty when all is well."""
         return self._drive(self._core.check_invariants(tenant_id))
@@ -189,7 +318,7 @@ class Memfold(_Client):
             result: T = end.value
             return result
 
-    def _carry_out(self, step: Transact | Embed | Pause) -> Any:
+    def _carry_out(self, step: Step) -> Any:
         match step:
             case Transact():
                 with self._lock:
@@ -197,6 +326,8 @@ class Memfold(_Client):
             case Embed():
                 assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
                 return self._core.embedder.embed(step.texts)
+            case Ask():
+                return _background.run(_ask(self._core.judge, step))
             case Pause():
                 return time.sleep(step.seconds)
 
@@ -255,10 +386,15 @@ class AsyncMemfold(_Client):
                 self._connection = None
 
     async def ingest(
-        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+        self,
+        content: str,
+        tenant_id: str | None = None,
+        *,
+        wait: bool | float = False,
+        **fields: Unpack[CandidateFields],
     ) -> IngestResult:
         """As ``Memfold.ingest``."""
-        return await self._drive(self._core.ingest(content, tenant_id, fields))
+        return await self._drive(self._core.ingest(content, tenant_id, fields, wait=wait))
 
     async def preview(
         self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
@@ -311,6 +447,67 @@ class AsyncMemfold(_Client):
         """As ``Memfold.stats``."""
         return await self._drive(self._core.stats(tenant_id, bucket_id))
 
+    async def undo(
+        self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> tuple[UndoneMemory, ...]:
+        """As ``Memfold.undo``."""
+        return await self._drive(self._core.undo(event_id, reason, tenant_id))
+
+    async def reject(
+        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> IngestResult:
+        """As ``Memfold.reject``."""
+        given = {"memory_id": memory_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+
+    async def merge(
+        self,
+        memory_id: UUID | str,
+        into_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.merge``."""
+        given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+
+    async def supersede(
+        self,
+        memory_id: UUID | str,
+        by_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.supersede``."""
+        given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+
+    async def update(
+        self,
+        memory_id: UUID | str,
+        content: str,
+        object: str | None = None,  # noqa: A002 (its name in every interface of memfold)
+        reason: str | None = None,
+        tenant_id: str | None = None,
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.update``."""
+        given = {
+            "object": object,
+            "embedding": embedding,
+            "embedding_model": embedding_model,
+            "reason": reason,
+        }
+        return await self._drive(self._core.update(memory_id, content, given, tenant_id))
+
+    async def current_memories(
+        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+    ) -> tuple[CurrentMemory, ...]:
+        """As ``Memfold.current_memories``."""
+        return await self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+
     async def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
         """As ``Memfold.check_invariants``."""
         return await self._drive(self._core.check_invariants(tenant_id))
@@ -339,7 +536,7 @@ class AsyncMemfold(_Client):
             result: T = end.value
             return result
 
-    async def _carry_out(self, step: Transact | Embed | Pause) -> Any:
+    async def _carry_out(self, step: Step) -> Any:
         match step:
             case Transact():
                 async with self._lock:
@@ -353,6 +550,8 @@ class AsyncMemfold(_Client):
                     return await embedder.embed(step.texts)
                 answer = await asyncio.to_thread(embedder.embed, step.texts)
                 return await answer if inspect.isawaitable(answer) else answer
+            case Ask():
+                return await _ask(self._core.judge, step)
             case Pause():
                 return await asyncio.sleep(step.seconds)
 

@@ -181,6 +181,30 @@ class IsolationLevelError(MemfoldError):
     code = "MF025"
 
 
+class JudgementNotFoundError(MemfoldError):
+    """The tenant has no judgement of that id."""
+
+    code = "MF026"
+
+
+class JudgementClosedError(MemfoldError):
+    """The judgement is answered, or there is nothing to decide any more; the first answer counts."""
+
+    code = "MF027"
+
+
+class InvalidAnswerError(MemfoldError):
+    """A verdict, a confidence, a fuller side, a cost or the limits of a claim are not allowed."""
+
+    code = "MF028"
+
+
+class EventNotFoundError(MemfoldError):
+    """The tenant's ledger has no event of that id."""
+
+    code = "MF029"
+
+
 class InvalidTextError(MemfoldError):
     """A text with a NUL or a lone surrogate, which PostgreSQL cannot store. Nothing was sent."""
 
@@ -191,6 +215,24 @@ class InvalidEmbeddingError(MemfoldError):
     """Not a flat list of finite numbers. Nothing was sent."""
 
     code = "MF031"
+
+
+class NotUndoableError(MemfoldError):
+    """The event decided nothing that could be taken back."""
+
+    code = "MF032"
+
+
+class AlreadyUndoneError(MemfoldError):
+    """The event was taken back before."""
+
+    code = "MF033"
+
+
+class MemoryStateError(MemfoldError):
+    """The state of a memory does not allow it: rejected, withdrawn, the same memory, or of another bucket."""
+
+    code = "MF034"
 
 
 class RetryableError(MemfoldError):

@@ -69,6 +69,53 @@ PENDING = _function("pending_embeddings", "tenant_id", "bucket", "max_results")
 EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
+CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of")
+
+# a person's hand
+UNDO = _function("undo", "event_id", "reason", "tenant_id")
+REJECT = _function("reject_memory", "memory_id", "reason", "tenant_id")
+MERGE = _function("merge_memories", "memory_id", "into_id", "reason", "tenant_id")
+SUPERSEDE = _function("supersede_memory", "memory_id", "by_id", "reason", "tenant_id")
+UPDATE = _function(
+    "update_memory",
+    "memory_id",
+    "content",
+    "object",
+    "embedding",
+    "embedding_model",
+    "reason",
+    "tenant_id",
+)
+
+# tier 3
+CLAIM = _function("claim_judgements", "worker", "max", "lease", "review", "tenant_id", "judgement_ids")
+RESOLVE = _function(
+    "resolve_judgement",
+    "judgement_id",
+    "verdict",
+    "confidence",
+    "reason",
+    "merged_text",
+    "fuller",
+    "model",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "tenant_id",
+)
+FAIL = _function(
+    "fail_judgement",
+    "judgement_id",
+    "error",
+    "worker",
+    "counted",
+    "retry_after",
+    "model",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "tenant_id",
+)
 
 
 def call(function: str, given: Iterable[str]) -> LiteralString:
@@ -85,6 +132,56 @@ select * from memfold.dedup_stats
 where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
     and (%(bucket_id)s::text is null or bucket_id = %(bucket_id)s)
 order by tenant_id, bucket_id
+"""
+
+# What came of a judgement, whoever answered it, in the words of resolve_judgement(); due: it may be claimed.
+JUDGEMENT = """
+select
+    j.state,
+    j.kind,
+    j.verdict,
+    j.next_attempt_at <= pg_catalog.clock_timestamp() as due,
+    case
+        when e.action = 'judged' and e.verdict = 'contradiction' and exists (
+            select from memfold.judgements as r
+            where r.tenant_id = j.tenant_id and r.memory_id = j.memory_id and r.other_id = j.other_id
+                and r.kind = 'review' and r.judgement_id <> j.judgement_id
+        ) then 'escalated'
+        else e.action
+    end as action,
+    case
+        when e.action = 'merged' then e.target_id
+        when e.action in ('replaced', 'superseded') then e.memory_id
+        when e.action is not null then j.other_id
+    end as memory_id,
+    e.event_id
+from memfold.judgements as j
+left join lateral (
+    select l.event_id, l.action, l.verdict, l.memory_id, l.target_id
+    from memfold.memory_events as l
+    where l.tenant_id = j.tenant_id and l.judgement_id = j.judgement_id and l.tier = 3
+        and (l.memory_id in (j.memory_id, j.other_id) or l.target_id in (j.memory_id, j.other_id))
+    order by l.event_id desc
+    limit 1
+) as e on j.state = 'done'
+where j.tenant_id = %(tenant_id)s and j.judgement_id = %(judgement_id)s
+"""
+
+# review -----------------------------------------------------------------------------------------------------
+
+WAITING = """
+select
+    count(*) filter (where kind = 'review') as person,
+    count(*) filter (where kind <> 'review') as model
+from memfold.open_judgements
+where state in ('open', 'leased') and (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
+"""
+
+# The question that an undo has queued about a pair, if it has.
+QUEUED_AGAIN = """
+select judgement_id from memfold.open_judgements
+where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
+    and (memory_id, other_id) in ((%(memory_id)s, %(other_id)s), (%(other_id)s, %(memory_id)s))
 """
 
 # migrate ----------------------------------------------------------------------------------------------------

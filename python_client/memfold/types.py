@@ -14,6 +14,9 @@ Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
 ]
 Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
+ResolvedAction: TypeAlias = Literal["merged", "replaced", "superseded", "rejected", "escalated", "judged"]
+JudgementState: TypeAlias = Literal["open", "leased", "done", "moot", "dead"]
+StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
 Row: TypeAlias = Mapping[str, Any]
 
 
@@ -90,8 +93,32 @@ class SimilarMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolution:
+    """What became of a judgement.
+
+    ``state``: done; moot (there is nothing to decide any more); open, leased or dead: not answered, both memories
+    stay. All else is None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated (to a
+    person) or judged (both are kept); ``memory_id``: the memory that holds the fact now; ``event_id``: for
+    ``undo``.
+    """
+
+    state: JudgementState
+    verdict: StoredVerdict | None = None
+    action: ResolvedAction | None = None
+    memory_id: UUID | None = None
+    event_id: UUID | None = None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a candidate. ``memory_id`` is the memory that now holds the fact."""
+    """What became of a candidate. ``memory_id`` is the memory that now holds the fact.
+
+    ``resolution``: of an escalated candidate that was waited for, what came of its judgement.
+    """
 
     action: Action
     memory_id: UUID | None
@@ -102,10 +129,11 @@ class IngestResult:
     judgement_id: UUID | None
     event_id: UUID | None
     similar: tuple[SimilarMemory, ...]
+    resolution: Resolution | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        values = {field.name: row[field.name] for field in fields(cls)}
+        values = {field.name: row[field.name] for field in fields(cls) if field.name != "resolution"}
         values["similar"] = tuple(SimilarMemory.from_row(item) for item in row["similar"] or ())
         return cls(**values)
 
@@ -118,6 +146,40 @@ class KnownMemory:
     matched_id: UUID
     status: str
     content_hash: bytes
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneMemory:
+    """A memory of an undone event as it is now; ``event_id`` is the undo's own."""
+
+    event_id: UUID
+    memory_id: UUID
+    status: str
+    content: str
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentMemory:
+    """What was believed at a time; ``valid_to`` None: still so."""
+
+    memory_id: UUID
+    content: str
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+    valid_from: datetime
+    valid_to: datetime | None
+    repetition_count: int
+    confidence: float
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -147,6 +209,8 @@ class BucketStats:
     open_judgements: int
     oldest_open_judgement: datetime | None
     fold_rate: float | None
+    dead_judgements: int
+    warning: str | None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:

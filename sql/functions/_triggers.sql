@@ -31,10 +31,10 @@ begin
     if tg_table_name = 'memories' then
         perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
             'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
-            'To change what holds, pass the new text to ingest_memory(): the decision and the old text stay in the ledger.');
+            'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
     else
         perform memfold._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
-            'The ledger is append-only.', 'State is derived from it: what is to hold from now on is a new event.');
+            'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
     end if;
     return null;
 end;
