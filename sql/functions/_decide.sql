@@ -35,7 +35,12 @@ begin
         d.method := 'tombstone';
         return d;
     elsif v_status = 'withdrawn' and c.origin = 'recalled' then
-        return null;
+        -- row 11
+        d := null;
+        d.action := 'rejected';
+        d.reason := 'recalled';
+        d.on_timeline := false;
+        return d;
     elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate) then
         -- row 4
         d.method := 'timeline';
