@@ -84,6 +84,7 @@ begin
     end if;
     -- withdrawn: as if it were new
     d.action := 'inserted';
+    d.target_id := null;
     return d;
 end;
 $$;
