@@ -369,9 +369,8 @@ class World:
             return self.record(event)
         if known is not None and status == "withdrawn" and counts:  # said again
             event.tier, event.method = 1, "alias" if alias else "hash"
-            event.target = root if alias else None
             if scope.single and root not in self.state.contested:
-                event.method, event.on_timeline, event.target = "timeline", True, None
+                event.method, event.on_timeline = "timeline", True
                 if current is not None:
                     event.action = "superseded" if at >= current_at else "historical"
                     event.target = current

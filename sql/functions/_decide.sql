@@ -73,6 +73,9 @@ begin
         if c.origin <> 'recalled' and (v_current_id is null or c.observed_at >= v_last_seen) then
             d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
             d.target_id := v_current_id;
+        elsif v_status = 'withdrawn' then
+            d.action := 'historical';
+            d.target_id := v_current_id;
         else
             d.action := 'merged';
             d.target_id := null;
