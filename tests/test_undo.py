@@ -778,3 +778,20 @@ def test_another_tenants_event(db: DB, app: Any) -> None:
         mine.execute("select undo(%s, tenant_id => 'globex')", [theirs.event_id])
     assert error.value.sqlstate == "MF002"
     assert counters(db, theirs.memory_id)["observations"] == 2
+
+
+def test_an_undone_contradiction_leaves_no_timeline(db: DB) -> None:
+    """The loser was stated again meanwhile: that row names the winner too, and puts it on no timeline."""
+    old = ingest(db, "User likes tea", observed_at="2026-01-01")
+    new = ingest(db, "User likes coffee", observed_at="2026-01-02")
+    row = db.execute(
+        "select event_id from supersede_memory(%s, %s, tenant_id => 'acme')", [old.memory_id, new.memory_id]
+    ).fetchone()
+    assert row is not None
+    again = ingest(db, "User likes tea")
+    assert (again.action, again.tier, again.superseded_id) == ("superseded", 1, new.memory_id)
+    undo(db, row[0])
+    assert (status(db, old.memory_id), status(db, new.memory_id)) == ("active", "active")
+    assert not counters(db, new.memory_id)["on_timeline"]
+    assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
+    same(db)
