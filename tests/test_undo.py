@@ -85,8 +85,7 @@ def recomputed(db: DB, bucket: str) -> State:
         if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
     } | {root(e["target_id"]) for e in retirements if e["on_timeline"]}
     judged = {root(side) for e in answers for side in (e["memory_id"], e["target_id"])}
-    retired = {root(e["target_id"]) for e in retirements}
-    values = (in_slot | judged | retired) - contested - rejected
+    values = (in_slot | judged) - contested - rejected
     values = {m for m in values if m not in parent}
 
     # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
