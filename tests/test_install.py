@@ -132,7 +132,7 @@ def test_plain_alembic_does_the_same(empty: str) -> None:
     current = subprocess.run(
         [*alembic, "current"], cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True
     )
-    assert current.stdout.strip() == "0001 (head)"
+    assert current.stdout.strip() == "0002 (head)"
     works(empty)
 
 
