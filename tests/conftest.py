@@ -6,6 +6,7 @@ one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ import pytest
 from pytest_postgresql import factories
 
 from tests import servers
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLUSTERS, LEFT_OUT = servers.available()
 WAYS = {"alembic": servers.load_alembic, "extension": servers.load_extension}

@@ -742,7 +742,7 @@ def test_bytes_that_are_no_text(server: ChatServer) -> None:
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
-        ({"retry-after": email.utils.formatdate(time.time() + 3500, usegmt=True)}, 3500.0),
+        ({"retry-after": "in 3500 s"}, 3500.0),
         ({"retry-after": email.utils.formatdate(0, usegmt=True)}, 0.0),
         ({"retry-after": "-5"}, 0.0),
         ({"retry-after": "1e9"}, 3600.0),
@@ -756,6 +756,8 @@ def test_bytes_that_are_no_text(server: ChatServer) -> None:
 def test_retry_after(
     server: ChatServer, status: int, headers: dict[str, str], expected: float | None
 ) -> None:
+    if headers.get("retry-after") == "in 3500 s":  # as a date, which the collection of tests is too early for
+        headers = {"retry-after": email.utils.formatdate(time.time() + 3500, usegmt=True)}
     server.script(error_reply(status, "later", **headers))
     error = failure(server)
     assert error.transient
