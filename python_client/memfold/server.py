@@ -413,12 +413,13 @@ class _Cluster:
         self._patiently(server, self._make_database)
 
     def _make_database(self, server: _Postmaster) -> None:
-        # The lock: what a call that was killed had sent is still carried out.
+        # The locks: what a call that was killed had sent is still carried out.
         with self._connect(server, "postgres") as connection:
             connection.execute(_LOCK)
             if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
         with self._connect(server, DATABASE) as connection:
+            connection.execute(_LOCK)
             query = (
                 "select installed_version, default_version from pg_available_extensions where name = 'vector'"
             )
