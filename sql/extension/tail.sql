@@ -1,10 +1,11 @@
--- Data of an extension's tables is dumped only where it is registered; the rows that memfold ships are left out.
-select pg_catalog.pg_extension_config_dump('memfold.policies', 'where (tenant_id, bucket_id, memory_type) <> (''*'', ''*'', ''*'')');
+-- Data of an extension's tables is dumped only where it is registered. Rows that memfold ships are dumped too, for they
+-- may have been changed: on restore they replace those that CREATE EXTENSION has made (memfold._replace_shipped).
+select pg_catalog.pg_extension_config_dump('memfold.policies', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
 select pg_catalog.pg_extension_config_dump('memfold.embedding_models', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibrations', '');
 select pg_catalog.pg_extension_config_dump('memfold.tenant_roles', '');
-select pg_catalog.pg_extension_config_dump('memfold.antonyms', 'where tenant_id <> ''*''');
+select pg_catalog.pg_extension_config_dump('memfold.antonyms', '');
 select pg_catalog.pg_extension_config_dump('memfold.memories', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_counters', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_vectors', '');
