@@ -187,6 +187,7 @@ where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
 # migrate ----------------------------------------------------------------------------------------------------
 
 REVISION = "select version_num from memfold.alembic_version"
+HAS_REVISION = "select pg_catalog.to_regclass('memfold.alembic_version') is not null"
 
 # The setting of the database; without one, what the server starts a session with, but for this role's own.
 SEARCH_PATH = """

@@ -41,21 +41,30 @@ comment on function memfold._refuse() is
 'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
 maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';
 
-create or replace function memfold._replace_shipped() returns trigger
+-- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.
+
+create or replace function memfold._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if tg_table_name = 'policies' then
-        delete from memfold.policies as p
-        where p.tenant_id = new.tenant_id and p.bucket_id = new.bucket_id and p.memory_type = new.memory_type;
-    else
-        delete from memfold.antonyms as a
-        where a.tenant_id = new.tenant_id and a.word = new.word and a.antonym = new.antonym;
-    end if;
+    delete from memfold.policies as p
+    where p.tenant_id = new.tenant_id and p.bucket_id = new.bucket_id and p.memory_type = new.memory_type;
     return new;
 end;
 $$;
-revoke all on function memfold._replace_shipped() from public;
-comment on function memfold._replace_shipped() is
-'A row of tenant ''*'' that comes again takes the place of the one that memfold ships: CREATE EXTENSION makes those before a
-dump''s rows are loaded.';
+revoke all on function memfold._replace_policy() from public;
+comment on function memfold._replace_policy() is
+'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';
+
+create or replace function memfold._replace_antonym() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from memfold.antonyms as a
+    where a.tenant_id = new.tenant_id and a.word = new.word and a.antonym = new.antonym;
+    return new;
+end;
+$$;
+revoke all on function memfold._replace_antonym() from public;
+comment on function memfold._replace_antonym() is
+'An antonym of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';

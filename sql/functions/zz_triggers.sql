@@ -28,11 +28,11 @@ begin
     end if;
     if 'policies.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.policies
-        for each row when (new.tenant_id = '*') execute function memfold._replace_shipped();
+        for each row when (new.tenant_id = '*') execute function memfold._replace_policy();
     end if;
     if 'antonyms.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.antonyms
-        for each row when (new.tenant_id = '*') execute function memfold._replace_shipped();
+        for each row when (new.tenant_id = '*') execute function memfold._replace_antonym();
     end if;
 end;
 $$;
