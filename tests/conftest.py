@@ -52,7 +52,9 @@ TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--everywhere", action="store_true", help="run the whole suite on every server and way in")
+    parser.addoption(
+        "--everywhere", action="store_true", help="run the whole suite on every server and way in"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -196,7 +196,9 @@ def fill(dsn: str) -> None:
         ingest("Alice has a cat.", **vector, embedding="[0.9,0.1,0.4]", source_turn_ids=["t1"])
         ingest("alice has a CAT", **vector, source_turn_ids=["t2"], idempotency_key="k1")
         ingest("Alice owns a cat.", **vector, embedding="[0.88,0.12,0.41]", source_turn_ids=["t3"])
-        ingest("Alice has no cat.", **vector, embedding="[0.90,0.11,0.40]", metadata='{"kind": "pet", "n": 1}')
+        ingest(
+            "Alice has no cat.", **vector, embedding="[0.90,0.11,0.40]", metadata='{"kind": "pet", "n": 1}'
+        )
         ingest("x = 1", bucket_id="code")
         ingest("X = 1", bucket_id="code")
         for day, town in enumerate(["Rome", "Oslo", "Rome", "Bern"], start=1):
@@ -216,6 +218,49 @@ def fill(dsn: str) -> None:
         )
         ingest("Bob rows.", origin="recalled")
         ingest("Bob runs.", origin="inferred", session_id="s1", memory_type="event")
+
+
+def fill_on(dsn: str) -> None:
+    """Go on after ``fill``, as if nothing had happened in between: each answer is what that state demands."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = memfold, public, extensions")
+
+        def ingest(content: str, arguments: str = "") -> tuple[Any, ...]:
+            row = connection.execute(
+                f"select action, tier, method from memfold.ingest_memory(%s, %s {arguments})".encode(),
+                [content, BEFORE],
+            ).fetchone()
+            assert row is not None
+            return row
+
+        alice = ", subject => 'Alice'"
+        vector = ", embedding_model => 'before', embedding => "
+        cases = [
+            ("Alice has a cat!", alice + """, metadata => '{"n": 2}'""", ("merged", 1, "hash")),
+            ("alice owns a cat", alice, ("merged", 1, "alias")),
+            ("Alice keeps a cat.", alice + vector + "'[0.89,0.1,0.4]'", ("merged", 2, "vector")),
+            ("X = 1", ", bucket_id => 'code'", ("merged", 1, "hash")),
+            ("x = 1", ", bucket_id => 'code'", ("merged", 1, "hash")),
+            (
+                "Alice lives in Oslo.",
+                alice + ", predicate => 'lives_in', object => 'Oslo'",
+                ("superseded", 1, "timeline"),
+            ),
+        ]
+        for content, arguments, expected in cases:
+            assert ingest(content, arguments) == expected, content
+        again = connection.execute(
+            "select action, event_id from memfold.ingest_memory('alice has a CAT', %s, subject => 'Alice',"
+            " embedding_model => 'before', idempotency_key => 'k1')",
+            [BEFORE],
+        ).fetchone()
+        first = connection.execute(
+            "select event_id from memfold.idempotency_keys where tenant_id = %s and idempotency_key = 'k1'",
+            [BEFORE],
+        ).fetchone()
+        assert again is not None
+        assert first is not None
+        assert again == ("merged", first[0])
 
 
 CONTENTS = """

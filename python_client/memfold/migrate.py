@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from psycopg import sql
 from sqlalchemy.exc import SQLAlchemyError
@@ -69,15 +70,13 @@ def script(dsn: str | None = None) -> str:
     config = _config()
     output = io.StringIO()
     config.output_buffer = output
-    try:
-        _upgrade(config, f"{revision or 'base'}:head", sql=True)
-    except KeyError as error:
-        raise InstallError(f"memfold in this database (revision {revision}) is newer than this package") from error
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise InstallError(f"memfold in this database is newer (revision {revision}) than this package")
+    _upgrade(config, f"{revision or 'base'}:head", sql=True)
     made_for = f"a database at revision {revision}" if revision else "a database without memfold"
-    return (
-        f"-- memfold {memfold.__version__}, for {made_for}. One transaction; run it with: psql -v ON_ERROR_STOP=1 -f FILE\n\n"
-        + output.getvalue()
-    )
+    head = f"-- memfold {memfold.__version__}, for {made_for}: one transaction, to be run by psql -v ON_ERROR_STOP=1 -f"
+    return f"{head}\n\n{output.getvalue()}"
 
 
 def _config(**attributes: object) -> Config:
