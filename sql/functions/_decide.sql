@@ -35,8 +35,22 @@ begin
         d.method := 'tombstone';
         return d;
     elsif v_status = 'withdrawn' and c.origin = 'recalled' then
-        return null;
-    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate) then
+        -- row 11
+        d := null;
+        d.action := 'rejected';
+        d.reason := 'recalled';
+        d.on_timeline := false;
+        return d;
+    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate)
+        -- contested: restated it is active, beside the value of its slot
+        and not exists (
+            select from memfold._derived_trees(c.tenant_id, array(
+                select m.memory_id from memfold.memories as m
+                where m.tenant_id = c.tenant_id collate "C" and (m.memory_id = d.root_id or m.root_id = d.root_id)
+            )) as t
+            where t.memory_id = d.root_id and t.contested
+        )
+    then
         -- row 4
         d.method := 'timeline';
         if v_status = 'superseded' then
