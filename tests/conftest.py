@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--everywhere", action="store_true", help="run the whole suite on every server and way in"
     )
+    parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
 def pytest_configure(config: pytest.Config) -> None:
