@@ -95,6 +95,7 @@ def test_a_copy_is_equal_and_goes_on(
     assert servers.contents(copy) == was
     assert squashed(catalog(copy)) == squashed(catalog(source))
     assert broken(copy) == []
+    assert migrate.drift(copy) == []
     if way == "extension":
         assert ask(copy, MEMBERS) == ask(source, MEMBERS)
     else:

@@ -235,8 +235,12 @@ where e.extname = 'vector'
 
 STEP_ASIDE = "alter schema memfold rename to memfold_as_found; create schema memfold"
 
+# A body that is kept parsed is printed with other parentheses after pg_dump and pg_upgrade have parsed it again.
 DEFINITIONS = """
-select p.oid::regprocedure::text, pg_catalog.pg_get_functiondef(p.oid)
+select p.oid::regprocedure::text, case
+    when p.prosqlbody is null then pg_catalog.pg_get_functiondef(p.oid)
+    else pg_catalog.regexp_replace(pg_catalog.pg_get_functiondef(p.oid), '[()\\s]', '', 'g')
+end
 from pg_catalog.pg_proc as p
 where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
 """
