@@ -2,7 +2,8 @@
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
-0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all.
+0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all (the
+database that has been upgraded without data then, for many tests count what there is).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ CLUSTERS, LEFT_OUT = servers.available()
 WAYS = ("alembic", "extension", "upgraded")
 # What each server runs the whole suite with; the other ways run what is marked core.
 MAIN_WAY = {"embedded": "alembic", "full": "extension"}
+everywhere = False
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Target:
         elif self.way == "extension":
             servers.load_extension(**where)
         else:
-            main = MAIN_WAY[self.cluster.name]
-            servers.load_upgraded(main if self.cluster.extension else "alembic")(**where)
+            main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
+            servers.load_upgraded(main, data=not everywhere, **where)
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
@@ -59,6 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    global everywhere
+    everywhere = config.option.everywhere
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -82,16 +86,16 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    core = metafunc.definition.get_closest_marker("core") is not None or metafunc.config.option.everywhere
+    core = metafunc.definition.get_closest_marker("core") is not None or everywhere
     chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("servers")
     for target in TARGETS:
         if target.available:
-            whole = config.option.everywhere or _makes_up_for(target)
+            whole = everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
     for line in LEFT_OUT:

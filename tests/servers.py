@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -317,15 +316,12 @@ def load_extension(**where: Any) -> None:
         connection.execute("create extension memfold cascade")
 
 
-def load_upgraded(way: str) -> Callable[..., None]:
-    """A database that was 0.1.0, with data, and then upgraded."""
-
-    def load(**where: Any) -> None:
-        load_released(_dsn(where), "0.1.0", way)
+def load_upgraded(way: str, *, data: bool, **where: Any) -> None:
+    """A database that was 0.1.0, with data or without, and then upgraded."""
+    load_released(_dsn(where), "0.1.0", way)
+    if data:
         fill(_dsn(where))
-        upgrade(_dsn(where), way)
-
-    return load
+    upgrade(_dsn(where), way)
 
 
 def _dsn(where: dict[str, Any]) -> str:

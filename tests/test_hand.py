@@ -58,7 +58,9 @@ def raises(db: DB, code: str, action: Callable[..., Any], *arguments: Any, **nam
     assert error.value.sqlstate == code
     assert error.value.diag.message_detail
     assert error.value.diag.message_hint
-    assert db.execute("select count(*), (select count(*) from memories) from memory_events").fetchone() == before
+    assert (
+        db.execute("select count(*), (select count(*) from memories) from memory_events").fetchone() == before
+    )
 
 
 # Rejected -----------------------------------------------------------------------------------------------------------
@@ -123,7 +125,12 @@ def test_a_merge(db: DB) -> None:
     # whatever the scopes, and the newer may be what is kept
     b = ingest(db, "A dark screen, please", subject="screen", source_turn_ids=["b"], metadata={"y": 2})
     merged = by_hand(db, "merge_memories", text(db, "The user likes dark mode best"), b.memory_id, "the same")
-    assert (merged.action, merged.memory_id, merged.tier, merged.method) == ("merged", b.memory_id, 3, "person")
+    assert (merged.action, merged.memory_id, merged.tier, merged.method) == (
+        "merged",
+        b.memory_id,
+        3,
+        "person",
+    )
     assert event(db, merged.event_id)[:6] == ("merged", 3, "person", a.memory_id, b.memory_id, "the same")
     assert [status(db, x) for x in (a, b)] == ["merged", "active"]
     found = counters(db, b.memory_id)
@@ -148,9 +155,9 @@ def test_a_merge_of_two_values(db: DB) -> None:
     assert status(db, a) == "superseded"
     by_hand(db, "merge_memories", b.memory_id, a.memory_id)
     assert [status(db, x) for x in (a, b)] == ["active", "merged"]
-    assert db.execute("select memory_id, valid_from::date::text, valid_to from memory_intervals").fetchall() == [
-        (a.memory_id, "2026-01-01", None)
-    ]
+    assert db.execute(
+        "select memory_id, valid_from::date::text, valid_to from memory_intervals"
+    ).fetchall() == [(a.memory_id, "2026-01-01", None)]
     check(db)
 
 
@@ -233,7 +240,15 @@ def test_an_update(db: DB) -> None:
                  source_turn_ids=["a"], source_confidence=0.9, metadata={"x": 1})  # fmt: skip
     new = by_hand(db, "update_memory", old.memory_id, "User likes Vim", object="Vim", reason="typo")
     assert (new.action, new.tier, new.method) == ("replaced", 3, "person")
-    assert event(db, new.event_id)[:7] == ("replaced", 3, "person", new.memory_id, old.memory_id, "typo", False)
+    assert event(db, new.event_id)[:7] == (
+        "replaced",
+        3,
+        "person",
+        new.memory_id,
+        old.memory_id,
+        "typo",
+        False,
+    )
     assert db.execute(
         "select content, memory_type, subject, predicate, object, status, metadata from memories where memory_id = %s",
         [new.memory_id],
@@ -243,10 +258,14 @@ def test_an_update(db: DB) -> None:
     again = ingest(db, "User likes Vmi", memory_type="preference", subject="User", predicate="likes")
     assert (again.action, again.method, again.memory_id) == ("merged", "alias", new.memory_id)
     # ids that were handed out keep their meaning
-    assert db.execute("select memory_id from current_memory(%s, 'acme')", [old.memory_id]).fetchone() == (new.memory_id,)
+    assert db.execute("select memory_id from current_memory(%s, 'acme')", [old.memory_id]).fetchone() == (
+        new.memory_id,
+    )
     # without an object the old one holds
     third = by_hand(db, "update_memory", old.memory_id, "User likes Vim a lot")
-    assert db.execute("select object from memories where memory_id = %s", [third.memory_id]).fetchone() == ("Vim",)
+    assert db.execute("select object from memories where memory_id = %s", [third.memory_id]).fetchone() == (
+        "Vim",
+    )
     assert counters(db, third.memory_id)["aliases"] == 2
     check(db)
 
@@ -292,7 +311,9 @@ def test_an_update_that_meets_a_twin(db: DB, content: str, cosine: float, action
     done = by_hand(db, "update_memory", old.memory_id, content, **vector(cosine))
     new = text(db, content)
     assert (done.action, status(db, old)) == (action, "merged")
-    assert db.execute("select merged_into from memories where memory_id = %s", [old.memory_id]).fetchone() == (new,)
+    assert db.execute(
+        "select merged_into from memories where memory_id = %s", [old.memory_id]
+    ).fetchone() == (new,)
     if action == "merged":
         assert (done.memory_id, done.similarity) == (twin.memory_id, pytest.approx(cosine))
         assert status(db, new) == "merged"
@@ -407,13 +428,15 @@ def test_an_application_has_this_hand_for_its_tenant(db: DB, app: Callable[..., 
     a, b = ingest(db, "User likes tea"), ingest(db, "User likes coffee")
     theirs = ingest(db, "User likes gin", tenant_id="globex")
     mine = app("acme")
-    assert mine.execute("select action from supersede_memory(%s, %s)", [a.memory_id, b.memory_id]).fetchone() == (
-        "superseded",
-    )
-    assert mine.execute("select action from merge_memories(%s, %s)", [a.memory_id, b.memory_id]).fetchone() == ("merged",)
-    assert mine.execute("select action from update_memory(%s, 'User likes both')", [a.memory_id]).fetchone() == (
-        "replaced",
-    )
+    assert mine.execute(
+        "select action from supersede_memory(%s, %s)", [a.memory_id, b.memory_id]
+    ).fetchone() == ("superseded",)
+    assert mine.execute(
+        "select action from merge_memories(%s, %s)", [a.memory_id, b.memory_id]
+    ).fetchone() == ("merged",)
+    assert mine.execute(
+        "select action from update_memory(%s, 'User likes both')", [a.memory_id]
+    ).fetchone() == ("replaced",)
     assert mine.execute("select action from reject_memory(%s)", [a.memory_id]).fetchone() == ("rejected",)
     assert mine.execute("select content from current_memories()").fetchall() == []
     for function, arguments in (
@@ -431,7 +454,10 @@ def test_an_application_has_this_hand_for_its_tenant(db: DB, app: Callable[..., 
 
 def believed(db: DB, as_of: str | None = None, bucket: str = "default") -> list[str]:
     return [
-        row[0] for row in db.execute("select content from current_memories('acme', %s, %s)", [bucket, as_of]).fetchall()
+        row[0]
+        for row in db.execute(
+            "select content from current_memories('acme', %s, %s)", [bucket, as_of]
+        ).fetchall()
     ]
 
 
@@ -440,7 +466,9 @@ def test_current_memories(db: DB) -> None:
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01 00:00+00", **about)
     ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-03-01 00:00+00", **about)
-    ingest(db, "Ann works at VW", object="VW", observed_at="2026-05-01 00:00+00", **about, source_confidence=0.9)
+    ingest(
+        db, "Ann works at VW", object="VW", observed_at="2026-05-01 00:00+00", **about, source_confidence=0.9
+    )
     ingest(db, "Ann likes tea", observed_at="2026-02-01 00:00+00")
     ingest(db, "Ann likes tea", observed_at="2026-06-01 00:00+00")
     ingest(db, "Ann likes gin", bucket_id="other", observed_at="2026-02-01 00:00+00")

@@ -81,7 +81,9 @@ def ask(db: DB, a: Result, b: Result, kind: str = "write", tenant: str = "acme")
     return found
 
 
-def pair(db: DB, older: str = "User likes tea", newer: str = "User enjoys tea", **more: Any) -> tuple[Result, Result]:
+def pair(
+    db: DB, older: str = "User likes tea", newer: str = "User enjoys tea", **more: Any
+) -> tuple[Result, Result]:
     """Two memories of one scope with a cosine of 0.9, and the judgement about them."""
     a = ingest(db, older, **{**vector(1.0), **more})
     b = ingest(db, newer, **{**vector(0.9), **more})
@@ -257,17 +259,23 @@ def test_attempts_and_back_off(db: DB) -> None:
         assert [c.attempts for c in claim(db)] == [attempt]
         found = fail(db, judgement_id, f"error {attempt}")
         assert found == ("dead" if attempt == 8 else "open")
-        row = db.execute("select extract(epoch from next_attempt_at - clock_timestamp()) from judgements").fetchone()
+        row = db.execute(
+            "select extract(epoch from next_attempt_at - clock_timestamp()) from judgements"
+        ).fetchone()
         assert row is not None
         wait = 5 * 2 ** (attempt - 1)
         assert 0.8 * wait - 1 < row[0] < 1.2 * wait
         assert claim(db) == []
         elapse(db, f"{1.2 * wait} seconds")
     assert claim(db) == []
-    assert db.execute("select state, last_error, worker from judgements").fetchall() == [("dead", "error 8", None)]
+    assert db.execute("select state, last_error, worker from judgements").fetchall() == [
+        ("dead", "error 8", None)
+    ]
     assert fail(db, judgement_id) == "dead"
     # dead is not lost: seen, revived, or answered
-    assert db.execute("select state, attempts, last_error from open_judgements").fetchall() == [("dead", 8, "error 8")]
+    assert db.execute("select state, attempts, last_error from open_judgements").fetchall() == [
+        ("dead", 8, "error 8")
+    ]
     stats = db.execute("select dead_judgements, open_judgements, warning from dedup_stats").fetchone()
     assert stats is not None
     assert stats[:2] == (1, 0)
@@ -307,7 +315,10 @@ def test_what_a_failure_keeps(db: DB) -> None:
     first, second = flood(db, "acme", 2)
     claim(db, "w", max=1)
     assert fail(db, first, "x" * 3000, worker="another", model="a", input_tokens=1) == "leased"
-    assert fail(db, first, "x" * 3000, worker="w", model="b", input_tokens=10, output_tokens=5, cost=0.5) == "open"
+    assert (
+        fail(db, first, "x" * 3000, worker="w", model="b", input_tokens=10, output_tokens=5, cost=0.5)
+        == "open"
+    )
     assert fail(db, second) == "open"  # nobody has claimed it: it stays as it is
     assert state(db, second) == ("open", None, 0)
     assert db.execute(
@@ -344,7 +355,9 @@ def test_what_waits_for_a_person(m: DB) -> None:
     _, c = pair(m, bucket_id="people")
     assert [x.judgement_id for x in claim(m, review=True)] == [c.judgement_id]
     assert [(x.judgement_id, x.kind) for x in claim(m)] == [(b.judgement_id, "write")]
-    assert m.execute("select kind from judgements where judgement_id = %s", [c.judgement_id]).fetchone() == ("review",)
+    assert m.execute("select kind from judgements where judgement_id = %s", [c.judgement_id]).fetchone() == (
+        "review",
+    )
 
 
 def test_only_these(db: DB) -> None:
@@ -394,13 +407,20 @@ def test_a_judge_works_for_every_tenant_and_sees_nothing_else(m: DB, login: Call
     found = {c.tenant_id: c for c in claim(judge)}
     assert found.keys() == pairs.keys()
     assert found["globex"].memory["content"] == "User enjoys tea"
-    for tenant, verdict, action in (("acme", "duplicate", "merged"), ("globex", "contradiction", "superseded")):
-        assert resolve(judge, found[tenant].judgement_id, verdict, model="a", tenant_id=tenant).action == action
+    for tenant, verdict, action in (
+        ("acme", "duplicate", "merged"),
+        ("globex", "contradiction", "superseded"),
+    ):
+        assert (
+            resolve(judge, found[tenant].judgement_id, verdict, model="a", tenant_id=tenant).action == action
+        )
     assert fail(judge, found["initech"].judgement_id, tenant_id="initech") == "open"
     assert call(judge, "revive_judgements") == [(0,)]
     raises("MF026", resolve, judge, found["initech"].judgement_id, "distinct", tenant_id="acme")
     raises("MF001", resolve, judge, found["initech"].judgement_id, "distinct", tenant_id=None)
-    assert m.execute("select actor from memory_events where tier = 3 limit 1").fetchone() == (judge.info.user,)
+    assert m.execute("select actor from memory_events where tier = 3 limit 1").fetchone() == (
+        judge.info.user,
+    )
     a = pairs["initech"][0].memory_id
     for forbidden in (
         "select * from memfold.memories", "select * from memfold.judgements", "select * from memfold.open_judgements",
@@ -484,7 +504,9 @@ def test_a_judged_pair_is_not_asked_again(m: DB, confidence: float) -> None:
         late_b = vector(cosine, name=name)
         call(m, "attach_embedding", b.memory_id, late_b["embedding"], name, tenant_id="acme")
         late_a = vector(1.0, name=name)
-        asked = Result(*call(m, "attach_embedding", a.memory_id, late_a["embedding"], name, tenant_id="acme")[0])
+        asked = Result(
+            *call(m, "attach_embedding", a.memory_id, late_a["embedding"], name, tenant_id="acme")[0]
+        )
         assert (asked.action, asked.judgement_id) == ("embedded", None)
     assert m.execute("select count(*) from judgements").fetchone() == (1,)
     assert statuses(m, a, b) == ["active", "active"]
@@ -496,7 +518,10 @@ def test_a_queued_pair_is_not_queued_twice(m: DB) -> None:
     a, b = pair(m)
     for memory, cosine in ((b, 0.9), (a, 1.0)):
         late = vector(cosine, name="second")
-        assert call(m, "attach_embedding", memory.memory_id, late["embedding"], "second", tenant_id="acme")[0][6] is None
+        assert (
+            call(m, "attach_embedding", memory.memory_id, late["embedding"], "second", tenant_id="acme")[0][6]
+            is None
+        )
     assert m.execute("select count(*) from judgements").fetchone() == (1,)
 
 
@@ -581,7 +606,16 @@ def test_distinct(m: DB) -> None:
         asked = ask(m, a, b, kind)
         r = resolve(m, asked, "distinct", merged_text="User likes tea and to eat")
         assert (r.state, r.verdict, r.action) == ("done", "distinct", "judged")
-        assert event(m, r.event_id) == ("judged", 3, "person", b.memory_id, a.memory_id, "distinct", asked, False)
+        assert event(m, r.event_id) == (
+            "judged",
+            3,
+            "person",
+            b.memory_id,
+            a.memory_id,
+            "distinct",
+            asked,
+            False,
+        )
         assert statuses(m, a, b) == ["active", "active"]
     assert m.execute("select count(*) from memories").fetchone() == (8,)
     check(m)
@@ -616,8 +650,12 @@ def test_the_confidence_floor(m: DB) -> None:
 @pytest.mark.parametrize("verdict", ["duplicate", "refinement"])
 def test_a_merged_text(m: DB, kind: str, verdict: str) -> None:
     about = {"subject": "User", "predicate": "likes"}
-    a = ingest(m, "User likes tea", source_turn_ids=["a"], source_confidence=0.3, metadata={"x": 1, "y": 1}, **about)
-    b = ingest(m, "User likes milk in tea", source_turn_ids=["b"], source_confidence=0.9, metadata={"y": 2}, **about)
+    a = ingest(
+        m, "User likes tea", source_turn_ids=["a"], source_confidence=0.3, metadata={"x": 1, "y": 1}, **about
+    )
+    b = ingest(
+        m, "User likes milk in tea", source_turn_ids=["b"], source_confidence=0.9, metadata={"y": 2}, **about
+    )
     r = resolve(m, ask(m, a, b, kind), verdict, merged_text="User likes tea with milk", model="a")
     assert (r.action, statuses(m, a, b)) == ("replaced", ["merged", "merged"])
     assert m.execute(
@@ -706,7 +744,9 @@ def test_a_contradiction(m: DB, by: str) -> None:
         if by == "bucket":
             m.execute("select set_policy('acme', %s, conflict => %s)", [conflict, conflict])
         else:
-            m.execute("select set_predicate('acme', 'likes', cardinality => 'many', conflict => %s)", [conflict])
+            m.execute(
+                "select set_predicate('acme', 'likes', cardinality => 'many', conflict => %s)", [conflict]
+            )
         about = {"bucket_id": conflict, "subject": "User", "predicate": "likes"}
         a, b = pair(m, "User likes tea", "User likes no tea", **about)
         r = resolve(m, b.judgement_id, "contradiction", model="a")
@@ -718,7 +758,14 @@ def test_a_contradiction(m: DB, by: str) -> None:
         ).fetchall()
         assert reviews == ([("review", "open", b.memory_id, a.memory_id)] if conflict == "review" else [])
         if conflict == "newest_wins":
-            assert event(m, r.event_id)[:6] == ("superseded", 3, "judge", b.memory_id, a.memory_id, "contradiction")
+            assert event(m, r.event_id)[:6] == (
+                "superseded",
+                3,
+                "judge",
+                b.memory_id,
+                a.memory_id,
+                "contradiction",
+            )
             assert r.memory_id == b.memory_id
         elif conflict == "keep_existing":
             assert event(m, r.event_id)[:4] == ("rejected", 3, "judge", b.memory_id)
@@ -772,7 +819,9 @@ def intervals(db: DB) -> list[tuple[str, str, str | None]]:
     ).fetchall()
 
 
-@pytest.mark.parametrize("about", [{}, {"subject": "User", "predicate": "likes", "object": "tea"}], ids=["plain", "many"])
+@pytest.mark.parametrize(
+    "about", [{}, {"subject": "User", "predicate": "likes", "object": "tea"}], ids=["plain", "many"]
+)
 def test_a_timeline_of_their_own(m: DB, about: dict[str, str]) -> None:
     """A judged contradiction where many values are allowed: A, B, A again; a stranger of the scope is not touched."""
     m.execute("select set_policy('acme', guard => 'off', merge_threshold => 0.999)")
@@ -841,7 +890,9 @@ def test_a_contradiction_in_a_single_valued_slot(m: DB) -> None:
     assert (a.action, b.action) == ("superseded", "escalated")
     r = resolve(m, b.judgement_id, "contradiction", model="a")
     assert (r.action, statuses(m, v, a, b)) == ("superseded", ["superseded", "superseded", "active"])
-    assert m.execute("select on_timeline from memory_events where event_id = %s", [r.event_id]).fetchone() == (True,)
+    assert m.execute(
+        "select on_timeline from memory_events where event_id = %s", [r.event_id]
+    ).fetchone() == (True,)
     assert intervals(m) == [
         ("Ann works at VW", "01-01", "02-01"), ("Ann works at Stripe", "02-01", "03-01"),
         ("Ann worked at Stripe", "03-01", None),
@@ -929,7 +980,9 @@ def test_the_question_is_gone(m: DB, how: str) -> None:
     r = resolve(m, asked.judgement_id, "duplicate", model="a")
     assert (r.state, r.verdict, r.action, r.event_id) == ("moot", None, None, None)
     assert m.execute("select count(*) from memory_events").fetchone() == before
-    found = m.execute("select state, verdict, reason is not null, resolved_at is not null from judgements").fetchall()
+    found = m.execute(
+        "select state, verdict, reason is not null, resolved_at is not null from judgements"
+    ).fetchall()
     assert found == [("moot", None, True, True)]
     raises("MF027", resolve, m, asked.judgement_id, "duplicate")
     assert claim(m) == []
@@ -954,7 +1007,9 @@ def test_two_answers_at_once(m: DB, connect: Connect) -> None:
         barrier = threading.Barrier(len(workers))
         outcomes: list[str] = []
 
-        def work(i: int, b: Result = b, barrier: threading.Barrier = barrier, outcomes: list[str] = outcomes) -> None:
+        def work(
+            i: int, b: Result = b, barrier: threading.Barrier = barrier, outcomes: list[str] = outcomes
+        ) -> None:
             barrier.wait()
             verdict = ["duplicate", "refinement", "contradiction", "distinct"][i]
             try:
@@ -1092,7 +1147,16 @@ def test_judge_costs(m: DB) -> None:
         _, b = pair(m, "User likes tea", "User enjoys green tea", bucket_id=f"b{i}")
         [c] = claim(m)
         if i == 0:
-            fail(m, c.judgement_id, "nonsense", retry_after="0 s", model="a", input_tokens=50, output_tokens=1, cost=0.5)
+            fail(
+                m,
+                c.judgement_id,
+                "nonsense",
+                retry_after="0 s",
+                model="a",
+                input_tokens=50,
+                output_tokens=1,
+                cost=0.5,
+            )
             claim(m)
         resolve(m, b.judgement_id, verdict, model="a", confidence=0.9 if i < 4 else 0.5, input_tokens=100,
                 output_tokens=10, cost=0.25)  # fmt: skip
@@ -1127,7 +1191,14 @@ def test_answers_while_both_sides_are_restated(m: DB, connect: Connect) -> None:
     """8 writers restate both sides of pairs that are judged at the same time: nothing is lost, nothing deadlocks."""
     verdicts = ["duplicate", "refinement", "contradiction", "distinct"] * 2
     pairs = [
-        pair(m, "User likes tea", "User enjoys tea so much", bucket_id=f"b{i}", subject="User", predicate="drinks")
+        pair(
+            m,
+            "User likes tea",
+            "User enjoys tea so much",
+            bucket_id=f"b{i}",
+            subject="User",
+            predicate="drinks",
+        )
         for i in range(len(verdicts))
     ]
     texts = ["User likes tea", "User enjoys tea so much"]
@@ -1176,5 +1247,7 @@ def test_answers_while_both_sides_are_restated(m: DB, connect: Connect) -> None:
     ).fetchall()
     # the two first calls came without turns
     assert found == [(f"b{i}", per_bucket, per_bucket) for i in range(len(pairs))]
-    assert m.execute("select verdict from judgements order by bucket_id").fetchall() == [(v,) for v in verdicts]
+    assert m.execute("select verdict from judgements order by bucket_id").fetchall() == [
+        (v,) for v in verdicts
+    ]
     check(m)

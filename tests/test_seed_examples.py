@@ -75,9 +75,9 @@ def test_three_inputs_of_one_fact(three_tier: DB) -> None:
         third = ingest(three_tier, "User works at Volkswagen AG.", bucket_id=bucket)
         assert (second.action, second.memory_id) == ("merged", first.memory_id)
         assert (third.memory_id == first.memory_id) is folds
-    assert three_tier.execute("select canonicalize('  user  WORKS at  Volkswagen AG ', 'flat/1')").fetchone() == (
-        "userworksatvolkswagenag",
-    )
+    assert three_tier.execute(
+        "select canonicalize('  user  WORKS at  Volkswagen AG ', 'flat/1')"
+    ).fetchone() == ("userworksatvolkswagenag",)
     assert three_tier.execute("select canonicalize('User works at Volkswagen AG.', 'flat/1')").fetchone() == (
         "userworksatvolkswagenag.",
     )
@@ -92,7 +92,9 @@ def test_what_the_key_keeps_apart(three_tier: DB) -> None:
     for subject in ("Georgian", "Priya"):
         assert ingest(three_tier, "runs Datakynd", subject=subject, predicate="runs").action == "inserted"
     # the same grammar about another person never enters the comparison, at whatever cosine
-    ingest(three_tier, "Georgian works at Volkswagen", subject="Georgian", predicate="employer", **vector(1.0))
+    ingest(
+        three_tier, "Georgian works at Volkswagen", subject="Georgian", predicate="employer", **vector(1.0)
+    )
     other = ingest(three_tier, "Priya works at Google", subject="Priya", predicate="employer", **vector(0.86))
     assert (other.action, other.similar) == ("inserted", None)
     assert ingest(three_tier, "User likes Python").memory_id == first.memory_id
@@ -198,7 +200,11 @@ def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, statuses: 
     if verdict == "duplicate":
         # nothing is lost: one repetition, both turns, the stronger source
         assert found[2:4] == ("merged", old.memory_id)
-        assert confidence(three_tier, old) == (1, 1, pytest.approx(0.5 * 0.95 + 0.3 * 0.5 + 0.2 * 0.409, abs=1e-4))
+        assert confidence(three_tier, old) == (
+            1,
+            1,
+            pytest.approx(0.5 * 0.95 + 0.3 * 0.5 + 0.2 * 0.409, abs=1e-4),
+        )
         assert three_tier.execute("select count(*) from memory_sources").fetchone() == (2,)
     check(three_tier)
 
@@ -258,7 +264,9 @@ def test_the_repetition_counter(three_tier: DB) -> None:
     """r(n) by its formula: 0.409, 0.523, 0.581, 0.642 (the document prints 0.307, 0.478, 0.535, 0.625)."""
     assert [round(r(n), 3) for n in (0, 1, 2, 3, 5)] == [0, 0.409, 0.523, 0.581, 0.642]
     expected = {0: 0.0, 1: 0.0819, 2: 0.1047, 3: 0.1162, 4: 0.1234, 5: 0.1284}
-    last = ingest(three_tier, "User likes Vim", source_turn_ids=["0"], source_confidence=0.5, extractor_confidence=0.5)
+    last = ingest(
+        three_tier, "User likes Vim", source_turn_ids=["0"], source_confidence=0.5, extractor_confidence=0.5
+    )
     for n, boost in expected.items():
         if n:
             last = ingest(three_tier, "User likes Vim", source_turn_ids=[str(n)])
@@ -318,7 +326,9 @@ def test_what_the_canonicalizer_leaves_alone(hash_first: DB) -> None:
     assert [ingest(hash_first, text).action for text in texts] == ["inserted"] * len(texts)
     for same in ("User Likes Dogs.", "user likes  dogs!", " user likes dogs?"):
         assert ingest(hash_first, same).action == "merged"
-    assert ingest(hash_first, "user likes dogs..").action == "inserted"  # one terminal mark is stripped, not all
+    assert (
+        ingest(hash_first, "user likes dogs..").action == "inserted"
+    )  # one terminal mark is stripped, not all
 
 
 def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
@@ -326,7 +336,9 @@ def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
     old = ingest(hash_first, "User prefers dark mode", **vector(1.0))
     below = ingest(hash_first, "the user strongly prefers dark mode", **vector(0.943))
     assert (below.action, below.judgement_id) == ("inserted", None)
-    asked = ingest(hash_first, "dark mode is preferred by the user", bucket_id="default", **vector(0.9998, axis=2))
+    asked = ingest(
+        hash_first, "dark mode is preferred by the user", bucket_id="default", **vector(0.9998, axis=2)
+    )
     assert asked.action == "escalated"
     found = resolve(hash_first, "duplicate", 0.9)
     assert found[2:4] == ("merged", old.memory_id)  # a paraphrase: merge, keep the older memory's id
@@ -344,7 +356,9 @@ def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
         ("legal", "review", ["active", "active"]),
     ],
 )
-def test_a_contradiction_at_0_96(hash_first: DB, bucket: str, conflict: str | None, statuses: list[str]) -> None:
+def test_a_contradiction_at_0_96(
+    hash_first: DB, bucket: str, conflict: str | None, statuses: list[str]
+) -> None:
     """Newest wins by default, with overrides per bucket."""
     if conflict is not None:
         hash_first.execute("select set_policy('acme', %s, conflict => %s)", [bucket, conflict])
@@ -374,13 +388,15 @@ def test_metadata_that_diverges(hash_first: DB) -> None:
     """From a settings screen, then from a chat: the richer metadata of the second store is not dropped."""
     first = ingest(hash_first, "user prefers dark mode", metadata={"from": "settings", "by": "user"})
     ingest(hash_first, "user prefers dark mode", metadata={"from": "chat", "turn": 7})
-    assert hash_first.execute("select metadata from memories where memory_id = %s", [first.memory_id]).fetchone() == (
-        {"from": "chat", "by": "user", "turn": 7},
-    )
+    assert hash_first.execute(
+        "select metadata from memories where memory_id = %s", [first.memory_id]
+    ).fetchone() == ({"from": "chat", "by": "user", "turn": 7},)
     # or a key of the hash, where a bucket wants that
     hash_first.execute("select set_policy('acme', 'by source', metadata_keys => '{from}')")
     ids = {
-        ingest(hash_first, "user prefers dark mode", bucket_id="by source", metadata={"from": place}).memory_id
+        ingest(
+            hash_first, "user prefers dark mode", bucket_id="by source", metadata={"from": place}
+        ).memory_id
         for place in ("settings", "chat", "settings")
     }
     assert len(ids) == 2

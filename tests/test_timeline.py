@@ -185,20 +185,29 @@ def test_a_paraphrase_late_in_a_slot_joins_the_timeline(slot: DB) -> None:
 
 def gapless(db: DB) -> None:
     """By SQL: in each slot every interval ends where the next begins, none overlaps another, one is open."""
-    assert db.execute(
-        "select * from (select bucket_id, scope_key, valid_from, valid_to, lead(valid_from) over ("
-        " partition by bucket_id, scope_key order by valid_from, from_event) as next from memory_intervals) as i"
-        " where valid_to is distinct from next or valid_to < valid_from"
-    ).fetchall() == []
-    assert db.execute(
-        "select a.memory_id, b.memory_id from memory_intervals a join memory_intervals b using (bucket_id, scope_key)"
-        " where a.from_event < b.from_event"
-        " and tstzrange(a.valid_from, a.valid_to) && tstzrange(b.valid_from, b.valid_to)"
-    ).fetchall() == []
-    assert db.execute(
-        "select bucket_id, scope_key from memory_intervals group by 1, 2"
-        " having count(*) filter (where valid_to is null) <> 1"
-    ).fetchall() == []
+    assert (
+        db.execute(
+            "select * from (select bucket_id, scope_key, valid_from, valid_to, lead(valid_from) over ("
+            " partition by bucket_id, scope_key order by valid_from, from_event) as next from memory_intervals) as i"
+            " where valid_to is distinct from next or valid_to < valid_from"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select a.memory_id, b.memory_id from memory_intervals a join memory_intervals b using (bucket_id, scope_key)"
+            " where a.from_event < b.from_event"
+            " and tstzrange(a.valid_from, a.valid_to) && tstzrange(b.valid_from, b.valid_to)"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select bucket_id, scope_key from memory_intervals group by 1, 2"
+            " having count(*) filter (where valid_to is null) <> 1"
+        ).fetchall()
+        == []
+    )
 
 
 # what comes after VW 02-01, Stripe 04-01, VW 06-01, what it does, and the timeline then
@@ -275,7 +284,9 @@ def test_tombstones(slot: DB) -> None:
         again = says(slot, name, at)
         assert (again.action, again.tier, again.method) == ("rejected", 1, "tombstone")
     assert timeline(slot) == [("VW", "01-01", None)]
-    assert slot.execute("select observations from memory_counters where memory_id = %s", [b.memory_id]).fetchone() == (1,)
+    assert slot.execute(
+        "select observations from memory_counters where memory_id = %s", [b.memory_id]
+    ).fetchone() == (1,)
     slot.execute("select undo(%s, tenant_id => 'acme')", [rejection["Stripe"][0]])
     assert timeline(slot) == [("VW", "01-01", "03-01"), ("Stripe", "03-01", "05-01"), ("VW", "05-01", None)]
     assert says(slot, "Stripe", "08-01").action == "superseded"
@@ -309,7 +320,11 @@ def test_eight_writers_race_two_values(slot: DB, connect: Connect) -> None:
                 start.wait()
                 for call in range(calls):
                     # every other round is a race for the present, the others have late arrivals as well
-                    at = {} if turn % 2 else {"observed_at": f"2026-{rnd.randrange(1, 10):02}-{rnd.randrange(1, 28):02}"}
+                    at = (
+                        {}
+                        if turn % 2
+                        else {"observed_at": f"2026-{rnd.randrange(1, 10):02}-{rnd.randrange(1, 28):02}"}
+                    )
                     place = "AB"[(w + call + turn) % 2]
                     while True:
                         try:
@@ -334,19 +349,25 @@ def test_eight_writers_race_two_values(slot: DB, connect: Connect) -> None:
     ).fetchall()
     assert found == [(f"Ann {turn}", 2, 1, 8 * calls, 8 * calls) for turn in range(rounds)]
     # the current value is the one that was stated last, by time and then by the ledger's order
-    assert slot.execute(
-        "select m.subject, m.object from memories m where status = 'active' except"
-        " select * from (select distinct on (subject) subject, object from memory_events"
-        "  order by subject, observed_at desc, event_id desc) as last"
-    ).fetchall() == []
+    assert (
+        slot.execute(
+            "select m.subject, m.object from memories m where status = 'active' except"
+            " select * from (select distinct on (subject) subject, object from memory_events"
+            "  order by subject, observed_at desc, event_id desc) as last"
+        ).fetchall()
+        == []
+    )
     # and the history is the ledger with equal neighbours collapsed
-    assert slot.execute(
-        "select subject, valid_from, from_event from memory_intervals join memories using (tenant_id, memory_id)"
-        " order by subject, valid_from, from_event"
-    ).fetchall() == slot.execute(
-        "select subject, observed_at, event_id from (select *, lag(object) over ("
-        "  partition by subject order by observed_at, event_id) as before from memory_events) as e"
-        " where before is distinct from object order by subject, observed_at, event_id"
-    ).fetchall()
+    assert (
+        slot.execute(
+            "select subject, valid_from, from_event from memory_intervals join memories using (tenant_id, memory_id)"
+            " order by subject, valid_from, from_event"
+        ).fetchall()
+        == slot.execute(
+            "select subject, observed_at, event_id from (select *, lag(object) over ("
+            "  partition by subject order by observed_at, event_id) as before from memory_events) as e"
+            " where before is distinct from object order by subject, observed_at, event_id"
+        ).fetchall()
+    )
     gapless(slot)
     check(slot)

@@ -33,10 +33,14 @@ def rows(db: DB, query: str, *arguments: Any) -> list[Row]:
 def recomputed(db: DB, bucket: str) -> State:
     """Every memory of a bucket from its ledger rows in force: an independent second derivation."""
     events = rows(
-        db, "select * from memory_events where tenant_id = 'acme' and bucket_id = %s order by event_id", bucket
+        db,
+        "select * from memory_events where tenant_id = 'acme' and bucket_id = %s order by event_id",
+        bucket,
     )
     memories = rows(
-        db, "select memory_id, object, scope_key from memories where tenant_id = 'acme' and bucket_id = %s", bucket
+        db,
+        "select memory_id, object, scope_key from memories where tenant_id = 'acme' and bucket_id = %s",
+        bucket,
     )
     undone: dict[UUID, UUID] = {e["undoes"]: e["event_id"] for e in events if e["undoes"]}
     in_force = [e for e in events if e["event_id"] not in undone]
@@ -86,7 +90,9 @@ def recomputed(db: DB, bucket: str) -> State:
     values = {m for m in values if m not in parent}
 
     # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
-    timeline: dict[UUID, Any] = {m: texts[m]["scope_key"] if m in in_slot else m for m in values if by_root[m]}
+    timeline: dict[UUID, Any] = {
+        m: texts[m]["scope_key"] if m in in_slot else m for m in values if by_root[m]
+    }
     for e in answers:
         here, there = timeline.get(root(e["memory_id"])), timeline.get(root(e["target_id"]))
         if not e["on_timeline"] and here is not None and there is not None:
@@ -264,7 +270,9 @@ class History:
 
     def memory(self) -> UUID | None:
         # any text: ids of aliases stand for their roots
-        found: UUID | None = self.pick("select memory_id from memories where bucket_id = %s order by memory_id")
+        found: UUID | None = self.pick(
+            "select memory_id from memories where bucket_id = %s order by memory_id"
+        )
         return found
 
     def answer(self) -> None:
@@ -290,11 +298,17 @@ class History:
             "  select bucket_id, scope_key, memory_id as a, lead(memory_id) over (order by md5(content || %s)) as b"
             "  from memories where bucket_id = %s and status = 'active') as pairs"
             " where b is not null limit 1 on conflict do nothing",
-            [self.random.choice(["consolidation", "synthesis", "write"]), str(self.random.random()), self.bucket],
+            [
+                self.random.choice(["consolidation", "synthesis", "write"]),
+                str(self.random.random()),
+                self.bucket,
+            ],
         )
 
     def embed(self) -> None:
-        late = self.pick("select memory_id from memories where bucket_id = %s and embedding_pending order by memory_id")
+        late = self.pick(
+            "select memory_id from memories where bucket_id = %s and embedding_pending order by memory_id"
+        )
         if late is not None:
             embedding = vector(self.random.choice(SAYS))["embedding"]
             self.db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [late, embedding])
@@ -313,7 +327,9 @@ class History:
 
     def update(self) -> None:
         if (m := self.memory()) is not None:
-            text = self.random.choice(["Ann said so", "so Ann says it", "Ann works at BMW", f"said {self.random.random()}"])
+            text = self.random.choice(
+                ["Ann said so", "so Ann says it", "Ann works at BMW", f"said {self.random.random()}"]
+            )
             self.db.execute("select update_memory(%s, %s, tenant_id => 'acme')", [m, text])
 
     def undo(self) -> None:
@@ -447,7 +463,9 @@ def test_a_fold_whose_child_lived_on(db: DB) -> None:
     """X is folded into R, gets 3 more observations, Y is folded because of X: undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
-    fold = ingest(db, "The user likes dark mode best", source_turn_ids=["b"], source_confidence=0.9, **vector(0.95))
+    fold = ingest(
+        db, "The user likes dark mode best", source_turn_ids=["b"], source_confidence=0.9, **vector(0.95)
+    )
     x = text(db, "The user likes dark mode best")
     for turn in ("b", "c", "d"):
         assert ingest(db, "The user likes dark mode best", source_turn_ids=[turn]).method == "alias"
@@ -466,9 +484,9 @@ def test_a_fold_whose_child_lived_on(db: DB) -> None:
     assert (own["observations"], own["independent"], own["aliases"]) == (4, 3, 0)
     assert (mine["source_confidence"], own["source_confidence"]) == (0.5, 0.9)
     # recorded as distinct, so that no sweep folds it again, and nobody is asked
-    assert db.execute("select kind, state, verdict, memory_id, other_id, reason from judgements").fetchall() == [
-        ("review", "done", "distinct", x, r.memory_id, "undone: they differ")
-    ]
+    assert db.execute(
+        "select kind, state, verdict, memory_id, other_id, reason from judgements"
+    ).fetchall() == [("review", "done", "distinct", x, r.memory_id, "undone: they differ")]
     assert ingest(db, "The user likes dark mode best").memory_id == x
     same(db)
     undo(db, y.event_id)
@@ -510,7 +528,10 @@ def test_a_refinement(db: DB) -> None:
     assert resolved[2:4] == ("replaced", new.memory_id)
     ingest(db, "User likes Vim", source_turn_ids=["t"])
     undo(db, resolved[4])
-    assert (counters(db, old.memory_id)["observations"], counters(db, new.memory_id)["observations"]) == (2, 1)
+    assert (counters(db, old.memory_id)["observations"], counters(db, new.memory_id)["observations"]) == (
+        2,
+        1,
+    )
     assert open_judgements(db) == []
     same(db)
     check(db)
@@ -531,7 +552,11 @@ def test_a_synthesis_is_two_folds(db: DB) -> None:
     assert (first[1], second[1]) == (a.memory_id, b.memory_id)
     assert counters(db, whole)["observations"] == 2
     undo(db, second[0])
-    assert (status(db, a.memory_id), status(db, b.memory_id), status(db, whole)) == ("merged", "active", "active")
+    assert (status(db, a.memory_id), status(db, b.memory_id), status(db, whole)) == (
+        "merged",
+        "active",
+        "active",
+    )
     same(db)
     undo(db, first[0])
     assert (status(db, a.memory_id), status(db, whole)) == ("active", "withdrawn")

@@ -20,9 +20,10 @@ import pytest
 from alembic import command as alembic_command
 from alembic.config import Config
 from alembic.util import CommandError
+from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import errors, migrate
+from memfold import cli, errors, migrate
 from tests import servers
 from tests.conftest import Target
 from tests.test_catalog import plain, snapshot
@@ -353,16 +354,46 @@ def test_the_printed_script_needs_no_psql(make: Callable[..., str]) -> None:
 def test_the_command_line_prints_it(make: Callable[..., str]) -> None:
     alembic = [sys.executable, "-m", "alembic", "upgrade", "head", "--sql"]
     by_alembic = subprocess.run(alembic, cwd=servers.ROOT, capture_output=True, text=True, check=True).stdout
-    init = [sys.executable, "-m", "memfold.cli", "init", "--sql"]
-    by_init = subprocess.run(init, capture_output=True, text=True, check=True).stdout
-    assert by_init.split("\n", 2)[2] == by_alembic
     empty = make()
-    by_init = subprocess.run([*init, empty], capture_output=True, text=True, check=True).stdout
-    assert by_init.split("\n", 2)[2] == by_alembic
+    for arguments in (["init", "--sql"], ["init", empty, "--sql"]):
+        done = CliRunner().invoke(cli.main, arguments)
+        assert done.exit_code == 0
+        assert done.stdout.split("\n", 2)[2] == by_alembic
     assert ask(empty, "select to_regnamespace('memfold')") == [None], "looking installs nothing"
-    done = subprocess.run(init[:-1], capture_output=True, text=True)
-    assert done.returncode == 2
+    done = CliRunner().invoke(cli.main, ["init"])
+    assert done.exit_code == 2
     assert "memfold init DSN" in done.stderr
+
+
+def test_plain_alembic_upgrades(make: Callable[..., str]) -> None:
+    old = make()
+    servers.load_released(old, "0.1.0", "alembic")
+
+    def alembic(*arguments: str) -> str:
+        command = [sys.executable, "-m", "alembic", *arguments]
+        environment = {**os.environ, "MEMFOLD_DSN": old}
+        return subprocess.run(
+            command, cwd=servers.ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert alembic("current") == "0001"
+    alembic("upgrade", "head")
+    assert alembic("current").endswith("(head)")
+    assert sorted(set(catalog(old)) ^ set(catalog(install(make(), "alembic")))) == []
+
+
+def test_a_dropped_extension_can_be_installed_again(make: Callable[..., str], target: Target) -> None:
+    if not target.cluster.extension:
+        assert target.way != "extension"
+        return
+    old = make()
+    servers.load_released(old, "0.1.0", "extension")
+    servers.upgrade(old, "extension")
+    run(old, "drop extension memfold")
+    left = "select count(*) from pg_depend where refobjid = 'memfold'::regnamespace and deptype = 'n'"
+    assert ask(old, left) == [0]
+    run(old, "create extension memfold")
+    assert sorted(set(catalog(old)) ^ set(catalog(install(make(), "extension")))) == []
 
 
 # --- while the database is in use --------------------------------------------------------------------------------
