@@ -44,10 +44,7 @@ begin
     elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate)
         -- contested: restated it is active, beside the value of its slot
         and not exists (
-            select from memfold._derived_trees(c.tenant_id, array(
-                select m.memory_id from memfold.memories as m
-                where m.tenant_id = c.tenant_id collate "C" and (m.memory_id = d.root_id or m.root_id = d.root_id)
-            )) as t
+            select from memfold._derived_trees(c.tenant_id, memfold._trees(c.tenant_id, array[d.root_id])) as t
             where t.memory_id = d.root_id and t.contested
         )
     then
@@ -76,6 +73,9 @@ begin
         if c.origin <> 'recalled' and (v_current_id is null or c.observed_at >= v_last_seen) then
             d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
             d.target_id := v_current_id;
+        elsif v_status = 'withdrawn' then
+            d.action := 'historical';
+            d.target_id := v_current_id;
         else
             d.action := 'merged';
             d.target_id := null;
@@ -84,6 +84,7 @@ begin
     end if;
     -- withdrawn: as if it were new
     d.action := 'inserted';
+    d.target_id := null;
     return d;
 end;
 $$;
