@@ -85,8 +85,7 @@ def recomputed(db: DB, bucket: str) -> State:
         if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
     } | {root(e["target_id"]) for e in retirements if e["on_timeline"]}
     judged = {root(side) for e in answers for side in (e["memory_id"], e["target_id"])}
-    retired = {root(e["target_id"]) for e in retirements}
-    values = (in_slot | judged | retired) - contested - rejected
+    values = (in_slot | judged) - contested - rejected
     values = {m for m in values if m not in parent}
 
     # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
@@ -778,3 +777,20 @@ def test_another_tenants_event(db: DB, app: Any) -> None:
         mine.execute("select undo(%s, tenant_id => 'globex')", [theirs.event_id])
     assert error.value.sqlstate == "MF002"
     assert counters(db, theirs.memory_id)["observations"] == 2
+
+
+def test_an_undone_contradiction_leaves_no_timeline(db: DB) -> None:
+    """The loser was stated again meanwhile: that row names the winner too, and puts it on no timeline."""
+    old = ingest(db, "User likes tea", observed_at="2026-01-01")
+    new = ingest(db, "User likes coffee", observed_at="2026-01-02")
+    row = db.execute(
+        "select event_id from supersede_memory(%s, %s, tenant_id => 'acme')", [old.memory_id, new.memory_id]
+    ).fetchone()
+    assert row is not None
+    again = ingest(db, "User likes tea")
+    assert (again.action, again.tier, again.superseded_id) == ("superseded", 1, new.memory_id)
+    undo(db, row[0])
+    assert (status(db, old.memory_id), status(db, new.memory_id)) == ("active", "active")
+    assert not counters(db, new.memory_id)["on_timeline"]
+    assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
+    same(db)

@@ -231,9 +231,10 @@ begin
     if v_memory_id is not null then
         perform memfold._adopt_row(c.tenant_id, v_memory_id);
         if d.action = 'merged' then
-            select k.on_timeline into d.on_timeline
-            from memfold.memory_counters as k
-            where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.root_id;
+            d.on_timeline := exists (
+                select from memfold.memory_counters as k
+                where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.root_id and k.on_timeline
+            );
         end if;
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then

@@ -165,6 +165,7 @@ begin
                 d.tier := 2;
                 d.method := 'vector';
                 d.target_id := v_neighbour.root_id;
+                d.memory_id := case when except_root is not null then v_neighbour.memory_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
             end if;

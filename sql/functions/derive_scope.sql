@@ -123,7 +123,7 @@ begin
         union
         select r.root
         from relations as r
-        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id or r.tier = 3)
+        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id and r.on_timeline or r.tier = 3)
     ),
     stated as (
         -- a person's supersession states the newer value
