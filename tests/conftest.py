@@ -8,6 +8,7 @@ database that has been upgraded without data then, for many tests count what the
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,10 @@ import pytest
 from pytest_postgresql import factories
 
 from tests import servers
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLUSTERS, LEFT_OUT = servers.available()
 WAYS = ("alembic", "extension", "upgraded")

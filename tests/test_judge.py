@@ -742,7 +742,7 @@ def test_bytes_that_are_no_text(server: ChatServer) -> None:
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
-        ({"retry-after": email.utils.formatdate(time.time() + 3500, usegmt=True)}, 3500.0),
+        ({"retry-after": "in 3500 s"}, 3500.0),
         ({"retry-after": email.utils.formatdate(0, usegmt=True)}, 0.0),
         ({"retry-after": "-5"}, 0.0),
         ({"retry-after": "1e9"}, 3600.0),
@@ -756,6 +756,8 @@ def test_bytes_that_are_no_text(server: ChatServer) -> None:
 def test_retry_after(
     server: ChatServer, status: int, headers: dict[str, str], expected: float | None
 ) -> None:
+    if headers.get("retry-after") == "in 3500 s":  # as a date, which the collection of tests is too early for
+        headers = {"retry-after": email.utils.formatdate(time.time() + 3500, usegmt=True)}
     server.script(error_reply(status, "later", **headers))
     error = failure(server)
     assert error.transient
@@ -849,7 +851,7 @@ def test_calls_overlap(server: ChatServer) -> None:
     async def run() -> float:
         judge = OpenAIJudge("some-model", base_url=server.base_url)
         await judge.judge(question())  # loads the package
-        server.latency = 0.5
+        server.latency = 1.0
         server.reset()
         started = time.monotonic()
         await asyncio.gather(*(judge.judge(question(newer=f"text {n}")) for n in range(3)))
@@ -857,7 +859,7 @@ def test_calls_overlap(server: ChatServer) -> None:
         await judge.close()
         return elapsed
 
-    assert asyncio.run(run()) < 1.25 * 0.5
+    assert asyncio.run(run()) < 1.25 * 1.0
     assert server.max_in_flight == 3
     assert sorted(server.asked_pairs(answered=True).values()) == [1, 1, 1]
 

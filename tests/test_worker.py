@@ -201,7 +201,7 @@ class Timed(Worker):
 def test_three_pairs_take_as_long_as_one(
     dsn: str, db: DB, endpoint: Callable[..., str], record_property: Callable[[str, object], None]
 ) -> None:
-    latency = 0.4
+    latency = 1.0
     worker = Timed(dsn, OpenAIJudge("stand-in", base_url=endpoint(latency)), poll=0.05)
     ratios: list[float] = []
 
