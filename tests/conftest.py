@@ -2,8 +2,7 @@
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
-0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all (the
-database that has been upgraded without data then, for many tests count what there is).
+0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ CLUSTERS, LEFT_OUT = servers.available()
 WAYS = ("alembic", "extension", "upgraded")
 # What each server runs the whole suite with; the other ways run what is marked core.
 MAIN_WAY = {"embedded": "alembic", "full": "extension"}
-everywhere = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Target:
             servers.load_extension(**where)
         else:
             main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
-            servers.load_upgraded(main, data=not everywhere, **where)
+            servers.load_upgraded(main, **where)
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
@@ -66,8 +64,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global everywhere
-    everywhere = config.option.everywhere
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -91,16 +87,16 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    core = metafunc.definition.get_closest_marker("core") is not None or everywhere
+    core = metafunc.definition.get_closest_marker("core") is not None or metafunc.config.option.everywhere
     chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
     for target in TARGETS:
         if target.available:
-            whole = everywhere or _makes_up_for(target)
+            whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
     for line in LEFT_OUT:

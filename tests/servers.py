@@ -316,12 +316,24 @@ def load_extension(**where: Any) -> None:
         connection.execute("create extension memfold cascade")
 
 
-def load_upgraded(way: str, *, data: bool, **where: Any) -> None:
-    """A database that was 0.1.0, with data or without, and then upgraded."""
-    load_released(_dsn(where), "0.1.0", way)
-    if data:
-        fill(_dsn(where))
-    upgrade(_dsn(where), way)
+def load_upgraded(way: str, **where: Any) -> None:
+    """A database that was 0.1.0, with data, was then upgraded and went on; emptied, for tests count what there is.
+
+    What the upgrade does to data: tests/test_upgrade.py.
+    """
+    dsn = _dsn(where)
+    load_released(dsn, "0.1.0", way)
+    fill(dsn)
+    upgrade(dsn, way)
+    fill_on(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [BEFORE]).fetchall()
+        assert broken == []
+        connection.execute("set session_replication_role = replica")
+        for name, lines in contents(dsn).items():
+            if "tenant_id" in lines[0].split(","):
+                connection.execute(f"delete from memfold.{name} where tenant_id = %s".encode(), [BEFORE])
+        connection.execute("delete from memfold.embedding_models")
 
 
 def _dsn(where: dict[str, Any]) -> str:
