@@ -4,8 +4,13 @@ EXTENSION := memfold
 VERSION   := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
 SCRIPT    := $(EXTENSION)--$(VERSION).sql
 # make sorts by bytes, as the migrations do.
-SQL       := sql/extension/head.sql $(sort $(wildcard sql/schema/*.sql)) $(sort $(wildcard sql/functions/*.sql)) \
-             sql/extension/tail.sql
+SCHEMA    := $(sort $(wildcard sql/schema/*.sql))
+FUNCTIONS := $(sort $(wildcard sql/functions/*.sql))
+# ALTER EXTENSION UPDATE, from each release that is out straight to this version: by the schema files of later releases
+# (00.01.00_... are those of 0.1.0). Not in steps, for there is one set of functions, and it is this version's.
+RELEASES  := $(filter-out $(VERSION),$(patsubst tests/data/released/%.sql.gz,%,$(wildcard tests/data/released/*.sql.gz)))
+UPDATES   := $(RELEASES:%=$(EXTENSION)--%--$(VERSION).sql)
+SCRIPTS   := $(SCRIPT) $(UPDATES)
 
 PG_CONFIG ?= pg_config
 PYTHON    ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -16,20 +21,29 @@ PY        := $(VENV)/bin/python
 STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to setup server demo test lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo test lint bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
-all: $(SCRIPT) ## build the extension's script; `make help` has the rest
+all: $(SCRIPTS) ## build the extension's scripts; `make help` has the rest
 
-$(SCRIPT): $(SQL) $(EXTENSION).control Makefile
-	cat $(SQL) >$@.new && mv $@.new $@
+# The folders too: a file that was taken away makes no other file newer.
+$(SCRIPTS): sql/schema sql/functions $(EXTENSION).control Makefile
+
+$(SCRIPT): sql/extension/head.sql $(SCHEMA) $(FUNCTIONS) sql/extension/tail.sql
+	cat $(filter %.sql,$^) >$@.new && mv $@.new $@
+
+$(UPDATES): $(EXTENSION)--%--$(VERSION).sql: sql/extension/update_head.sql $(SCHEMA) $(FUNCTIONS) \
+        sql/extension/tail.sql
+	from=$$(printf '%02d.%02d.%02d' $$(echo '$*' | tr . ' ')) && \
+	later=$$(printf '%s\n' $(SCHEMA) | awk -F/ -v from="$$from" 'substr($$NF, 1, 8) > from') && \
+	cat sql/extension/update_head.sql $$later $(FUNCTIONS) sql/extension/tail.sql >$@.new && mv $@.new $@
 
 # PGXS where the server brings it; its files are read only for these goals, so that nothing else needs pg_config.
 PGXS := $(if $(filter install uninstall installcheck,$(MAKECMDGOALS)),$(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(wildcard $(PGXS)),)
 
-DATA_built = $(SCRIPT)
+DATA_built = $(SCRIPTS)
 include $(PGXS)
 install: ## install the extension into a server (PG_CONFIG=/path/to/pg_config), as the owner of its files
 uninstall: ## take the extension out of that server
@@ -38,22 +52,29 @@ else
 
 SHAREDIR = $(or $(shell $(PG_CONFIG) --sharedir),$(error no pg_config at PG_CONFIG=$(PG_CONFIG)))
 
-install: $(SCRIPT)
+install: $(SCRIPTS)
 	install -d '$(DESTDIR)$(SHAREDIR)/extension'
-	install -m 644 $(EXTENSION).control $(SCRIPT) '$(DESTDIR)$(SHAREDIR)/extension/'
+	install -m 644 $(EXTENSION).control $(SCRIPTS) '$(DESTDIR)$(SHAREDIR)/extension/'
 
 uninstall:
-	rm -f '$(DESTDIR)$(SHAREDIR)/extension/$(EXTENSION).control' '$(DESTDIR)$(SHAREDIR)/extension/$(SCRIPT)'
+	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(SCRIPTS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(EXTENSION)--*.sql .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist
 
 endif
 
-install-to: $(SCRIPT) ## install into DIR, for PostgreSQL 18's extension_control_path = 'DIR:$system'
+install-to: $(SCRIPTS) ## install into DIR, for PostgreSQL 18's extension_control_path = 'DIR:$system'
 	@test -n '$(DIR)' || { echo 'say where: make install-to DIR=/some/dir' >&2; exit 2; }
 	install -d '$(DIR)/extension'
-	install -m 644 $(EXTENSION).control $(SCRIPT) '$(DIR)/extension/'
+	install -m 644 $(EXTENSION).control $(SCRIPTS) '$(DIR)/extension/'
+
+# When a release is out: its schema files never change again, and upgrades from it are built and tested. The names of its
+# functions belong into sql/functions/zz_orphans.sql (tests/test_upgrade.py prints what is missing there).
+freeze: ## freeze the present version, when it is released
+	@! test -e tests/data/released/$(VERSION).sql.gz || { echo '$(VERSION) is frozen already' >&2; exit 1; }
+	cd sql/schema && sha256sum --quiet -c SHA256SUMS && sha256sum $(notdir $(SCHEMA)) >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
+	cat $(FUNCTIONS) sql/extension/tail.sql | gzip -9n >tests/data/released/$(VERSION).sql.gz
 
 # --- working on memfold -----------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """Installs memfold where no extension can be: executes the files that the extension is built of.
 
-One transaction, whoever comes first: the schema files of the revisions that are missing, then, at head, every
-file of sql/functions/. All statements of these files are in these files; nothing here makes an object of its
-own but the schema and alembic's version table.
+One transaction, whoever comes first: the schema files of the revisions that are missing, then every file of
+sql/functions/. All statements are in files under sql/; nothing here makes an object of its own but alembic's
+version table. With ``--sql``, the same statements are printed instead.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import time
@@ -19,19 +20,34 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 SQL = Path(__file__).parents[1] / "sql"
-ATTEMPTS = 8
+# Nobody who uses the database shall queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
+# deadlocks after a second: before that, the upgrade is to be the one that gives way.
+LOCK_TIMEOUT = "300ms"
+PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds
+# One install at a time; those that wait find it done. They wait for a lock that nobody but them asks for.
+GATE = (
+    "set local idle_in_transaction_session_timeout = 0",
+    "set local lock_timeout = '10min'",
+    "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('memfold install', 0))",
+    f"set local lock_timeout = '{LOCK_TIMEOUT}'",
+)
 # Another writer's lock, a deadlock, and what concurrent installs into databases of one server meet, for they
 # share its roles: duplicates (unique_violation, duplicate_object) and "tuple concurrently updated" (XX000).
 PASSING = {"55P03", "40P01", "40001", "23505", "42710", "42P06", "XX000"}
+BLOCKERS = """
+select pg_catalog.format('process %s (%s%s)%s', a.pid, a.usename,
+    coalesce(', ' || nullif(a.application_name, ''), ''),
+    coalesce(', in a transaction since ' || a.xact_start::timestamptz(0), ''))
+from pg_catalog.pg_stat_activity as a
+where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() and exists (
+    select from pg_catalog.pg_locks as l
+    join pg_catalog.pg_class as c on c.oid = l.relation
+    where l.pid = a.pid and l.granted and c.relnamespace = pg_catalog.to_regnamespace('memfold')
+)
+order by a.xact_start limit 3
+"""
 
 DSN = context.config.attributes.get("dsn") or os.environ.get("MEMFOLD_DSN")
-
-
-def execute(connection: sa.Connection, path: Path) -> None:
-    """Execute a file as it is: no parameter, no percent sign and no colon in it means anything here."""
-    connection.exec_driver_sql(
-        path.read_text(encoding="utf-8"), execution_options={"no_parameters": True}
-    ).close()
 
 
 def files(pattern: str) -> list[Path]:
@@ -39,61 +55,68 @@ def files(pattern: str) -> list[Path]:
     return sorted(SQL.glob(pattern), key=lambda path: path.name.encode())
 
 
-def check_server(connection: sa.Connection) -> None:
-    """Refuse what memfold cannot run on, before anything is written."""
-
-    def ask(query: str) -> str | None:
-        value = connection.exec_driver_sql(query).scalar()
-        return None if value is None else str(value)
-
-    if int(ask("show server_version_num") or 0) < 150000:
-        raise CommandError(f"memfold needs PostgreSQL 15 or newer; this is {ask('show server_version')}")
-    if (encoding := ask("show server_encoding")) != "UTF8":
-        raise CommandError(f"memfold needs a database with encoding UTF8; this one has {encoding}")
-    if ask("select 1 from pg_catalog.pg_extension where extname = 'memfold'"):
-        raise CommandError(
-            "memfold is installed in this database by CREATE EXTENSION;"
-            " keep it up to date with: alter extension memfold update"
-        )
+def execute(text: str) -> None:
+    """Execute text as it is, or print it: no parameter, percent sign or colon in it means anything here."""
+    if context.is_offline_mode():
+        context.get_context().impl.static_output(text)
+    else:
+        bind = context.get_bind()
+        bind.exec_driver_sql(text, execution_options={"no_parameters": True}).close()
 
 
-def ensure_vector(connection: sa.Connection) -> str:
-    """Give the quoted name of pgvector's schema; install pgvector where it is missing."""
-    find = (
-        "select pg_catalog.quote_ident(n.nspname), e.extversion from pg_catalog.pg_extension as e"
-        " join pg_catalog.pg_namespace as n on n.oid = e.extnamespace where e.extname = 'vector'"
-    )
-    if connection.exec_driver_sql(find).first() is None:
-        if not connection.exec_driver_sql(
-            "select 1 from pg_catalog.pg_available_extensions where name = 'vector'"
-        ).scalar():
-            raise CommandError(
-                "memfold needs pgvector, and this server does not have it; install version 0.8 or newer"
-            )
-        try:
-            connection.exec_driver_sql("create extension if not exists vector")
-        except sa.exc.DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) != "42501":
-                raise
-            raise CommandError(
-                f"memfold needs pgvector, and this role may not install it ({error.orig});"
-                " ask an administrator for: create extension vector"
-            ) from error
-    schema, version = connection.exec_driver_sql(find).one()
-    if tuple(int(part) for part in version.split(".")[:2]) < (0, 8):
-        raise CommandError(
-            f"memfold needs pgvector 0.8 or newer, not {version}: alter extension vector update"
-        )
-    return str(schema)
+def execute_file(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    execute(f"-- {path.relative_to(SQL.parent)}\n\n{text}" if context.is_offline_mode() else text)
+
+
+def released() -> dict[str, str]:
+    """Checksums of the schema files of releases that are out: these never change again."""
+    lines = (SQL / "schema" / "SHA256SUMS").read_text(encoding="ascii").splitlines()
+    return {name: checksum for checksum, name in (line.split() for line in lines)}
 
 
 def apply(release: str) -> None:
     """Execute the schema files of one release. For revisions: they name it, and nothing else."""
     found = files(f"schema/{release}_*.sql")
-    if not found:
-        raise CommandError(f"there is no schema file of release {release} in {SQL / 'schema'}")
+    checksums = released()
+    frozen = {name for name in checksums if name.startswith(f"{release}_")}
+    if not found or frozen - {path.name for path in found}:
+        raise CommandError(f"a schema file of release {release} is missing in {SQL / 'schema'}")
     for path in found:
-        execute(context.get_bind(), path)
+        if frozen and hashlib.sha256(path.read_bytes()).hexdigest() != checksums.get(path.name):
+            raise CommandError(f"{path} is not the file that was released; get the original one")
+        execute_file(path)
+
+
+def migrate() -> None:
+    """Bring the database to head, in the transaction that is under way."""
+    execute_file(SQL / "alembic" / "head.sql")
+    if context.is_offline_mode():
+        execute(expect(context.get_context()._start_from_rev))
+    context.run_migrations()
+    for path in files("functions/*.sql"):
+        execute_file(path)
+
+
+def expect(revision: str | None) -> str:
+    """A printed script is for one revision: what makes it refuse another."""
+    expected = "null" if revision in (None, "base") else f"'{revision}'"
+    return f"""\
+do $$
+declare
+    v_revision text;
+begin
+    if pg_catalog.to_regclass('memfold.alembic_version') is not null then
+        execute 'select version_num from memfold.alembic_version' into v_revision;
+    end if;
+    if v_revision is distinct from {expected} then
+        raise exception 'this script is for another state of the database'
+            using errcode = 'object_not_in_prerequisite_state',
+            detail = pg_catalog.format('It expects revision %s; the database is at %s.',
+                coalesce({expected}, 'none'), coalesce(v_revision, 'none'));
+    end if;
+end;
+$$;"""  # noqa: S608 (the revision is the name of a file here)
 
 
 def install(connection: sa.Connection) -> None:
@@ -101,31 +124,62 @@ def install(connection: sa.Connection) -> None:
     if context.get_context().opts.get("dont_mutate"):
         context.run_migrations()  # `alembic current` and its like
         return
-    # One install at a time; those that wait find it done. Only then a limit: nobody who uses the database
-    # shall queue behind an install that itself waits for a lock.
-    connection.exec_driver_sql("set local lock_timeout = '5min'")
-    connection.exec_driver_sql(
-        "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('memfold install', 0))"
-    )
-    connection.exec_driver_sql("set local lock_timeout = '3s'")
-    check_server(connection)
-    vector = ensure_vector(connection)
-    if not connection.exec_driver_sql("select pg_catalog.to_regnamespace('memfold')").scalar():
-        connection.exec_driver_sql("create schema if not exists memfold")
-    # The same path as inside CREATE EXTENSION. Files find pgvector's type by it; no function depends on it.
-    connection.exec_driver_sql(f"set local search_path = memfold, {vector}, pg_temp")
-    connection.exec_driver_sql("set local client_min_messages = warning")
-    with context.begin_transaction():
-        context.run_migrations()
-    heads = ScriptDirectory.from_config(context.config).get_heads()
-    if set(context.get_context().get_current_heads()) == set(heads):
-        for path in files("functions/*.sql"):
-            execute(connection, path)
+    scripts = ScriptDirectory.from_config(context.config)
+    known = {script.revision for script in scripts.walk_revisions()}
+    if newer := set(context.get_context().get_current_heads()) - known:
+        raise CommandError(
+            f"memfold in this database is newer (revision {', '.join(newer)}) than this package"
+            f" ({scripts.get_current_head()}): upgrade the package"
+        )
+    if scripts.as_revision_number(context.get_revision_argument()) != scripts.get_current_head():
+        raise CommandError("there is one set of functions, and it is head's: alembic upgrade head")
+    try:
+        for statement in GATE:
+            connection.exec_driver_sql(statement)
+    except sa.exc.DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != "55P03":
+            raise
+        raise CommandError("another installation is running in this database, for 10 minutes now") from error
+    # Whatever fails is tried again behind the gate, which one process holds: ten that try at once would never give
+    # those who use the database a moment.
+    began = time.monotonic()
+    attempt = 0
+    while True:
+        attempt += 1
+        context.configure(connection=connection, version_table_schema="memfold", transactional_ddl=True)
+        try:
+            with connection.begin_nested():
+                migrate()
+            return
+        except sa.exc.DBAPIError as error:
+            state = getattr(error.orig, "sqlstate", None)
+            if state == "55000":
+                message = error.orig.diag.message_primary
+                hint = error.orig.diag.message_hint
+                raise CommandError(f"{message}: {hint}" if hint else message) from error
+            if state not in PASSING:
+                raise
+            if time.monotonic() - began > PATIENCE:
+                if state != "55P03":
+                    raise
+                found = connection.exec_driver_sql(BLOCKERS, execution_options={"no_parameters": True})
+                blockers = "; ".join(found.scalars()) or "it has ended since"
+                raise CommandError(
+                    f"a transaction holds a lock that the upgrade needs, and {attempt} attempts found no gap:"
+                    f" {blockers}. Nothing was changed; try again later"
+                ) from error
+            # Jitter: those that collided must not meet again. Between attempts everyone else goes on.
+            time.sleep(min(0.1 * 2**attempt, 5) * random.uniform(0.5, 1))  # noqa: S311
 
 
 def run() -> None:
     if context.is_offline_mode():
-        raise CommandError("alembic --sql is not supported: the built extension script is that file")
+        context.configure(dialect_name="postgresql", version_table_schema="memfold", transactional_ddl=True)
+        with context.begin_transaction():
+            for statement in GATE:
+                execute(f"{statement};")
+            migrate()
+        return
     if not DSN:
         raise CommandError("set MEMFOLD_DSN to the database, such as postgresql://user@host/database")
     engine = sa.create_engine(
@@ -135,16 +189,8 @@ def run() -> None:
         isolation_level="READ COMMITTED",
         poolclass=sa.pool.NullPool,
     )
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            with engine.begin() as connection:
-                install(connection)
-            return
-        except sa.exc.DBAPIError as error:
-            if attempt == ATTEMPTS or getattr(error.orig, "sqlstate", None) not in PASSING:
-                raise
-            # Jitter: those that collided must not meet again.
-            time.sleep(min(0.1 * 2**attempt, 5) * random.uniform(0.5, 1))  # noqa: S311
+    with engine.begin() as connection:
+        install(connection)
 
 
 context.config.attributes["apply"] = apply

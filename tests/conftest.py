@@ -1,7 +1,8 @@
 """Each test gets a database of its own, made from a template that holds memfold, on every server there is.
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
-one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well.
+one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
+0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,8 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLUSTERS, LEFT_OUT = servers.available()
-WAYS = {"alembic": servers.load_alembic, "extension": servers.load_extension}
-# What each server runs the whole suite with; the other way runs what is marked core.
+WAYS = ("alembic", "extension", "upgraded")
+# What each server runs the whole suite with; the other ways run what is marked core.
 MAIN_WAY = {"embedded": "alembic", "full": "extension"}
 
 
@@ -38,14 +40,31 @@ class Target:
 
     @property
     def available(self) -> bool:
-        return self.way == "alembic" or self.cluster.extension
+        return self.way != "extension" or self.cluster.extension
+
+    def load(self, **where: Any) -> None:
+        """Install memfold in a database, in this way."""
+        if self.way == "alembic":
+            servers.load_alembic(**where)
+        elif self.way == "extension":
+            servers.load_extension(**where)
+        else:
+            main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
+            servers.load_upgraded(main, **where)
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--everywhere", action="store_true", help="run the whole suite on every server and way in"
+    )
+    parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "core: runs with both ways to install memfold")
+    config.addinivalue_line("markers", "core: runs with every way to install memfold")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     for cluster in CLUSTERS:
@@ -68,16 +87,17 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    core = metafunc.definition.get_closest_marker("core") is not None
+    core = metafunc.definition.get_closest_marker("core") is not None or metafunc.config.option.everywhere
     chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
     for target in TARGETS:
         if target.available:
-            scope = "whole suite" if _makes_up_for(target) else "core tests"
+            whole = config.option.everywhere or _makes_up_for(target)
+            scope = "whole suite" if whole else "core tests"
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
@@ -90,7 +110,7 @@ for _target in TARGETS:
         port=servers.PORT,
         user=servers.SUPERUSER,
         dbname=f"test_{_target.way}",
-        load=[WAYS[_target.way]],
+        load=[_target.load],
     )
     globals()[f"db_{_target.cluster.name}_{_target.way}"] = factories.postgresql(_noproc)
 

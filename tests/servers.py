@@ -1,7 +1,8 @@
-"""The servers that the suite runs on: a throw-away cluster each, with memfold by one of its two ways in."""
+"""The servers that the suite runs on: a throw-away cluster each, with memfold by one of its ways in."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -76,12 +77,14 @@ class Cluster:
         if self.major >= 18:
             directory = self.base / "share"
             make("install-to", f"DIR={directory}")
+            released_scripts(directory / "extension")
             self.extension = True
             return {"extension_control_path": f"{directory}:$system"}
         try:
             make("install", f"PG_CONFIG={self.bindir / 'pg_config'}")
+            released_scripts(Path(self.run(self.bindir / "pg_config", "--sharedir").strip()) / "extension")
             self.extension = True
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             self.why_no_extension = f"make install needs the owner of {self.bindir}: {str(error)[-200:]}"
         return {}
 
@@ -97,6 +100,195 @@ def make(*args: str) -> None:
     done = subprocess.run(["make", "-s", *args], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
+
+
+# --- releases that are out ---------------------------------------------------------------------------------------
+#
+# Their schema files are in sql/schema/, where they never change again. What else they were made of, the functions of
+# then and the tail of the extension's script, is kept in tests/data/released/, so that a clone without history can
+# install them: as an extension, and as memfold init did.
+
+RELEASED = ROOT / "tests" / "data" / "released"
+REVISIONS = {"0.1.0": "0001"}
+
+
+def releases() -> list[str]:
+    return sorted(path.name.removesuffix(".sql.gz") for path in RELEASED.glob("*.sql.gz"))
+
+
+def prefix(release: str) -> str:
+    """What the names of its schema files begin with: 00.01.00 of 0.1.0."""
+    return ".".join(f"{int(part):02}" for part in release.split("."))
+
+
+def released_schema(release: str) -> str:
+    """The schema files of a release and of those before it."""
+    paths = sorted((ROOT / "sql" / "schema").glob("*.sql"), key=lambda path: path.name.encode())
+    return "".join(path.read_text() for path in paths if path.name[:8] <= prefix(release))
+
+
+def released_functions(release: str, *, tail: bool = False) -> str:
+    text = gzip.decompress((RELEASED / f"{release}.sql.gz").read_bytes()).decode()
+    # the tail is for CREATE EXTENSION alone
+    return text if tail else re.sub(r"(?m)^select pg_catalog\.pg_extension_config_dump\(.*\n", "", text)
+
+
+def released_scripts(directory: Path) -> None:
+    """Write the extension scripts of the releases, for CREATE EXTENSION memfold VERSION '0.1.0'."""
+    for release in releases():
+        script = released_schema(release) + released_functions(release, tail=True)
+        (directory / f"memfold--{release}.sql").write_text(script)
+
+
+def load_released(dsn: str, release: str, way: str, vector_schema: str = "public") -> None:
+    """Install a release as it was installed when it came out."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"create extension if not exists vector schema {vector_schema}".encode())
+        if way == "extension":
+            connection.execute(f"create extension memfold version '{release}'".encode())
+            return
+        connection.execute("create schema memfold")
+        connection.execute(f"set local search_path = memfold, {vector_schema}, pg_temp".encode())
+        connection.execute(released_schema(release).encode())
+        connection.execute(released_functions(release).encode())
+        connection.execute(
+            b"create table memfold.alembic_version (version_num varchar(32) not null,"
+            b" constraint alembic_version_pkc primary key (version_num))"
+        )
+        connection.execute("insert into memfold.alembic_version values (%s)", [REVISIONS[release]])
+
+
+def upgrade(dsn: str, way: str) -> None:
+    """Bring a database up to date, as its way of installation has it."""
+    if way == "extension":
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("alter extension memfold update")
+    else:
+        migrate.install(dsn)
+
+
+BEFORE = "before"
+"""The tenant of ``fill``."""
+
+
+def fill(dsn: str) -> None:
+    """Write some of everything, by functions that every release has: for what has to survive an upgrade or a dump."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = memfold, public, extensions")
+
+        def ingest(content: str, **arguments: Any) -> None:
+            arguments = {"content": content, "tenant_id": BEFORE, **arguments}
+            names = ", ".join(f"{name} => %({name})s" for name in arguments)
+            connection.execute(f"select memfold.ingest_memory({names})".encode(), arguments)
+
+        connection.execute("select memfold.register_embedding_model('before', 3)")
+        connection.execute("select memfold.set_policy(%s, 'code', canonicalizer => 'code')", [BEFORE])
+        connection.execute(
+            "select memfold.set_policy(%s, 'default', weights => '{0.6,0.3,0.1}', metadata_keys => '{kind}')",
+            [BEFORE],
+        )
+        connection.execute("select memfold.set_predicate(%s, 'lives_in')", [BEFORE])
+        connection.execute("insert into memfold.antonyms values (%s, 'vim', 'emacs', 'en')", [BEFORE])
+        connection.execute("insert into memfold.tenant_roles values ('agent_before', %s)", [BEFORE])
+        vector = {"embedding_model": "before", "subject": "Alice"}
+        # a memory with repetitions, an alias, a judgement that the guard asked for, a copy of code, a timeline A-B-A
+        ingest("Alice has a cat.", **vector, embedding="[0.9,0.1,0.4]", source_turn_ids=["t1"])
+        ingest("alice has a CAT", **vector, source_turn_ids=["t2"], idempotency_key="k1")
+        ingest("Alice owns a cat.", **vector, embedding="[0.88,0.12,0.41]", source_turn_ids=["t3"])
+        ingest(
+            "Alice has no cat.", **vector, embedding="[0.90,0.11,0.40]", metadata='{"kind": "pet", "n": 1}'
+        )
+        ingest("x = 1", bucket_id="code")
+        ingest("X = 1", bucket_id="code")
+        for day, town in enumerate(["Rome", "Oslo", "Rome", "Bern"], start=1):
+            ingest(
+                f"Alice lives in {town}.",
+                subject="Alice",
+                predicate="lives_in",
+                object=town,
+                observed_at=f"2025-01-{day:02} 12:00:00+00",
+            )
+        ingest(
+            "Alice lives in Kyiv.",
+            subject="Alice",
+            predicate="lives_in",
+            object="Kyiv",
+            observed_at="2025-01-02 18:00:00+00",
+        )
+        ingest("Bob rows.", origin="recalled")
+        ingest("Bob runs.", origin="inferred", session_id="s1", memory_type="event")
+
+
+def fill_on(dsn: str) -> None:
+    """Go on after ``fill``, as if nothing had happened in between: each answer is what that state demands."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = memfold, public, extensions")
+
+        def ingest(content: str, arguments: str = "") -> tuple[Any, ...]:
+            row = connection.execute(
+                f"select action, tier, method from memfold.ingest_memory(%s, %s {arguments})".encode(),
+                [content, BEFORE],
+            ).fetchone()
+            assert row is not None
+            return row
+
+        alice = ", subject => 'Alice'"
+        vector = ", embedding_model => 'before', embedding => "
+        cases = [
+            ("Alice has a cat!", alice + """, metadata => '{"n": 2}'""", ("merged", 1, "hash")),
+            ("alice owns a cat", alice, ("merged", 1, "alias")),
+            ("Alice keeps a cat.", alice + vector + "'[0.89,0.1,0.4]'", ("merged", 2, "vector")),
+            ("X = 1", ", bucket_id => 'code'", ("merged", 1, "hash")),
+            ("x = 1", ", bucket_id => 'code'", ("merged", 1, "hash")),
+            (
+                "Alice lives in Oslo.",
+                alice + ", predicate => 'lives_in', object => 'Oslo'",
+                ("superseded", 1, "timeline"),
+            ),
+        ]
+        for content, arguments, expected in cases:
+            assert ingest(content, arguments) == expected, content
+        again = connection.execute(
+            "select action, event_id from memfold.ingest_memory('alice has a CAT', %s, subject => 'Alice',"
+            " embedding_model => 'before', idempotency_key => 'k1')",
+            [BEFORE],
+        ).fetchone()
+        first = connection.execute(
+            "select event_id from memfold.idempotency_keys where tenant_id = %s and idempotency_key = 'k1'",
+            [BEFORE],
+        ).fetchone()
+        assert again is not None
+        assert first is not None
+        assert again == ("merged", first[0])
+
+
+CONTENTS = """
+select c.relname::text, (
+    select array_agg(a.attname::text order by a.attname::text) from pg_attribute as a
+    where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+)
+from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> 'alembic_version'
+order by 1
+"""
+
+
+def contents(dsn: str, like: dict[str, list[str]] | None = None) -> dict[str, list[str]]:
+    """Every row of every table, as text in order; of the tables and columns of ``like``, if it is given.
+
+    The first line of each table is its columns.
+    """
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = pg_catalog, memfold")
+        tables = {str(name): list(columns) for name, columns in connection.execute(CONTENTS.encode())}
+        if like is not None:
+            tables = {name: lines[0].split(",") for name, lines in like.items()}
+        found = {}
+        for name, columns in tables.items():
+            row = ", ".join(f'r."{column}"::text' for column in columns)
+            query = f"select concat_ws('|', {row}) from memfold.{name} as r order by 1"
+            found[name] = [",".join(columns), *(str(one[0]) for one in connection.execute(query.encode()))]
+        return found
 
 
 def available() -> tuple[list[Cluster], list[str]]:
@@ -122,6 +314,26 @@ def load_alembic(**where: Any) -> None:
 def load_extension(**where: Any) -> None:
     with psycopg.connect(_dsn(where), autocommit=True) as connection:
         connection.execute("create extension memfold cascade")
+
+
+def load_upgraded(way: str, **where: Any) -> None:
+    """A database that was 0.1.0, with data, was then upgraded and went on; emptied, for tests count what there is.
+
+    What the upgrade does to data: tests/test_upgrade.py.
+    """
+    dsn = _dsn(where)
+    load_released(dsn, "0.1.0", way)
+    fill(dsn)
+    upgrade(dsn, way)
+    fill_on(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [BEFORE]).fetchall()
+        assert broken == []
+        connection.execute("set session_replication_role = replica")
+        for name, lines in contents(dsn).items():
+            if "tenant_id" in lines[0].split(","):
+                connection.execute(f"delete from memfold.{name} where tenant_id = %s".encode(), [BEFORE])
+        connection.execute("delete from memfold.embedding_models")
 
 
 def _dsn(where: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ select line from (
     union all
     select 'policy row ' || (to_jsonb(p) - 'updated_at')::text from memfold.policies as p
     union all
-    select 'antonyms ' || count(*)::text || ' ' || md5(string_agg(a::text, ',' order by a.word, a.antonym)) from memfold.antonyms as a
+    select 'antonyms ' || count(*)::text || ' ' || md5(string_agg(a::text, ',' order by a.word, a.antonym))
+    from memfold.antonyms as a where a.tenant_id = '*'
 ) as s (line)
 order by line collate "C"

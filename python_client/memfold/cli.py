@@ -150,16 +150,27 @@ def down(data: Path | None) -> None:
 
 
 @main.command()
-@click.argument("dsn")
+@click.argument("dsn", required=False)
 @click.option("--set-search-path", is_flag=True, help="Append memfold to the database's search_path.")
-def init(dsn: str, set_search_path: bool) -> None:
+@click.option(
+    "--sql", "print_sql", is_flag=True, help="Print the SQL instead; without a DSN, for a new database."
+)
+def init(dsn: str | None, set_search_path: bool, print_sql: bool) -> None:
     """Install memfold in the database DSN, or bring it up to date. Safe to repeat, and from many at once.
 
-    Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the server.
+    Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the server. It never makes others
+    wait for long: where a lock is not to be had at once, it gives way and tries again, for two minutes.
 
     \b
     memfold init postgresql://owner@db.example.com/agents --set-search-path
+    memfold init postgresql://owner@db.example.com/agents --sql > review.sql
+    psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
     """
+    if print_sql:
+        click.echo(migrate.script(dsn), nl=False)
+        return
+    if dsn is None:
+        raise click.UsageError("say which database: memfold init DSN")
     revision = migrate.install(dsn)
     _say(f"memfold {__version__} is installed (revision {revision})")
     if set_search_path:

@@ -6,6 +6,7 @@ a configuration file.
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 from pathlib import Path
@@ -13,14 +14,16 @@ from pathlib import Path
 import psycopg
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from psycopg import sql
 from sqlalchemy.exc import SQLAlchemyError
 
+import memfold
 from memfold import queries
 from memfold.errors import InstallError, translate
 
-__all__ = ["drift", "install", "search_path_statement", "set_search_path"]
+__all__ = ["drift", "install", "script", "search_path_statement", "set_search_path"]
 
 _LIST_ITEM = re.compile(r'\s*("(?:[^"]|"")*"|[^,\s]+)\s*(?:,|$)')
 # Alembic keeps what it works on in a module of its own: threads take turns.
@@ -39,12 +42,54 @@ def install(dsn: str) -> str:
     Any number of processes may do so at once. Raises ``InstallError`` where it cannot be: an old server, no
     pgvector, another encoding than UTF8, or memfold installed there by CREATE EXTENSION.
     """
+    _upgrade(_config(dsn=dsn), "head")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(queries.REVISION).fetchone()
+    if row is None:
+        raise InstallError("the installation left no revision behind")
+    return str(row[0])
+
+
+def script(dsn: str | None = None) -> str:
+    """The SQL that ``install`` would execute in the database, for review and for ``psql -f``.
+
+    Without a database: what a new one needs. The script is one transaction, and refuses a database that is at
+    another revision than the one it was made for. It does what one attempt of ``install`` does: where it fails for
+    a lock (55P03), run it again.
+    """
+    revision = None
+    if dsn is not None:
+        try:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                row = connection.execute(queries.HAS_REVISION).fetchone()
+                if row is not None and row[0]:
+                    row = connection.execute(queries.REVISION).fetchone()
+                    revision = None if row is None else str(row[0])
+        except psycopg.Error as error:
+            raise translate(error) from error
+    config = _config()
+    output = io.StringIO()
+    config.output_buffer = output
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise InstallError(f"memfold in this database is newer (revision {revision}) than this package")
+    _upgrade(config, f"{revision or 'base'}:head", sql=True)
+    made_for = f"a database at revision {revision}" if revision else "a database without memfold"
+    head = f"-- memfold {memfold.__version__}, for {made_for}: one transaction, to be run by psql -v ON_ERROR_STOP=1 -f"
+    return f"{head}\n\n{output.getvalue()}"
+
+
+def _config(**attributes: object) -> Config:
     config = Config()
     config.set_main_option("script_location", str(_PACKAGE / "migrations").replace("%", "%%"))
-    config.attributes["dsn"] = dsn
+    config.attributes.update(attributes)
+    return config
+
+
+def _upgrade(config: Config, revision: str, *, sql: bool = False) -> None:
     try:
         with _one_at_a_time:
-            command.upgrade(config, "head")
+            command.upgrade(config, revision, sql=sql)
     except CommandError as error:
         raise InstallError(str(error)) from error
     except SQLAlchemyError as error:
@@ -54,11 +99,6 @@ def install(dsn: str) -> str:
         raise InstallError(str(error)) from error
     except psycopg.Error as error:
         raise translate(error) from error
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        row = connection.execute(queries.REVISION).fetchone()
-    if row is None:
-        raise InstallError("the installation left no revision behind")
-    return str(row[0])
 
 
 def search_path_statement(dsn: str) -> str | None:

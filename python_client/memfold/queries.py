@@ -200,6 +200,7 @@ where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
 # migrate ----------------------------------------------------------------------------------------------------
 
 REVISION = "select version_num from memfold.alembic_version"
+HAS_REVISION = "select pg_catalog.to_regclass('memfold.alembic_version') is not null"
 
 # The setting of the database; without one, what the server starts a session with, but for this role's own.
 SEARCH_PATH = """
@@ -234,8 +235,12 @@ where e.extname = 'vector'
 
 STEP_ASIDE = "alter schema memfold rename to memfold_as_found; create schema memfold"
 
+# A body that is kept parsed is printed with other parentheses after pg_dump and pg_upgrade have parsed it again.
 DEFINITIONS = """
-select p.oid::regprocedure::text, pg_catalog.pg_get_functiondef(p.oid)
+select p.oid::regprocedure::text, case
+    when p.prosqlbody is null then pg_catalog.pg_get_functiondef(p.oid)
+    else pg_catalog.regexp_replace(pg_catalog.pg_get_functiondef(p.oid), '[()\\s]', '', 'g')
+end
 from pg_catalog.pg_proc as p
 where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
 """

@@ -1,10 +1,11 @@
--- Data of an extension's tables is dumped only where it is registered; the rows that memfold ships are left out.
-select pg_catalog.pg_extension_config_dump('memfold.policies', 'where (tenant_id, bucket_id, memory_type) <> (''*'', ''*'', ''*'')');
+-- Data of an extension's tables is dumped only where it is registered. Rows that memfold ships are dumped too, for they
+-- may have been changed: on restore they replace those that CREATE EXTENSION has made (trigger replace_shipped).
+select pg_catalog.pg_extension_config_dump('memfold.policies', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
 select pg_catalog.pg_extension_config_dump('memfold.embedding_models', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibrations', '');
 select pg_catalog.pg_extension_config_dump('memfold.tenant_roles', '');
-select pg_catalog.pg_extension_config_dump('memfold.antonyms', 'where tenant_id <> ''*''');
+select pg_catalog.pg_extension_config_dump('memfold.antonyms', '');
 select pg_catalog.pg_extension_config_dump('memfold.memories', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_counters', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_vectors', '');
@@ -15,3 +16,23 @@ select pg_catalog.pg_extension_config_dump('memfold.memory_events', '');
 select pg_catalog.pg_extension_config_dump('memfold.idempotency_keys', '');
 select pg_catalog.pg_extension_config_dump('memfold.judgements', '');
 select pg_catalog.pg_extension_config_dump('memfold.labelled_pairs', '');
+
+-- A dump lists the privileges of an extension's objects that differ from those they were made with, and their change of
+-- owner counts as such. This makes the present ones those they were made with: a later version may have other functions.
+do $$
+declare
+    v_object record;
+begin
+    for v_object in
+        select case d.classid when 'pg_catalog.pg_proc'::regclass then 'function ' || d.objid::regprocedure::text
+            else 'table ' || d.objid::regclass::text end as name
+        from pg_catalog.pg_depend as d
+        join pg_catalog.pg_extension as e on e.oid = d.refobjid
+        left join pg_catalog.pg_class as c on d.classid = 'pg_catalog.pg_class'::regclass and c.oid = d.objid
+        where d.refclassid = 'pg_catalog.pg_extension'::regclass and d.deptype = 'e' and e.extname = 'memfold'
+            and (d.classid = 'pg_catalog.pg_proc'::regclass or c.relkind in ('r', 'v'))
+    loop
+        execute pg_catalog.format('revoke all on %s from public', v_object.name);
+    end loop;
+end;
+$$;

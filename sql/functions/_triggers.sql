@@ -18,9 +18,6 @@ revoke all on function memfold._fill_policy() from public;
 comment on function memfold._fill_policy() is
 'A row that comes without a canonicalizer (a plain INSERT) gets the one of its policy, so that its hash is made like any.';
 
-create or replace trigger fill_policy before insert on memfold.memories
-for each row when (new.canonicalizer is null) execute function memfold._fill_policy();
-
 create or replace function memfold._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -44,13 +41,30 @@ comment on function memfold._refuse() is
 'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
 maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';
 
--- Statement triggers: they cost a merge nothing, and a row trigger would make every UPDATE compute the hash again.
-create or replace trigger refuse_change
-before delete or truncate or update of
-tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-metadata_signature, created_at
-on memfold.memories for each statement execute function memfold._refuse();
+-- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.
 
-create or replace trigger refuse_change
-before delete or truncate or update
-on memfold.memory_events for each statement execute function memfold._refuse();
+create or replace function memfold._replace_policy() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from memfold.policies as p
+    where p.tenant_id = new.tenant_id and p.bucket_id = new.bucket_id and p.memory_type = new.memory_type;
+    return new;
+end;
+$$;
+revoke all on function memfold._replace_policy() from public;
+comment on function memfold._replace_policy() is
+'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';
+
+create or replace function memfold._replace_antonym() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from memfold.antonyms as a
+    where a.tenant_id = new.tenant_id and a.word = new.word and a.antonym = new.antonym;
+    return new;
+end;
+$$;
+revoke all on function memfold._replace_antonym() from public;
+comment on function memfold._replace_antonym() is
+'An antonym of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';

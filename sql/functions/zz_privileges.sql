@@ -1,4 +1,4 @@
--- Last of all files: everything belongs to memfold_owner, which row level security binds, and nothing to PUBLIC.
+-- After all others: everything belongs to memfold_owner, which row level security binds, and nothing to PUBLIC.
 -- EXECUTE stands beside each function.
 do $$
 declare

@@ -24,17 +24,6 @@ comment on column memfold.memory_events.observed_at is
 create policy queue_read on memfold.memory_counters for select to memfold_queue using (true);
 create policy queue_read on memfold.memory_events for select to memfold_queue using (true);
 
--- Functions whose arguments grew: the files of sql/functions/ make the new ones.
--- squawk-ignore ban-drop-function
-drop function if exists memfold.set_policy(
-    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision[], bigint, bigint
-);
--- squawk-ignore ban-drop-function
-drop function if exists memfold._queue_judgement(text, text, bigint, text, uuid, uuid, double precision, text[]);
--- squawk-ignore ban-drop-function
-drop function if exists memfold._derived_timeline(text, text, bigint);
-
 create type memfold.claimed_judgement as (
     tenant_id text,
     judgement_id uuid,

@@ -1,0 +1,38 @@
+-- Triggers are made where they are missing, and never replaced: that would lock tables which are in use at every upgrade.
+-- One whose definition changes is dropped by a schema file of that release. Last of all files, to hold the lock briefly.
+do $$
+declare
+    v_there text[] := array(
+        select c.relname || '.' || t.tgname
+        from pg_catalog.pg_trigger as t
+        join pg_catalog.pg_class as c on c.oid = t.tgrelid
+        where c.relnamespace = 'memfold'::regnamespace and not t.tgisinternal
+    );
+begin
+    if 'memories.fill_policy' <> all(v_there) then
+        create trigger fill_policy before insert on memfold.memories
+        for each row when (new.canonicalizer is null) execute function memfold._fill_policy();
+    end if;
+    -- Statement triggers: they cost a merge nothing, and a row trigger would make every UPDATE compute the hash again.
+    if 'memories.refuse_change' <> all(v_there) then
+        create trigger refuse_change
+        before delete or truncate or update of
+        tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+        metadata_signature, created_at
+        on memfold.memories for each statement execute function memfold._refuse();
+    end if;
+    if 'memory_events.refuse_change' <> all(v_there) then
+        create trigger refuse_change
+        before delete or truncate or update
+        on memfold.memory_events for each statement execute function memfold._refuse();
+    end if;
+    if 'policies.replace_shipped' <> all(v_there) then
+        create trigger replace_shipped before insert on memfold.policies
+        for each row when (new.tenant_id = '*') execute function memfold._replace_policy();
+    end if;
+    if 'antonyms.replace_shipped' <> all(v_there) then
+        create trigger replace_shipped before insert on memfold.antonyms
+        for each row when (new.tenant_id = '*') execute function memfold._replace_antonym();
+    end if;
+end;
+$$;

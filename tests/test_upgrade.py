@@ -1,0 +1,545 @@
+"""A released version becomes the present one: by ALTER EXTENSION UPDATE, by alembic, and by a printed script."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic import command as alembic_command
+from alembic.config import Config
+from alembic.util import CommandError
+from click.testing import CliRunner
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from memfold import cli, errors, migrate
+from tests import servers
+from tests.conftest import Target
+from tests.test_catalog import plain, snapshot
+
+SCHEMA = servers.ROOT / "sql" / "schema"
+INSTALL = "import sys; from memfold import migrate; print(migrate.install(sys.argv[1]))"
+WAYS = ("alembic", "extension")
+
+# What the extension consists of, and which tables' rows are dumped with it.
+MEMBERS = """
+select pg_describe_object(d.classid, d.objid, 0) from pg_depend as d
+join pg_extension as e on e.oid = d.refobjid
+where d.refclassid = 'pg_extension'::regclass and d.deptype = 'e' and e.extname = 'memfold'
+union all
+select 'dumped: ' || c.oid::regclass::text || ' ' || c.condition from pg_extension as e
+cross join unnest(e.extconfig, e.extcondition) as c (oid, condition) where e.extname = 'memfold'
+order by 1
+"""
+
+
+def ask(dsn: str, query: str) -> list[Any]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        rows = connection.execute(query.encode()).fetchall()
+    return [row[0] if len(row) == 1 else row for row in rows]
+
+
+def run(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def catalog(dsn: str) -> list[str]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return plain(snapshot(connection))
+
+
+def broken(dsn: str) -> list[Any]:
+    """Invariants that do not hold, and what is left in the schema of an upgrade that failed."""
+    return ask(dsn, f"select invariant || ' ' || memory_id from memfold.check_invariants('{servers.BEFORE}')")
+
+
+@pytest.fixture
+def make(dsn: str) -> Iterator[Callable[..., str]]:
+    """Makes databases without memfold, on the server of the test."""
+    admin = make_conninfo(**(conninfo_to_dict(dsn) | {"options": None}))
+    names: list[str] = []
+
+    def one(options: str = "") -> str:
+        name = f"upgrade_{uuid.uuid4().hex[:12]}"
+        run(admin, f"create database {name} template template0 encoding 'UTF8' {options}")
+        names.append(name)
+        return make_conninfo(admin, dbname=name)
+
+    yield one
+    for name in names:
+        run(admin, f"drop database {name} with (force)")
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, target: Target) -> str:
+    """Each way of installation that the server has; alembic twice where it has one only."""
+    return str(request.param) if target.cluster.extension else "alembic"
+
+
+def install(dsn: str, way: str, vector_schema: str = "public") -> str:
+    """The present version, installed as such."""
+    run(dsn, f"create schema if not exists {vector_schema}; create extension vector schema {vector_schema}")
+    if way == "extension":
+        run(dsn, "create extension memfold")
+    else:
+        migrate.install(dsn)
+    return dsn
+
+
+# --- what is frozen ----------------------------------------------------------------------------------------------
+
+
+def checksums() -> dict[str, str]:
+    lines = (SCHEMA / "SHA256SUMS").read_text().splitlines()
+    return {name: checksum for checksum, name in (line.split() for line in lines)}
+
+
+def test_schema_files_of_a_release_never_change() -> None:
+    frozen = checksums()
+    assert {name[:8] for name in frozen} <= {servers.prefix(release) for release in servers.releases()}
+    for name, checksum in frozen.items():
+        assert hashlib.sha256((SCHEMA / name).read_bytes()).hexdigest() == checksum, name
+    # nor is one added to a release that is out
+    out = {name[:8] for name in frozen}
+    assert {path.name for path in SCHEMA.glob("*.sql") if path.name[:8] in out} == set(frozen)
+
+
+def test_a_released_schema_file_that_was_changed_is_refused(make: Callable[..., str], tmp_path: Path) -> None:
+    empty = make()
+    for folder in ("sql", "migrations"):
+        shutil.copytree(servers.ROOT / folder, tmp_path / folder)
+    file = tmp_path / "sql" / "schema" / sorted(checksums())[-1]
+    file.write_text(file.read_text() + "-- edited\n")
+    config = Config()
+    config.set_main_option("script_location", str(tmp_path / "migrations"))
+    config.attributes["dsn"] = empty
+    with pytest.raises(CommandError, match=f"{file.name} is not the file that was released"):
+        alembic_command.upgrade(config, "head")
+    file.unlink()
+    with pytest.raises(CommandError, match="is missing"):
+        alembic_command.upgrade(config, "head")
+    assert ask(empty, "select to_regnamespace('memfold')") == [None]
+
+
+@pytest.mark.parametrize("release", servers.releases())
+def test_what_a_release_made_is_known_to_the_orphans_file(make: Callable[..., str], release: str) -> None:
+    """All that its function files made: else it would be left over when the present files no longer make it."""
+    made = """
+        select p.oid::regprocedure::text from pg_proc as p where p.pronamespace = 'memfold'::regnamespace
+        union all
+        select 'view ' || c.relname from pg_class as c
+        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+    """
+    with psycopg.connect(make()) as connection:
+        connection.execute("create extension vector; create schema memfold")
+        connection.execute("set local search_path = memfold, public, pg_temp")
+        connection.execute(servers.released_schema(release).encode())
+        by_schema = set(connection.execute(made.encode()).fetchall())
+        connection.execute(servers.released_functions(release).encode())
+        by_functions = {row[0] for row in set(connection.execute(made.encode()).fetchall()) - by_schema}
+    assert len(by_functions) > 50
+    text = (servers.ROOT / "sql" / "functions" / "zz_orphans.sql").read_text()
+    listed = re.search(r"\$list\$(.*?)\$list\$", text, re.DOTALL)
+    assert listed is not None
+    known = set(re.sub(r"\s*\n\s*", "", listed[1]).split(";"))
+    missing = sorted(by_functions - known)
+    assert missing == [], "add to sql/functions/zz_orphans.sql:\n" + "\n".join(f"{one};" for one in missing)
+
+
+# --- the upgrade -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vector_schema", ["public", "extensions"])
+@pytest.mark.parametrize("release", servers.releases())
+def test_an_upgraded_database_is_like_a_new_one(
+    make: Callable[..., str], way: str, release: str, vector_schema: str
+) -> None:
+    old, fresh = make(), install(make(), way, vector_schema)
+    if vector_schema != "public":
+        run(old, f"create schema {vector_schema}")
+    servers.load_released(old, release, way, vector_schema)
+    servers.fill(old)
+    was = servers.contents(old)
+    assert all(
+        len(lines) > 1 for name, lines in was.items() if name in ("memories", "judgements", "antonyms")
+    )
+    signatures = ask(old, SIGNATURES)
+    # others' objects beside ours: they stay as they are
+    run(old, "create function memfold.helper() returns integer return 1")
+    run(old, "create view public.report as select * from memfold.memory_audit")
+
+    servers.upgrade(old, way)
+
+    assert ask(old, "select memfold.helper()") == [1]
+    if way == "extension":
+        assert ask(old, "select extversion from pg_extension where extname = 'memfold'") == ask(
+            fresh, "select default_version from pg_available_extensions where name = 'memfold'"
+        )
+        run(old, "drop view public.report; drop function memfold.helper()")
+        assert ask(old, MEMBERS) == ask(fresh, MEMBERS)
+    else:
+        assert migrate.drift(old) == ["helper()"]
+        run(old, "drop view public.report; drop function memfold.helper()")
+    assert sorted(set(catalog(fresh)) - set(catalog(old))) == []
+    assert sorted(set(catalog(old)) - set(catalog(fresh))) == []
+    assert servers.contents(old, was) == was
+    assert broken(old) == []
+    still_callable(signatures, ask(old, SIGNATURES))
+    # and it goes on
+    servers.fill_on(old)
+    assert broken(old) == []
+
+
+# Public functions: name, arguments with defaults, result; as text that says types without a schema.
+SIGNATURES = """
+select p.proname::text, array(
+        select coalesce(p.proargnames[n], '') || ' ' || t.typname
+            || case when n > p.pronargs - p.pronargdefaults then ' default' else '' end
+        from generate_series(1, p.pronargs) as n join pg_type as t on t.oid = p.proargtypes[n - 1]
+        order by n
+    )
+from pg_proc as p
+where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname <> 'helper'
+    and not exists (select from pg_depend as d join pg_extension as e on e.oid = d.refobjid
+        where d.objid = p.oid and d.deptype = 'e' and e.extname = 'vector')
+"""
+
+
+def still_callable(before: list[Any], after: list[Any]) -> None:
+    """Every call by name that the old version took, the new one takes: new arguments have defaults."""
+    present = dict(after)
+    for name, arguments in before:
+        assert name in present, f"{name} is gone"
+        assert set(arguments) <= set(present[name]), f"{name} lost an argument, or its default"
+        added = [one for one in present[name] if one not in arguments]
+        assert all(one.endswith(" default") for one in added), f"{name} has a new argument without a default"
+
+
+def test_two_upgrades_are_as_one(make: Callable[..., str], way: str) -> None:
+    old = make()
+    servers.load_released(old, "0.1.0", way)
+    servers.upgrade(old, way)
+    first = catalog(old)
+    servers.upgrade(old, way)
+    assert catalog(old) == first
+
+
+def test_the_orphans_file_does_nothing_alone(db: psycopg.Connection[Any]) -> None:
+    """Whoever runs it by hand, or each file in a transaction of its own, keeps all functions."""
+    before = snapshot(db)
+    db.execute("set search_path = memfold, public")
+    db.execute((servers.ROOT / "sql" / "functions" / "zz_orphans.sql").read_bytes())
+    assert snapshot(db) == before
+
+
+def test_a_database_of_a_newer_version_is_refused(make: Callable[..., str]) -> None:
+    newer = make()
+    migrate.install(newer)
+    run(newer, "update memfold.alembic_version set version_num = '9999'")
+    before = catalog(newer)
+    for attempt in (migrate.install, migrate.script):
+        with pytest.raises(errors.InstallError, match="newer"):
+            attempt(newer)
+    assert catalog(newer) == before
+
+
+def test_part_of_the_way_is_refused(make: Callable[..., str]) -> None:
+    """An old schema with the present functions would be no version at all."""
+    config = Config()
+    config.set_main_option("script_location", str(servers.ROOT / "migrations"))
+    config.attributes["dsn"] = empty = make()
+    with pytest.raises(CommandError, match="head"):
+        alembic_command.upgrade(config, "0001")
+    assert ask(empty, "select to_regnamespace('memfold')") == [None]
+
+
+# --- as someone who is no superuser ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("printed", [False, True], ids=["init", "script"])
+def test_an_owner_who_is_no_superuser_upgrades(
+    make: Callable[..., str], db: psycopg.Connection[Any], target: Target, tmp_path: Path, printed: bool
+) -> None:
+    """With CREATEROLE, and pgvector where managed servers put it."""
+    role = f"owner_{uuid.uuid4().hex[:8]}"
+    db.execute(f"create role {role} login createrole".encode())
+    admin = make(f"owner {role}")
+    try:
+        run(admin, "create schema extensions; create extension vector schema extensions")
+        run(admin, f"grant usage on schema extensions to {role}")
+        db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
+        own = make_conninfo(admin, user=role)
+        servers.load_released(own, "0.1.0", "alembic", "extensions")
+        servers.fill(admin)
+        was = servers.contents(admin)
+        if printed:
+            psql(target, own, migrate.script(own), tmp_path)
+        else:
+            servers.upgrade(own, "alembic")
+        assert migrate.drift(own) == []
+        new = install(make(), "alembic", "extensions")
+        assert sorted(set(catalog(admin)) ^ set(catalog(new))) == []
+        assert servers.contents(admin, was) == was
+        servers.fill_on(admin)
+        assert broken(admin) == []
+    finally:
+        run(db.info.dsn, f"drop database {conninfo_to_dict(admin)['dbname']} with (force)")
+        run(db.info.dsn, f"create database {conninfo_to_dict(admin)['dbname']}")
+        db.execute(f"drop owned by {role}".encode())
+        db.execute(f"drop role {role}".encode())
+
+
+# --- a script for review -----------------------------------------------------------------------------------------
+
+
+def psql(target: Target, dsn: str, script: str, place: Path, *, fails: str = "") -> None:
+    file = place / f"{uuid.uuid4().hex}.sql"
+    file.write_text(script)
+    command = [str(target.cluster.bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f"]
+    done = subprocess.run([*command, str(file)], capture_output=True, text=True)
+    assert (done.returncode == 0) == (not fails), done.stderr
+    assert fails in done.stderr
+
+
+def test_the_printed_script_does_the_same(make: Callable[..., str], target: Target, tmp_path: Path) -> None:
+    installed, scripted, old = make(), make(), make()
+    migrate.install(installed)
+    script = migrate.script()
+    assert script == migrate.script(scripted)
+    psql(target, scripted, script, tmp_path)
+    assert catalog(scripted) == catalog(installed)
+    assert migrate.drift(scripted) == []
+
+    servers.load_released(old, "0.1.0", "alembic")
+    servers.fill(old)
+    was = catalog(old)
+    psql(target, old, script, tmp_path, fails="this script is for another state of the database")
+    assert catalog(old) == was
+    upgrade = migrate.script(old)
+    assert "create table memfold.memories (" not in upgrade
+    psql(target, old, upgrade, tmp_path)
+    assert set(catalog(old)) == set(catalog(installed))
+    psql(target, old, upgrade, tmp_path, fails="It expects revision 0001; the database is at")
+    # at head it makes the functions again, as init does
+    psql(target, old, migrate.script(old), tmp_path)
+    assert set(catalog(old)) == set(catalog(installed))
+    assert migrate.install(old) == migrate.install(installed)
+    servers.fill_on(old)
+    assert broken(old) == []
+
+
+def test_the_printed_script_needs_no_psql(make: Callable[..., str]) -> None:
+    """Plain SQL: any client can run it, and a person can read what it is."""
+    script = migrate.script()
+    assert not re.search(r"(?m)^\\", script)
+    assert script.startswith("-- memfold ")
+    assert "-- sql/schema/00.01.00_03_core.sql" in script
+    empty = make()
+    run(empty, script)
+    assert migrate.drift(empty) == []
+
+
+def test_the_command_line_prints_it(make: Callable[..., str]) -> None:
+    alembic = [sys.executable, "-m", "alembic", "upgrade", "head", "--sql"]
+    by_alembic = subprocess.run(alembic, cwd=servers.ROOT, capture_output=True, text=True, check=True).stdout
+    empty = make()
+    for arguments in (["init", "--sql"], ["init", empty, "--sql"]):
+        done = CliRunner().invoke(cli.main, arguments)
+        assert done.exit_code == 0
+        assert done.stdout.split("\n", 2)[2] == by_alembic
+    assert ask(empty, "select to_regnamespace('memfold')") == [None], "looking installs nothing"
+    done = CliRunner().invoke(cli.main, ["init"])
+    assert done.exit_code == 2
+    assert "memfold init DSN" in done.stderr
+
+
+def test_plain_alembic_upgrades(make: Callable[..., str]) -> None:
+    old = make()
+    servers.load_released(old, "0.1.0", "alembic")
+
+    def alembic(*arguments: str) -> str:
+        command = [sys.executable, "-m", "alembic", *arguments]
+        environment = {**os.environ, "MEMFOLD_DSN": old}
+        return subprocess.run(
+            command, cwd=servers.ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert alembic("current") == "0001"
+    alembic("upgrade", "head")
+    assert alembic("current").endswith("(head)")
+    assert sorted(set(catalog(old)) ^ set(catalog(install(make(), "alembic")))) == []
+
+
+def test_a_dropped_extension_can_be_installed_again(make: Callable[..., str], target: Target) -> None:
+    if not target.cluster.extension:
+        assert target.way != "extension"
+        return
+    old = make()
+    servers.load_released(old, "0.1.0", "extension")
+    servers.upgrade(old, "extension")
+    run(old, "drop extension memfold")
+    left = "select count(*) from pg_depend where refobjid = 'memfold'::regnamespace and deptype = 'n'"
+    assert ask(old, left) == [0]
+    run(old, "create extension memfold")
+    assert sorted(set(catalog(old)) ^ set(catalog(install(make(), "extension")))) == []
+
+
+# --- while the database is in use --------------------------------------------------------------------------------
+
+
+class Writers:
+    """Clients that ingest without pause, and note how long their slowest call took."""
+
+    def __init__(self, dsn: str, count: int) -> None:
+        self.dsn, self.stopped = dsn, threading.Event()
+        self.slowest: list[float] = []
+        self.calls = 0
+        self.problems: list[str] = []
+        self.lock = threading.Lock()
+        self.threads = [threading.Thread(target=self.work, args=(n,)) for n in range(count)]
+
+    def __enter__(self) -> Writers:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(60)
+
+    def work(self, number: int) -> None:
+        slowest, calls = 0.0, 0
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            while not self.stopped.is_set():
+                # every other call is the same text from all: one row, which they queue for
+                text = "Everyone says this." if calls % 2 else f"Writer {number} says {calls}."
+                began = time.monotonic()
+                try:
+                    connection.execute("select memfold.ingest_memory(%s, 'writers')", [text])
+                    calls += 1
+                except psycopg.Error as error:
+                    with self.lock:
+                        self.problems.append(f"{error.sqlstate} {error}")
+                slowest = max(slowest, time.monotonic() - began)
+                time.sleep(0.002)
+        with self.lock:
+            self.slowest.append(slowest)
+            self.calls += calls
+
+
+def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
+    make: Callable[..., str], record_property: Callable[[str, object], None]
+) -> None:
+    """A transaction that has read stands in the way for seconds: nobody queues behind the upgrades that wait for it."""
+    old = make()
+    servers.load_released(old, "0.1.0", "alembic")
+    servers.fill(old)
+    with psycopg.connect(old) as reader, Writers(old, 2) as writers:
+        reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", INSTALL, old],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(10)
+        ]
+        waiting = "select count(*) > 0 from pg_stat_activity where application_name = 'memfold'"
+        while not ask(old, f"{waiting} and datname = current_database()")[0]:
+            time.sleep(0.1)
+        time.sleep(3)
+        assert any(process.poll() is None for process in processes)
+        assert ask(old, "select version_num from memfold.alembic_version") == ["0001"]
+        reader.rollback()
+        outcomes = [(*process.communicate(timeout=300), process.returncode) for process in processes]
+        time.sleep(0.5)
+    head = ask(old, "select version_num from memfold.alembic_version")[0]
+    assert head != "0001"
+    assert [(out.strip(), code) for out, _, code in outcomes] == [(head, 0)] * 10, outcomes
+    assert writers.problems == []
+    record_property("slowest_call", max(writers.slowest))
+    assert max(writers.slowest) < 4, writers.slowest
+    counted = "select sum(observations) from memfold.memory_counters"
+    assert ask(old, f"{counted} where tenant_id = 'writers'") == [writers.calls]
+    assert ask(old, "select count(*) from memfold.memory_events where tenant_id = 'writers'") == [
+        writers.calls
+    ]
+    assert ask(old, "select invariant from memfold.check_invariants('writers')") == []
+    assert broken(old) == []
+
+
+def test_alter_extension_gives_way_too(make: Callable[..., str], target: Target) -> None:
+    if not target.cluster.extension:
+        assert target.way != "extension"
+        return
+    old = make()
+    servers.load_released(old, "0.1.0", "extension")
+    servers.fill(old)
+    before = catalog(old)
+    with psycopg.connect(old) as reader, Writers(old, 2) as writers:
+        reader.execute("select count(*) from memfold.memory_events")
+        for _ in range(3):
+            began = time.monotonic()
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                servers.upgrade(old, "extension")
+            assert time.monotonic() - began < 3
+        assert catalog(old) == before
+        reader.rollback()
+        for _ in range(20):  # between writers' locks
+            try:
+                servers.upgrade(old, "extension")
+                break
+            except psycopg.errors.LockNotAvailable:
+                time.sleep(0.2)
+        time.sleep(0.3)
+    assert ask(old, "select extversion from pg_extension where extname = 'memfold'") != ["0.1.0"]
+    assert writers.problems == []
+    assert max(writers.slowest) < 4
+    assert ask(old, "select invariant from memfold.check_invariants('writers')") == []
+    assert ask(old, "show lock_timeout") == ["0"]
+
+
+def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Callable[..., str]) -> None:
+    old = make()
+    servers.load_released(old, "0.1.0", "alembic")
+    before = catalog(old)
+    with psycopg.connect(old, application_name="nightly report") as reader:
+        reader.execute("select count(*) from memfold.judgements")
+        done = subprocess.run(
+            [sys.executable, "-m", "memfold.cli", "init", old],
+            env={**os.environ, "MEMFOLD_LOCK_PATIENCE": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1
+        assert f"process {reader.info.backend_pid} (postgres, nightly report)" in done.stderr
+        assert "Nothing was changed" in done.stderr
+        assert catalog(old) == before
+    migrate.install(old)
+
+
+def test_what_others_built_on_an_orphan_is_named(make: Callable[..., str], way: str) -> None:
+    """The upgrade does not take it with it: it fails, whole, and says what is in the way."""
+    old = make()
+    servers.load_released(old, "0.1.0", way)
+    run(old, "create view public.mine as select count(*) from memfold._derived_timeline('t', 'b', 1)")
+    before = catalog(old)
+    with pytest.raises((psycopg.Error, errors.MemfoldError), match="mine"):
+        servers.upgrade(old, way)
+    assert catalog(old) == before
+    run(old, "drop view public.mine")
+    servers.upgrade(old, way)
