@@ -1,6 +1,9 @@
 -- Release 0.2.0: tables that are not ours. Written by `memfold adopt`, for members of memfold_owner alone: an archive
 -- holds whole rows of any tenant.
 
+-- Whoever writes to an adopted table may call the functions made for it, which stand in this schema.
+grant usage on schema memfold to memfold_owner with grant option;
+
 create table memfold.adoptions (
     table_schema text collate "C" not null,
     table_name text collate "C" not null,

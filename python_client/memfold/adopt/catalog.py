@@ -234,6 +234,11 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
     """The table of that name, found as the session would; refused where it cannot be adopted (or read)."""
     try:
         found = fetch(connection, "select pg_catalog.to_regclass($1)::oid::bigint as oid", [name])[0]["oid"]
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise AdoptError(
+            f"the role may not look up {name} ({error.diag.message_primary})",
+            hint="Run it as the owner of the table.",
+        ) from error
     except psycopg.Error as error:
         raise AdoptError(
             f"{name} is no name of a table ({error.diag.message_primary})",

@@ -25,10 +25,10 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
 from memfold.adopt.expressions import Node, build, column, render, typed
 from memfold.adopt.session import PASSING, Batches, Session
-from memfold.adopt.statements import parameter, remembered
+from memfold.adopt.statements import Definition, parameter, remembered
 from memfold.errors import AdoptError
 
-__all__ = ["Report", "Resolver", "find"]
+__all__ = ["Folds", "Report", "Resolver", "find"]
 
 Key = tuple[str, ...]
 _SLOW = 10_000
@@ -112,7 +112,7 @@ def dry_run(session: Session) -> list[tuple[Child, int, int]]:
             )
         )[0]["n"]
         collisions = 0
-        for index in _touched(session, child):
+        for index in _touched(session.connection, child):
             others = [column(one, "c") for one in index.columns if one not in child.columns]
             collisions += session.fetch(
                 render(
@@ -132,11 +132,11 @@ def dry_run(session: Session) -> list[tuple[Child, int, int]]:
     return made
 
 
-def _touched(session: Session, child: Child) -> list[catalog.Index]:
+def _touched(connection: catalog.Connection, child: Child) -> list[catalog.Index]:
     """Plain unique indexes of a child table that re-pointing could violate."""
     return [
         index
-        for index in catalog.unique_indexes(session.connection, child.table.oid)
+        for index in catalog.unique_indexes(connection, child.table.oid)
         if index.plain and set(index.columns) & set(child.columns)
     ]
 
@@ -165,15 +165,277 @@ class _Fold:
     repointed: list[dict[str, object]] = field(default_factory=list)
 
 
-class Resolver:
-    """Resolves groups of duplicates."""
+class Folds:
+    """The statements that take rows out of a table, and what refers to them with it."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.of = session.definition
+    def __init__(self, connection: catalog.Connection, definition: Definition) -> None:
+        self.connection = connection
+        self.of = definition
         self._children: dict[int, list[Child]] = {}
         self._keys: dict[int, tuple[str, ...]] = {self.of.table.oid: self.of.key}
         self._indexes: dict[tuple[int, str], list[catalog.Index]] = {}
+
+    def wanted(self, table: Table) -> tuple[str, ...]:
+        """The key of a table, and the columns that foreign keys refer to."""
+        referenced = (one for child in self.children(table) for one in child.referenced)
+        return tuple(dict.fromkeys([*self.key(table), *referenced]))
+
+    def all(self) -> Iterator[str]:
+        """All of them in their order, as one batch sends them."""
+        yield from self._all(self.of.table, "duplicate", set())
+
+    def _all(self, table: Table, reason: str, seen: set[int]) -> Iterator[str]:
+        seen.add(table.oid)
+        yield self.archive(table, self.key(table), reason)
+        for child in self.children(table):
+            key = self.key(child.table)
+            yield self.lock(child, key)
+            if child.itself:
+                yield self.clear(child, key)
+            for index in self.touched(child):
+                yield self.collisions(child, key, index)
+                yield self.rows(child.table, key, self.wanted(child.table))
+                if child.table.oid not in seen:
+                    yield from self._all(child.table, "child_collision", seen)
+            yield self.repoint(child, key)
+        yield self.delete(table, self.key(table))
+
+    def children(self, table: Table) -> list[Child]:
+        if table.oid not in self._children:
+            self._children[table.oid] = catalog.children(self.connection, table.oid)
+        return self._children[table.oid]
+
+    def key(self, table: Table) -> tuple[str, ...]:
+        if table.oid not in self._keys:
+            # Without a key the place of a row will do, within a transaction that has it locked.
+            self._keys[table.oid] = catalog.row_key(self.connection, table) or ("ctid",)
+        return self._keys[table.oid]
+
+    def touched(self, child: Child) -> list[catalog.Index]:
+        known = (child.table.oid, child.constraint)
+        if known not in self._indexes:
+            self._indexes[known] = _touched(self.connection, child)
+        return self._indexes[known]
+
+    def _pair_source(self, child: Child) -> tuple[Node, Node]:
+        """Old and new values of a foreign key, with their number, as a table p; rows c that have the old ones."""
+        width = len(child.columns)
+        names = [f"l{n}" for n in range(width)] + [f"n{n}" for n in range(width)]
+        source = exp.Unnest(
+            expressions=[typed(parameter(n + 1), "text[]") for n in range(2 * width)],
+            offset=True,
+            alias=exp.TableAlias(
+                this=exp.to_identifier("p"), columns=[exp.to_identifier(one) for one in [*names, "i"]]
+            ),
+        )
+        same = x.conjunction(
+            [
+                exp.EQ(this=column(one, "c"), expression=self._value(child, n, "l"))
+                for n, one in enumerate(child.columns)
+            ]
+        )
+        return source, same
+
+    @staticmethod
+    def _value(child: Child, number: int, prefix: str) -> Node:
+        return typed(
+            exp.column(f"{prefix}{number}", table="p"), child.table.columns[child.columns[number]].type
+        )
+
+    @remembered
+    def archive(self, table: Table, key: Key, reason: str) -> str:
+        real = key != ("ctid",)
+        source, same = _keyed(table, key, "t", "p", extra=("jsonb", "text", "text", "bytea"))
+        tree = build(
+            "insert into memfold.adoption_archive (adoption, reason, table_schema, table_name, row_key, row_data,"
+            " kept_key, tenant, bucket, content_hash)"
+            " select A, B, S, N, ROWKEY, WHOLE, p.e0, p.e1, p.e2, p.e3 from T as t join P on C"
+            " returning archive_id, row_key",
+            A=x.text(self.of.name),
+            B=x.text(reason),
+            S=x.text(table.schema),
+            N=x.text(table.name),
+            ROWKEY=(
+                build(
+                    "jsonb_object(NAMES, TEXTS)",
+                    NAMES=_array([x.text(one) for one in key]),
+                    TEXTS=_array([x.as_text(column(one, "t")) for one in key]),
+                )
+                if real
+                else build("jsonb_build_object('ctid', t.ctid)")
+            ),
+            WHOLE=_whole(table, "t", self.of.hash_column if table.oid == self.of.table.oid else None),
+            T=table.node,
+            P=source,
+            C=same,
+        )
+        return render(tree)
+
+    @remembered
+    def delete(self, table: Table, key: Key) -> str:
+        source, same = _keyed(table, key, "t", "p")
+        tree = build(
+            "with gone as (delete from T as t using P where C returning 1 as one) select count(*) as n from gone",
+            T=table.node,
+            P=source,
+            C=same,
+        )
+        return render(tree)
+
+    @remembered
+    def lock(self, child: Child, key: Key) -> str:
+        source, same = self._pair_source(child)
+        tree = build(
+            "select 1 as one from C as c join P on S order by K for update of c",
+            C=child.table.node,
+            P=source,
+            S=same,
+            K=[column(one, "c") for one in key],
+        )
+        return render(tree)
+
+    @remembered
+    def collisions(self, child: Child, key: Key, index: catalog.Index) -> str:
+        columns = index.columns
+        source, same = self._pair_source(child)
+        texts = [exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)]
+        new = [
+            exp.alias_(
+                self._value(child, child.columns.index(one), "n")
+                if one in child.columns
+                else column(one, "c"),
+                f"v{n}",
+            )
+            for n, one in enumerate(columns)
+        ]
+        own = [exp.alias_(column(one, "c"), f"v{n}") for n, one in enumerate(columns)]
+        there = build(
+            "exists (select 1 from P where S)",
+            P=source,
+            S=x.conjunction(
+                [
+                    exp.EQ(this=column(one, "c"), expression=self._value(child, n, "n"))
+                    for n, one in enumerate(child.columns)
+                ]
+            ),
+        )
+        values: list[Node] = [exp.column(f"v{n}", table="u") for n in range(len(columns))]
+        firsts = [
+            build(
+                "first_value(X) over (partition by V order by u.moved, u.x0)",
+                X=exp.column(f"x{n}", table="u"),
+                V=values,
+            )
+            for n in range(len(key))
+        ]
+        tree = build(
+            "select D from ("
+            "select F, U, u.moved, row_number() over (partition by V order by u.moved, u.x0) as place from ("
+            "select X, N, 1 as moved from C as c join P on S"
+            " union all select X, O, 0 as moved from C as c where THERE) as u where W) as d"
+            " where d.place > 1 and d.moved = 1",
+            D=[exp.column(one, table="d") for n in range(len(key)) for one in (f"x{n}", f"f{n}")],
+            F=[exp.alias_(one, f"f{n}") for n, one in enumerate(firsts)],
+            U=[exp.column(f"x{n}", table="u") for n in range(len(key))],
+            V=values,
+            X=texts,
+            N=new,
+            O=own,
+            C=child.table.node,
+            P=source,
+            S=same,
+            THERE=there,
+            W=x.conjunction([] if index.nulls_equal else [build("X is not null", X=one) for one in values]),
+        )
+        return render(tree)
+
+    @remembered
+    def clear(self, child: Child, key: Key) -> str:
+        source, same = _keyed(child.table, key, "c", "p", extra=("text",) * len(child.columns))
+        tree = build(
+            "update C as c set X = null from P where S returning R",
+            C=child.table.node,
+            X=column(child.columns[0]),
+            R=[
+                *(exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)),
+                *(exp.column(f"e{n}", table="p") for n in range(len(child.columns))),
+            ],
+            P=source,
+            S=x.conjunction(
+                [
+                    same,
+                    *(
+                        exp.EQ(
+                            this=column(one, "c"),
+                            expression=typed(exp.column(f"e{n}", table="p"), child.table.columns[one].type),
+                        )
+                        for n, one in enumerate(child.columns)
+                    ),
+                ]
+            ),
+        )
+        return render(tree)
+
+    @remembered
+    def rows(self, table: Table, key: Key, wanted: tuple[str, ...]) -> str:
+        source, same = _keyed(table, key, "t", "p")
+        tree = build(
+            "select distinct X from T as t join P on C",
+            X=[
+                exp.alias_(x.as_text(column(one, "t")), f"c:{one}", quoted=True)
+                for one in dict.fromkeys(wanted)
+            ],
+            T=table.node,
+            P=source,
+            C=same,
+        )
+        return render(tree)
+
+    @remembered
+    def repoint(self, child: Child, key: Key, *, single: bool = False) -> str:
+        source, same = self._pair_source(child)
+        if single:
+            after = 2 * len(child.columns) + 1
+            same = x.conjunction(
+                [
+                    same,
+                    *(
+                        exp.EQ(
+                            this=column(one, "c"),
+                            expression=typed(parameter(after + n), _type(child.table, one)),
+                        )
+                        for n, one in enumerate(key)
+                    ),
+                ]
+            )
+        tree = build(
+            "update C as c set X = null from P where S returning R",
+            C=child.table.node,
+            X=column(child.columns[0]),
+            P=source,
+            S=same,
+            R=[
+                exp.column("i", table="p"),
+                *(exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)),
+                *([exp.alias_(_whole(child.table, "c"), "whole")] if key == ("ctid",) else []),
+            ],
+        )
+        tree.set(
+            "expressions",
+            [
+                exp.EQ(this=column(one), expression=self._value(child, n, "n"))
+                for n, one in enumerate(child.columns)
+            ],
+        )
+        return render(tree)
+
+
+class Resolver(Folds):
+    """Resolves groups of duplicates."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.connection, session.definition)
+        self.session = session
         self._careful = False
         self.groups = self.archived = self.repointed = self.collided = 0
 
@@ -266,8 +528,7 @@ class Resolver:
             arrays = _arrays(keys, len(self.of.key))
             if not session.fetch(made.lock_rows(), arrays):
                 return
-            wanted = tuple(one for child in self.children(self.of.table) for one in child.referenced)
-            rows = session.fetch(made.rank_rows(wanted), arrays)
+            rows = session.fetch(made.rank_rows(self.wanted(self.of.table)), arrays)
             folds: list[_Fold] = []
             bare: list[Key] = []
             for _, group in itertools.groupby(rows, key=lambda row: row["group_id"]):
@@ -300,17 +561,6 @@ class Resolver:
 
     # One table
 
-    def children(self, table: Table) -> list[Child]:
-        if table.oid not in self._children:
-            self._children[table.oid] = catalog.children(self.session.connection, table.oid)
-        return self._children[table.oid]
-
-    def _key(self, table: Table) -> tuple[str, ...]:
-        if table.oid not in self._keys:
-            # Without a key the place of a row will do, within a transaction that has it locked.
-            self._keys[table.oid] = catalog.row_key(self.session.connection, table) or ("ctid",)
-        return self._keys[table.oid]
-
     def _fold(self, table: Table, folds: list[_Fold], reason: str, depth: int) -> None:
         if depth > _DEPTH:
             raise AdoptError(
@@ -327,10 +577,10 @@ class Resolver:
             self.collided += len(folds)
 
     def _archive(self, table: Table, folds: list[_Fold], reason: str) -> None:
-        key = self._key(table)
+        key = self.key(table)
         real = key != ("ctid",)
         rows = self.session.fetch(
-            self._archive_statement(table, key, reason),
+            self.archive(table, key, reason),
             [
                 *_arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
                 [
@@ -348,41 +598,10 @@ class Resolver:
         for fold in folds:
             fold.archive_id = by_key[_key_of(fold.loser, key)]
 
-    @remembered
-    def _archive_statement(self, table: Table, key: Key, reason: str) -> str:
-        names = [*table.columns]
-        real = key != ("ctid",)
-        source, same = _keyed(table, key, "t", "p", extra=("jsonb", "text", "text", "bytea"))
-        tree = build(
-            "insert into memfold.adoption_archive (adoption, reason, table_schema, table_name, row_key, row_data,"
-            " kept_key, tenant, bucket, content_hash)"
-            " select A, B, S, N, ROWKEY, jsonb_object(NAMES, TEXTS), p.e0, p.e1, p.e2, p.e3 from T as t join P on C"
-            " returning archive_id, row_key",
-            A=x.text(self.session.adoption.name),
-            B=x.text(reason),
-            S=x.text(table.schema),
-            N=x.text(table.name),
-            ROWKEY=(
-                build(
-                    "jsonb_object(NAMES, TEXTS)",
-                    NAMES=_array([x.text(one) for one in key]),
-                    TEXTS=_array([x.as_text(column(one, "t")) for one in key]),
-                )
-                if real
-                else build("jsonb_build_object('ctid', t.ctid)")
-            ),
-            NAMES=_array([x.text(one) for one in names]),
-            TEXTS=_array([x.as_text(column(one, "t")) for one in names]),
-            T=table.node,
-            P=source,
-            C=same,
-        )
-        return render(tree)
-
     def _delete(self, table: Table, folds: list[_Fold]) -> None:
-        key = self._key(table)
+        key = self.key(table)
         gone = self.session.fetch(
-            self._delete_statement(table, key),
+            self.delete(table, key),
             _arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
         )[0]["n"]
         if gone != len(folds):
@@ -390,17 +609,6 @@ class Resolver:
                 f"{table}: {len(folds)} rows were to be deleted, {gone} were",
                 hint="A trigger or a rule of the table keeps rows from being deleted.",
             )
-
-    @remembered
-    def _delete_statement(self, table: Table, key: Key) -> str:
-        source, same = _keyed(table, key, "t", "p")
-        tree = build(
-            "with gone as (delete from T as t using P where C returning 1 as one) select count(*) as n from gone",
-            T=table.node,
-            P=source,
-            C=same,
-        )
-        return render(tree)
 
     def _note_repointed(self, folds: list[_Fold]) -> None:
         noted = [fold for fold in folds if fold.repointed]
@@ -418,7 +626,7 @@ class Resolver:
         moved = [fold for fold in folds if all(fold.loser.get(one) is not None for one in child.referenced)]
         if not moved:
             return
-        key = self._key(child.table)
+        key = self.key(child.table)
         locked = self._lock_children(child, key, moved)
         if not locked:
             return
@@ -429,7 +637,7 @@ class Resolver:
             )
         if child.itself:
             self._clear_self_references(child, moved)
-        for index in self._touched(child):
+        for index in self.touched(child):
             collisions = self._collisions(child, key, index, moved)
             if collisions:
                 self._fold(child.table, collisions, "child_collision", depth + 1)
@@ -440,90 +648,24 @@ class Resolver:
                 child,
                 key,
                 moved,
-                self.session.fetch(self._repoint_statement(child, key), self._pairs(child, moved)),
+                self.session.fetch(self.repoint(child, key), self._pairs(child, moved)),
             )
-
-    def _touched(self, child: Child) -> list[catalog.Index]:
-        known = (child.table.oid, child.constraint)
-        if known not in self._indexes:
-            self._indexes[known] = _touched(self.session, child)
-        return self._indexes[known]
 
     def _pairs(self, child: Child, folds: list[_Fold]) -> list[list[str | None]]:
         old = [[fold.loser[one] for fold in folds] for one in child.referenced]
         new = [[(fold.keeper or {}).get(one) for fold in folds] for one in child.referenced]
         return [*old, *new]
 
-    def _pair_source(self, child: Child) -> tuple[Node, Node]:
-        """Old and new values of a foreign key, with their number, as a table p; rows c that have the old ones."""
-        width = len(child.columns)
-        names = [f"l{n}" for n in range(width)] + [f"n{n}" for n in range(width)]
-        source = exp.Unnest(
-            expressions=[typed(parameter(n + 1), "text[]") for n in range(2 * width)],
-            offset=True,
-            alias=exp.TableAlias(
-                this=exp.to_identifier("p"), columns=[exp.to_identifier(one) for one in [*names, "i"]]
-            ),
-        )
-        same = x.conjunction(
-            [
-                exp.EQ(this=column(one, "c"), expression=self._value(child, n, "l"))
-                for n, one in enumerate(child.columns)
-            ]
-        )
-        return source, same
-
-    @staticmethod
-    def _value(child: Child, number: int, prefix: str) -> Node:
-        return typed(
-            exp.column(f"{prefix}{number}", table="p"), child.table.columns[child.columns[number]].type
-        )
-
     def _lock_children(self, child: Child, key: Key, folds: list[_Fold]) -> int:
-        return len(self.session.fetch(self._lock_statement(child, key), self._pairs(child, folds)))
-
-    @remembered
-    def _lock_statement(self, child: Child, key: Key) -> str:
-        source, same = self._pair_source(child)
-        tree = build(
-            "select 1 as one from C as c join P on S order by K for update of c",
-            C=child.table.node,
-            P=source,
-            S=same,
-            K=[column(one, "c") for one in key],
-        )
-        return render(tree)
+        return len(self.session.fetch(self.lock(child, key), self._pairs(child, folds)))
 
     def _clear_self_references(self, child: Child, folds: list[_Fold]) -> None:
         """A row that stays and refers to one that is folded into it would refer to itself."""
-        if any(child.table.columns[one].required for one in child.columns):
+        if child.table.columns[child.columns[0]].required:
             return
-        key = self._key(child.table)
-        source, same = _keyed(child.table, key, "c", "p", extra=("text",) * len(child.columns))
-        tree = build(
-            "update C as c set X = null from P where S returning R",
-            C=child.table.node,
-            X=column(child.columns[0]),
-            R=[
-                *(exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)),
-                *(exp.column(f"e{n}", table="p") for n in range(len(child.columns))),
-            ],
-            P=source,
-            S=x.conjunction(
-                [
-                    same,
-                    *(
-                        exp.EQ(
-                            this=column(one, "c"),
-                            expression=typed(exp.column(f"e{n}", table="p"), child.table.columns[one].type),
-                        )
-                        for n, one in enumerate(child.columns)
-                    ),
-                ]
-            ),
-        )
+        key = self.key(child.table)
         cleared = self.session.fetch(
-            render(tree),
+            self.clear(child, key),
             [
                 *_arrays([_key_of(fold.keeper or {}, key) for fold in folds], len(key)),
                 *([fold.loser[one] for fold in folds] for one in child.referenced),
@@ -535,146 +677,40 @@ class Resolver:
         for row in cleared:
             fold = by_value[tuple(row[f"e{n}"] for n in range(len(child.columns)))]
             entry = self._entry(child, key, fold, [[row[f"x{n}"] for n in range(len(key))]])
-            fold.repointed.append(entry | {"to": [None] * len(child.columns)})
+            rest = [fold.loser[one] for one in child.referenced[1:]]
+            fold.repointed.append(entry | {"to": [None, *rest]})
         self.repointed += len(cleared)
 
     def _collisions(self, child: Child, key: Key, index: catalog.Index, folds: list[_Fold]) -> list[_Fold]:
         """Rows of a child table that would equal another one in a unique index, once re-pointed."""
-        found = self.session.fetch(self._collisions_statement(child, key, index), self._pairs(child, folds))
+        found = self.session.fetch(self.collisions(child, key, index), self._pairs(child, folds))
         if not found:
             return []
         losers = [tuple(row[f"x{n}"] for n in range(len(key))) for row in found]
         keepers = [tuple(row[f"f{n}"] for n in range(len(key))) for row in found]
-        wanted = (*key, *(one for other in self.children(child.table) for one in other.referenced))
-        rows = self._rows(child.table, key, wanted, [*losers, *keepers])
+        rows = self._rows(child.table, key, self.wanted(child.table), [*losers, *keepers])
         return [_Fold(rows[one], rows[other]) for one, other in zip(losers, keepers, strict=True)]
-
-    @remembered
-    def _collisions_statement(self, child: Child, key: Key, index: catalog.Index) -> str:
-        columns = index.columns
-        source, same = self._pair_source(child)
-        texts = [exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)]
-        new = [
-            exp.alias_(
-                self._value(child, child.columns.index(one), "n")
-                if one in child.columns
-                else column(one, "c"),
-                f"v{n}",
-            )
-            for n, one in enumerate(columns)
-        ]
-        own = [exp.alias_(column(one, "c"), f"v{n}") for n, one in enumerate(columns)]
-        there = build(
-            "exists (select 1 from P where S)",
-            P=source,
-            S=x.conjunction(
-                [
-                    exp.EQ(this=column(one, "c"), expression=self._value(child, n, "n"))
-                    for n, one in enumerate(child.columns)
-                ]
-            ),
-        )
-        values: list[Node] = [exp.column(f"v{n}", table="u") for n in range(len(columns))]
-        firsts = [
-            build(
-                "first_value(X) over (partition by V order by u.moved, u.x0)",
-                X=exp.column(f"x{n}", table="u"),
-                V=values,
-            )
-            for n in range(len(key))
-        ]
-        tree = build(
-            "select D from ("
-            "select F, U, u.moved, row_number() over (partition by V order by u.moved, u.x0) as place from ("
-            "select X, N, 1 as moved from C as c join P on S"
-            " union all select X, O, 0 as moved from C as c where THERE) as u where W) as d"
-            " where d.place > 1 and d.moved = 1",
-            D=[exp.column(one, table="d") for n in range(len(key)) for one in (f"x{n}", f"f{n}")],
-            F=[exp.alias_(one, f"f{n}") for n, one in enumerate(firsts)],
-            U=[exp.column(f"x{n}", table="u") for n in range(len(key))],
-            V=values,
-            X=texts,
-            N=new,
-            O=own,
-            C=child.table.node,
-            P=source,
-            S=same,
-            THERE=there,
-            W=x.conjunction([] if index.nulls_equal else [build("X is not null", X=one) for one in values]),
-        )
-        return render(tree)
 
     def _rows(
         self, table: Table, key: Key, wanted: tuple[str, ...], keys: Sequence[Key]
     ) -> dict[Key, dict[str, str | None]]:
-        statement = self._rows_statement(table, key, wanted)
+        statement = self.rows(table, key, wanted)
         rows = [_texts(row) for row in self.session.fetch(statement, _arrays(keys, len(key)))]
         return {_key_of(row, key): row for row in rows}
 
-    @remembered
-    def _rows_statement(self, table: Table, key: Key, wanted: tuple[str, ...]) -> str:
-        source, same = _keyed(table, key, "t", "p")
-        tree = build(
-            "select distinct X from T as t join P on C",
-            X=[
-                exp.alias_(x.as_text(column(one, "t")), f"c:{one}", quoted=True)
-                for one in dict.fromkeys(wanted)
-            ],
-            T=table.node,
-            P=source,
-            C=same,
-        )
-        return render(tree)
-
-    @remembered
-    def _repoint_statement(self, child: Child, key: Key, *, single: bool = False) -> str:
-        source, same = self._pair_source(child)
-        if single:
-            after = 2 * len(child.columns) + 1
-            same = x.conjunction(
-                [
-                    same,
-                    *(
-                        exp.EQ(
-                            this=column(one, "c"),
-                            expression=typed(parameter(after + n), _type(child.table, one)),
-                        )
-                        for n, one in enumerate(key)
-                    ),
-                ]
-            )
-        tree = build(
-            "update C as c set X = null from P where S returning R",
-            C=child.table.node,
-            X=column(child.columns[0]),
-            P=source,
-            S=same,
-            R=[
-                exp.column("i", table="p"),
-                *(exp.alias_(x.as_text(column(one, "c")), f"x{n}") for n, one in enumerate(key)),
-            ],
-        )
-        tree.set(
-            "expressions",
-            [
-                exp.EQ(this=column(one), expression=self._value(child, n, "n"))
-                for n, one in enumerate(child.columns)
-            ],
-        )
-        return render(tree)
-
     def _note(self, child: Child, key: Key, folds: list[_Fold], rows: list[DictRow]) -> None:
         self.repointed += len(rows)
-        by_fold: dict[int, list[list[str]]] = {}
+        by_fold: dict[int, list[object]] = {}
         for row in rows:
-            by_fold.setdefault(row["i"] - 1, []).append([row[f"x{n}"] for n in range(len(key))])
+            # without a key a row is found again by all that it holds
+            which = row["whole"] if "whole" in row else [row[f"x{n}"] for n in range(len(key))]
+            by_fold.setdefault(row["i"] - 1, []).append(which)
         for number, keys in by_fold.items():
             folds[number].repointed.append(self._entry(child, key, folds[number], keys))
 
     @staticmethod
-    def _entry(child: Child, key: Key, fold: _Fold, rows: list[list[str]]) -> dict[str, object]:
+    def _entry(child: Child, key: Key, fold: _Fold, rows: list[object]) -> dict[str, object]:
         """What the archive notes of rows that were re-pointed, so that they can be pointed back."""
-        real = key != ("ctid",)
         return {
             "constraint": child.constraint,
             "schema": child.table.schema,
@@ -682,19 +718,18 @@ class Resolver:
             "columns": list(child.columns),
             "from": [fold.loser[one] for one in child.referenced],
             "to": [(fold.keeper or {}).get(one) for one in child.referenced],
-            "key": list(key) if real else [],
-            "rows": rows if real else len(rows),
+            "key": list(key) if key != ("ctid",) else [],
+            "rows": rows,
         }
 
     def _repoint_singly(self, child: Child, key: Key, folds: list[_Fold], depth: int) -> None:
         """Row by row, and a row that collides in whatever way goes to the archive."""
         source, same = self._pair_source(child)
-        wanted = [*key, *(one for other in self.children(child.table) for one in other.referenced)]
         tree = build(
             "select X from C as c join P on S order by K",
             X=[
                 exp.alias_(x.as_text(column(one, "c")), f"c:{one}", quoted=True)
-                for one in dict.fromkeys(wanted)
+                for one in self.wanted(child.table)
             ],
             C=child.table.node,
             P=source,
@@ -702,7 +737,7 @@ class Resolver:
             K=[column(one, "c") for one in key],
         )
         pairs = self._pairs(child, folds)
-        statement = self._repoint_statement(child, key, single=True)
+        statement = self.repoint(child, key, single=True)
         for row in [_texts(one) for one in self.session.fetch(render(tree), pairs)]:
             try:
                 with self.session.connection.transaction():
@@ -733,6 +768,16 @@ def _type(table: Table, name: str) -> str:
 
 def _array(nodes: Sequence[Node]) -> Node:
     return typed(exp.Array(expressions=list(nodes), bracket_notation=True), "text[]")
+
+
+def _whole(table: Table, alias: str, without: str | None = None) -> Node:
+    """All of a row, each value as the server prints it."""
+    names = [one for one in table.columns if one != without]
+    return build(
+        "jsonb_object(NAMES, TEXTS)",
+        NAMES=_array([x.text(one) for one in names]),
+        TEXTS=_array([x.as_text(column(one, alias)) for one in names]),
+    )
 
 
 def _keyed(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 from sqlglot import exp
 
-from memfold.adopt import catalog
 from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.duplicates import Folds
 from memfold.adopt.expressions import build, render, text
 from memfold.adopt.options import Options
 from memfold.adopt.session import Adoption
@@ -27,7 +27,8 @@ def write(
     made = Statements(definition)
     table = definition.table
     lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, tried again for {options.patience:.0f} s"
-    children = catalog.children(connection, table.oid)
+    folds = Folds(connection, definition)
+    children = folds.children(table)
     role = fetch(
         connection,
         "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
@@ -120,7 +121,12 @@ def write(
             ),
             *(["No foreign key refers to the table."] if not children else []),
         ],
-        [*made.find_groups()[1:3], made.lock_rows(), made.rank_rows(())],
+        [
+            *made.find_groups()[1:3],
+            made.lock_rows(),
+            made.rank_rows(folds.wanted(table)),
+            *folds.all(),
+        ],
     )
     yield from step(
         5,

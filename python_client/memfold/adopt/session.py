@@ -420,11 +420,15 @@ class Batches:
 
 def installed(connection: Connection) -> None:
     """Refuse a database in which memfold is not, or is older, or where the role may not keep state."""
+    # by the catalog: whoever may not use the schema may not ask for its tables by name
     row = fetch(
         connection,
-        "select pg_catalog.to_regclass('memfold.adoptions') is not null as installed,"
-        " pg_catalog.to_regnamespace('memfold') is not null as present,"
-        " pg_catalog.pg_is_in_recovery() as standby, current_user::text as role",
+        "select pg_catalog.pg_is_in_recovery() as standby, current_user::text as role, n.oid is not null as present,"
+        " c.oid is not null as installed, pg_catalog.has_schema_privilege(n.oid, 'create') as functions,"
+        " pg_catalog.has_table_privilege(c.oid, 'insert, update, delete') as state"
+        " from (select 1) as one"
+        " left join pg_catalog.pg_namespace as n on n.nspname = 'memfold'"
+        " left join pg_catalog.pg_class as c on c.relnamespace = n.oid and c.relname = 'adoptions'",
     )[0]
     if row["standby"]:
         raise AdoptError("this server is a standby", hint="Connect to the primary.")
@@ -435,12 +439,7 @@ def installed(connection: Connection) -> None:
             else "the memfold in this database is older",
             hint="Run: memfold init DSN",
         )
-    allowed = fetch(
-        connection,
-        "select pg_catalog.has_table_privilege('memfold.adoptions', 'insert, update, delete') as state,"
-        " pg_catalog.has_schema_privilege('memfold', 'create') as functions",
-    )[0]
-    if not (allowed["state"] and allowed["functions"]):
+    if not (row["state"] and row["functions"]):
         raise AdoptError(
             f"role {row['role']} may not keep the state of an adoption",
             hint=f"Have an administrator run: grant memfold_owner to {row['role']}",

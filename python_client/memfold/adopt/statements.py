@@ -558,7 +558,9 @@ class Statements:
             C=build("H is not null", H=h),
             G=[*scope, h],
         )
-        same = [
+        # An expression may fail on rows without a hash: they are left out where the table is read.
+        same: list[Node] = [build("H is not null", H=h)]
+        same += [
             exp.EQ(this=one, expression=exp.column(name, table="g"))
             for one, name in zip([*scope, h], [*names, "h"], strict=True)
         ]

@@ -14,7 +14,7 @@ from sqlglot import exp
 from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Table
-from memfold.adopt.expressions import build, column, render, typed
+from memfold.adopt.expressions import Node, build, column, render, typed
 from memfold.adopt.session import ANY, Batches, Session
 from memfold.adopt.statements import composed, name_of, parameter, rendered
 from memfold.adopt.steps import concurrently
@@ -140,12 +140,12 @@ def _table(session: Session, schema: str, name: str) -> Table:
 
 def _point_back(session: Session, entry: dict[str, Any], tables: dict[tuple[str, str], Table]) -> int:
     """Rows that were re-pointed and still refer to where they were pointed."""
-    if not entry["key"]:
-        return 0
     known = (entry["schema"], entry["table"])
     if known not in tables:
         tables[known] = _table(session, *known)
     table = tables[known]
+    if not entry["key"]:
+        return sum(_point_one_back(session, table, entry, row) for row in entry["rows"])
     width, refs = len(entry["key"]), len(entry["columns"])
     source = exp.Unnest(
         expressions=[typed(parameter(n + 1), "text[]") for n in range(width)],
@@ -172,20 +172,43 @@ def _point_back(session: Session, entry: dict[str, Any], tables: dict[tuple[str,
         P=source,
         S=x.conjunction([*same, *still]),
     )
-    update = tree.find(exp.Update)
-    assert update is not None  # noqa: S101 (the template has one)
-    update.set(
-        "expressions",
-        [
-            exp.EQ(
-                this=column(one), expression=typed(parameter(width + refs + n + 1), table.columns[one].type)
-            )
-            for n, one in enumerate(entry["columns"])
-        ],
-    )
+    _set(tree, table, entry, width + refs)
     rows = entry["rows"]
     done = session.fetch(
         render(tree),
         [*([one[n] for one in rows] for n in range(width)), *entry["to"], *entry["from"]],
     )
     return int(done[0]["n"])
+
+
+def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: dict[str, str | None]) -> int:
+    """A row of a table without a key: any one of those that hold exactly this, for they are all alike."""
+    names = list(row)
+    tree = build(
+        "with done as (update C as c set X = null where c.ctid = (select d.ctid from C as d where S limit 1)"
+        " returning 1 as one) select count(*) as n from done",
+        C=table.node,
+        X=column(entry["columns"][0]),
+        S=x.conjunction(
+            [
+                exp.NullSafeEQ(this=x.as_text(column(one, "d")), expression=typed(parameter(n + 1), "text"))
+                for n, one in enumerate(names)
+            ]
+        ),
+    )
+    _set(tree, table, entry, len(names))
+    values = [row[one] for one in names]
+    return int(session.fetch(render(tree), [*values, *entry["from"]])[0]["n"])
+
+
+def _set(tree: Node, table: Table, entry: dict[str, Any], after: int) -> None:
+    """Have the UPDATE in the tree set the columns to what they were; parameters follow that number."""
+    update = tree.find(exp.Update)
+    assert update is not None  # noqa: S101 (the templates have one)
+    update.set(
+        "expressions",
+        [
+            exp.EQ(this=column(one), expression=typed(parameter(after + n + 1), table.columns[one].type))
+            for n, one in enumerate(entry["columns"])
+        ],
+    )
