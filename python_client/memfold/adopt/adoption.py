@@ -409,7 +409,9 @@ async def conflict_of_async(
 
 # The longer name, if there is one, was made because the shorter one was taken.
 _FIND: LiteralString = """
-select p.proname as name, p.proargnames[1:p.pronargs] as columns
+select p.proname as name, p.proargnames[1:p.pronargs] as columns, array(
+    select pg_catalog.format_type(t.oid, null) from unnest(p.proargtypes::oid[]) with ordinality as t (oid, n) order by t.n
+) as types
 from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
 where n.nspname = 'memfold' and p.proname = any(%s)
 order by pg_catalog.length(p.proname) desc
@@ -429,10 +431,13 @@ def _names(error: psycopg.Error) -> list[str] | None:
 
 
 def _question(function: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:
-    columns = [one for one in function["columns"] if one in row]
-    arguments = sql.SQL(", ").join(sql.SQL("{} => %s").format(sql.Identifier(one)) for one in columns)
+    # An INSERT casts what it is given to the column's type; so does this, json to jsonb for instance.
+    given = [pair for pair in zip(function["columns"], function["types"], strict=True) if pair[0] in row]
+    arguments = sql.SQL(", ").join(
+        sql.SQL("{} => %s::{}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in given
+    )
     query = sql.SQL("select * from memfold.{}({})").format(sql.Identifier(function["name"]), arguments)
-    return query, [row[one] for one in columns]
+    return query, [row[name] for name, _ in given]
 
 
 def _conflict(found: Mapping[str, Any] | None) -> MemoryHashConflict:
