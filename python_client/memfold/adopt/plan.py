@@ -137,7 +137,12 @@ def write(
             "hash (the trigger's function is replaced, which locks nothing); afterwards they get theirs per batch.",
             "From then on a writer of a duplicate gets 23505, unique_violation.",
         ],
-        [made.trigger_function(withhold=True), made.create_index(), made.trigger_function()],
+        [
+            *made.find_functions(owner, []),
+            made.trigger_function(withhold=True),
+            made.create_index(),
+            made.trigger_function(),
+        ],
     )
     yield from step(
         6,
@@ -146,7 +151,7 @@ def write(
             "Locks: none on the table.",
             f"memfold.insert_{definition.name}(...) inserts, and gives (key, deduped) instead of an error.",
         ],
-        made.step_6(owner, []),
+        made.insert_functions(owner, []),
     )
 
 

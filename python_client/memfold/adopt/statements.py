@@ -675,41 +675,49 @@ class Statements:
 
     # Step 6
 
-    def step_6(self, owner: str | None, grantees: Sequence[str]) -> list[str]:
-        """The functions that insert and find; grantees: the roles that may insert into the table."""
-        made = [
-            *self.drop_functions(("insert", "find")),
-            self._result_type(),
+    def find_functions(self, owner: str | None, grantees: Sequence[str]) -> list[str]:
+        """What finds the row that a conflict is about; made before there can be one."""
+        return [
+            *self.drop_functions(("find",)),
             self._find_function(),
-            self._insert_function(),
+            *self._finish("find", self._arguments(self.of.columns), owner),
+            *self._grants(("hash", "find"), self.of.columns, grantees),
         ]
-        arguments = [one.name for one in self._insertable()]
-        made += self._finish("find", self._arguments(self.of.columns), owner)
-        made += self._finish("insert", self._arguments(arguments), owner)
+
+    def insert_functions(self, owner: str | None, grantees: Sequence[str]) -> list[str]:
+        """What inserts, or gives the row that is there; grantees: the roles that may insert into the table."""
+        arguments = tuple(one.name for one in self._insertable())
         result = name_of("memfold", f"inserted_{self.of.name}")
-        made.append(
+        made = [
+            *self.drop_functions(("insert",)),
+            self._result_type(),
             composed(
                 "comment on type {t} is {text}", t=result, text=sql.Literal(f"{MADE_BY} for {self.of.table}.")
-            )
-        )
+            ),
+        ]
         if owner is not None:
             made.append(composed("alter type {t} owner to {owner}", t=result, owner=name_of(owner)))
+        return [
+            *made,
+            self._insert_function(),
+            *self._finish("insert", self._arguments(arguments), owner),
+            *self._grants(("insert",), arguments, grantees),
+        ]
+
+    def _grants(self, kinds: Sequence[str], columns: Sequence[str], grantees: Sequence[str]) -> list[str]:
+        made = []
         for grantee in grantees:
             to = name_of(grantee)
             made.append(composed("grant usage on schema memfold to {to}", to=to))
-            for kind, columns in (
-                ("hash", self.of.columns),
-                ("find", self.of.columns),
-                ("insert", arguments),
-            ):
-                made.append(
-                    composed(
-                        "grant execute on function memfold.{f}({a}) to {to}",
-                        f=name_of(f"{kind}_{self.of.name}"),
-                        a=self._arguments(columns),
-                        to=to,
-                    )
+            made += [
+                composed(
+                    "grant execute on function memfold.{f}({a}) to {to}",
+                    f=name_of(f"{kind}_{self.of.name}"),
+                    a=self._arguments(columns),
+                    to=to,
                 )
+                for kind in kinds
+            ]
         return made
 
     def _result_type(self) -> str:

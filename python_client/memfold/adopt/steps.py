@@ -205,8 +205,10 @@ def step_5(session: Session) -> None:
     them out of a partial index; afterwards they get it one batch after the other, and what turns out a duplicate
     is resolved as in step 4.
     """
-    session.save(note=session.note(5, "began"))
     made = session.statements
+    with session.transaction(lock_timeout=5):
+        session.save(note=session.note(5, "began"))
+        session.run(*made.find_functions(owner_of_functions(session), _grantees(session)))
     for attempt in range(1, 21):
         state = _index_state(session)
         if state == "valid":
@@ -371,21 +373,25 @@ def _fill_withheld(session: Session) -> dict[str, int]:
 
 def step_6(session: Session) -> list[str]:
     """The functions of the catch; gives the roles that may use them."""
-    grantees = [
-        row["role"]
-        for row in session.fetch(
-            "select distinct r.rolname as role from pg_catalog.pg_class as c"
-            " cross join lateral pg_catalog.aclexplode(c.relacl) as a"
-            " join pg_catalog.pg_roles as r on r.oid = a.grantee"
-            " where c.oid = $1::bigint::oid and a.privilege_type = 'INSERT' and a.grantee <> c.relowner order by 1",
-            [session.definition.table.oid],
-        )
-    ]
+    grantees = _grantees(session)
     owner = owner_of_functions(session)
     with session.transaction(lock_timeout=5):
-        session.run(*session.statements.step_6(owner, grantees))
+        session.run(*session.statements.find_functions(owner, grantees))
+        session.run(*session.statements.insert_functions(owner, grantees))
         session.save(step=6, note=session.note(6, "ended"))
     return grantees
+
+
+def _grantees(session: Session) -> list[str]:
+    """The roles that may insert into the table, beside its owner."""
+    found = session.fetch(
+        "select distinct r.rolname as role from pg_catalog.pg_class as c"
+        " cross join lateral pg_catalog.aclexplode(c.relacl) as a"
+        " join pg_catalog.pg_roles as r on r.oid = a.grantee"
+        " where c.oid = $1::bigint::oid and a.privilege_type = 'INSERT' and a.grantee <> c.relowner order by 1",
+        [session.definition.table.oid],
+    )
+    return [row["role"] for row in found]
 
 
 class _Progress:
