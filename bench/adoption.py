@@ -34,7 +34,7 @@ def run(server: harness.Server, *, rounds: int, rows: int) -> harness.Report:
     report.note(
         f"{rows:,} rows, fresh for each variant and round, vacuumed, right after a checkpoint. Both compute the same"
         " hash by the same function. The UPDATE is one statement in one transaction, which locks every row until it is"
-        " over; step 3 goes in batches of 100 ms, unthrottled, and ends with a look for rows that are missing."
+        " over; step 3 goes in batches of 50 ms, unthrottled, and ends with a look for rows that are missing."
     )
     lines: list[list[object]] = []
     for kind in TABLES:

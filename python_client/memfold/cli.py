@@ -555,7 +555,7 @@ def _gentle_options(command: F) -> F:
                 type=click.FloatRange(1, 10_000),
                 default=usual.batch_time * 1000,
                 metavar="MS",
-                help="How long a batch may hold its locks; default: 100.",
+                help="How long a batch is to hold its locks; default: 50.",
             ),
             click.option(
                 "--batch", type=click.IntRange(1), metavar="N", help="Rows a batch; default: by --batch-time."

@@ -200,13 +200,12 @@ _KINDS = {
 }
 
 
-def fetch(connection: Connection, statement: Any, parameters: Sequence[Any] = ()) -> list[DictRow]:
+def fetch(
+    connection: Connection, statement: Any, parameters: Sequence[Any] = (), *, prepare: bool = False
+) -> list[DictRow]:
     """The rows of a query of this package, its parameters $1, $2 ..."""
-    return (
-        psycopg.RawCursor(connection, row_factory=psycopg.rows.dict_row)
-        .execute(statement, parameters)
-        .fetchall()
-    )
+    cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.dict_row)
+    return cursor.execute(statement, parameters, prepare=prepare).fetchall()
 
 
 def load(connection: Connection, oid: int) -> tuple[Table, DictRow]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg.rows import DictRow
@@ -437,7 +438,16 @@ class Resolver(Folds):
         super().__init__(session.connection, session.definition)
         self.session = session
         self._careful = False
+        # Building a tree takes longer than its statement: not while rows are locked.
+        list(self.all())
+        session.statements.lock_rows()
+        session.statements.rank_rows(self.wanted(self.of.table))
+        session.statements.fill_keys()
         self.groups = self.archived = self.repointed = self.collided = 0
+
+    def _send(self, statement: str, parameters: Sequence[Any]) -> list[DictRow]:
+        """A statement of a batch: there are many, so they are prepared."""
+        return self.session.fetch(statement, parameters, prepare=True)
 
     # Groups
 
@@ -445,7 +455,8 @@ class Resolver(Folds):
         """Resolve what ``find`` has found, so many of the rows that go at a time."""
         session = self.session
         most = session.fetch("select count(*) as n from pg_temp.memfold_members where place > 1")[0]["n"]
-        batches = Batches(session.options, start=20, most=2000)
+        # many statements, few rows: a batch takes long before its first row
+        batches = Batches(session.options, start=10, most=2000, time=1.5)
         done, waiting = 0, [(0, most)]
         began = moved = time.monotonic()
         while waiting:
@@ -526,9 +537,9 @@ class Resolver(Folds):
         made = session.statements
         with session.transaction():
             arrays = _arrays(keys, len(self.of.key))
-            if not session.fetch(made.lock_rows(), arrays):
+            if not self._send(made.lock_rows(), arrays):
                 return
-            rows = session.fetch(made.rank_rows(self.wanted(self.of.table)), arrays)
+            rows = self._send(made.rank_rows(self.wanted(self.of.table)), arrays)
             folds: list[_Fold] = []
             bare: list[Key] = []
             for _, group in itertools.groupby(rows, key=lambda row: row["group_id"]):
@@ -549,7 +560,7 @@ class Resolver(Folds):
             if folds:
                 self._fold(self.of.table, folds, "duplicate", 0)
             if bare:
-                session.fetch(made.fill_keys(), _arrays(bare, len(self.of.key)))
+                self._send(made.fill_keys(), _arrays(bare, len(self.of.key)))
             groups = len({tuple((fold.keeper or {}).items()) for fold in folds})
             session.save(
                 add_groups_resolved=groups,
@@ -579,7 +590,7 @@ class Resolver(Folds):
     def _archive(self, table: Table, folds: list[_Fold], reason: str) -> None:
         key = self.key(table)
         real = key != ("ctid",)
-        rows = self.session.fetch(
+        rows = self._send(
             self.archive(table, key, reason),
             [
                 *_arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
@@ -600,7 +611,7 @@ class Resolver(Folds):
 
     def _delete(self, table: Table, folds: list[_Fold]) -> None:
         key = self.key(table)
-        gone = self.session.fetch(
+        gone = self._send(
             self.delete(table, key),
             _arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
         )[0]["n"]
@@ -613,11 +624,11 @@ class Resolver(Folds):
     def _note_repointed(self, folds: list[_Fold]) -> None:
         noted = [fold for fold in folds if fold.repointed]
         if noted:
-            self.session.fetch(
-                "update memfold.adoption_archive as a set repointed = v.entries"
-                " from unnest($1::uuid[], $2::jsonb[]) as v (archive_id, entries)"
-                " where a.archive_id = v.archive_id returning 1",
-                [[fold.archive_id for fold in noted], [json.dumps(fold.repointed) for fold in noted]],
+            # one document: an array of them takes longer to write down than the statement takes
+            self._send(
+                "update memfold.adoption_archive as a set repointed = v.value"
+                " from jsonb_each($1::jsonb) as v where a.archive_id = v.key::uuid returning 1 as one",
+                [json.dumps({str(fold.archive_id): fold.repointed for fold in noted})],
             )
 
     # What refers to it
@@ -648,7 +659,7 @@ class Resolver(Folds):
                 child,
                 key,
                 moved,
-                self.session.fetch(self.repoint(child, key), self._pairs(child, moved)),
+                self._send(self.repoint(child, key), self._pairs(child, moved)),
             )
 
     def _pairs(self, child: Child, folds: list[_Fold]) -> list[list[str | None]]:
@@ -657,14 +668,14 @@ class Resolver(Folds):
         return [*old, *new]
 
     def _lock_children(self, child: Child, key: Key, folds: list[_Fold]) -> int:
-        return len(self.session.fetch(self.lock(child, key), self._pairs(child, folds)))
+        return len(self._send(self.lock(child, key), self._pairs(child, folds)))
 
     def _clear_self_references(self, child: Child, folds: list[_Fold]) -> None:
         """A row that stays and refers to one that is folded into it would refer to itself."""
         if child.table.columns[child.columns[0]].required:
             return
         key = self.key(child.table)
-        cleared = self.session.fetch(
+        cleared = self._send(
             self.clear(child, key),
             [
                 *_arrays([_key_of(fold.keeper or {}, key) for fold in folds], len(key)),
@@ -683,7 +694,7 @@ class Resolver(Folds):
 
     def _collisions(self, child: Child, key: Key, index: catalog.Index, folds: list[_Fold]) -> list[_Fold]:
         """Rows of a child table that would equal another one in a unique index, once re-pointed."""
-        found = self.session.fetch(self.collisions(child, key, index), self._pairs(child, folds))
+        found = self._send(self.collisions(child, key, index), self._pairs(child, folds))
         if not found:
             return []
         losers = [tuple(row[f"x{n}"] for n in range(len(key))) for row in found]
@@ -695,7 +706,7 @@ class Resolver(Folds):
         self, table: Table, key: Key, wanted: tuple[str, ...], keys: Sequence[Key]
     ) -> dict[Key, dict[str, str | None]]:
         statement = self.rows(table, key, wanted)
-        rows = [_texts(row) for row in self.session.fetch(statement, _arrays(keys, len(key)))]
+        rows = [_texts(row) for row in self._send(statement, _arrays(keys, len(key)))]
         return {_key_of(row, key): row for row in rows}
 
     def _note(self, child: Child, key: Key, folds: list[_Fold], rows: list[DictRow]) -> None:
@@ -741,7 +752,7 @@ class Resolver(Folds):
         for row in [_texts(one) for one in self.session.fetch(render(tree), pairs)]:
             try:
                 with self.session.connection.transaction():
-                    rows = self.session.fetch(statement, [*pairs, *_key_of(row, key)])
+                    rows = self._send(statement, [*pairs, *_key_of(row, key)])
             except psycopg.errors.IntegrityError as error:
                 if error.sqlstate not in {"23505", "23P01"}:
                     raise

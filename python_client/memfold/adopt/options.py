@@ -15,7 +15,7 @@ class Options:
     """How long anybody may have to queue behind a lock that is waited for."""
     patience: float = 600.0
     """How long to go on trying for a lock."""
-    batch_time: float = 0.1
+    batch_time: float = 0.05
     """How long a batch may hold its locks."""
     batch: int | None = None
     """Rows of a batch; None: as many as the time allows."""

@@ -136,7 +136,8 @@ def connect(dsn: str) -> Connection:
         return psycopg.connect(
             dsn,
             autocommit=True,
-            prepare_threshold=None,
+            # what is prepared says so itself
+            prepare_threshold=1_000_000_000,
             client_encoding="UTF8",
             application_name="memfold adopt",
             row_factory=dict_row,
@@ -229,8 +230,10 @@ class Session:
 
     # Statements
 
-    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[DictRow]:
-        return fetch(self.connection, statement, parameters)
+    def fetch(
+        self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool = False
+    ) -> list[DictRow]:
+        return fetch(self.connection, statement, parameters, prepare=prepare)
 
     def run(self, *made: str) -> None:
         for statement in made:
@@ -398,8 +401,9 @@ class Session:
 class Batches:
     """The size of a batch, such that one takes about as long as it may."""
 
-    def __init__(self, options: Options, *, start: int, most: int) -> None:
-        self._time = options.batch_time
+    def __init__(self, options: Options, *, start: int, most: int, time: float = 1.0) -> None:
+        """time: how long a batch may take, in parts of the option."""
+        self._time = options.batch_time * time
         self._most = options.batch or most
         self.size = min(options.batch or start, self._most)
         self._fixed = options.batch is not None
@@ -408,7 +412,7 @@ class Batches:
         """Learn from a batch."""
         if self._fixed or not rows:
             return
-        wanted = self.size * min(2.0, max(0.25, self._time / max(seconds, 0.001)))
+        wanted = self.size * min(1.5, max(0.25, self._time / max(seconds, 0.001)))
         if rows >= self.size or wanted < self.size:
             self.size = int(min(max(wanted, 10), self._most))
 
