@@ -75,7 +75,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 
 def test_the_commands_of_the_contract() -> None:
-    assert commands() == ["doctor", "down", "explain", "ingest", "init", "stats", "up"]
+    assert commands() == ["doctor", "down", "explain", "ingest", "init", "judge", "review", "stats", "up"]
 
 
 def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -369,7 +369,7 @@ def test_explain_memory(db: DB) -> None:
     assert "tier 2 vector, cosine 0.950" in text
     assert "antonym" in text
     assert "from turn-1" in text
-    assert "12 more" in text
+    assert "13 more" in text
     alias_id = db.execute("select memory_id from memories where merged_into is not null").fetchone()
     assert alias_id is not None
     assert alias.memory_id == first.memory_id

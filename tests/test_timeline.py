@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -10,6 +13,7 @@ import pytest
 from tests.support import Result, check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
 
 
 @pytest.fixture
@@ -176,4 +180,194 @@ def test_a_paraphrase_late_in_a_slot_joins_the_timeline(slot: DB) -> None:
     assert late.action == "merged"
     starts = slot.execute("select valid_from::date::text from memory_intervals order by 1").fetchall()
     assert starts == [("2025-12-01",), ("2026-01-01",), ("2026-03-01",)]
+    check(slot)
+
+
+def gapless(db: DB) -> None:
+    """By SQL: in each slot every interval ends where the next begins, none overlaps another, one is open."""
+    assert (
+        db.execute(
+            "select * from (select bucket_id, scope_key, valid_from, valid_to, lead(valid_from) over ("
+            " partition by bucket_id, scope_key order by valid_from, from_event) as next from memory_intervals) as i"
+            " where valid_to is distinct from next or valid_to < valid_from"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select a.memory_id, b.memory_id from memory_intervals a join memory_intervals b using (bucket_id, scope_key)"
+            " where a.from_event < b.from_event"
+            " and tstzrange(a.valid_from, a.valid_to) && tstzrange(b.valid_from, b.valid_to)"
+        ).fetchall()
+        == []
+    )
+    assert (
+        db.execute(
+            "select bucket_id, scope_key from memory_intervals group by 1, 2"
+            " having count(*) filter (where valid_to is null) <> 1"
+        ).fetchall()
+        == []
+    )
+
+
+# what comes after VW 02-01, Stripe 04-01, VW 06-01, what it does, and the timeline then
+ARRIVALS = [
+    # a new value before, inside and after the intervals, and at their very edges
+    ("BMW", "01-01", "historical", "BMW 01-01, VW 02-01, Stripe 04-01, VW 06-01", "VW"),
+    ("BMW", "03-01", "historical", "VW 02-01, BMW 03-01, Stripe 04-01, VW 06-01", "VW"),
+    ("BMW", "05-01", "historical", "VW 02-01, Stripe 04-01, BMW 05-01, VW 06-01", "VW"),
+    ("BMW", "04-01", "historical", "VW 02-01, Stripe 04-01, BMW 04-01, VW 06-01", "VW"),
+    ("BMW", "06-01", "superseded", "VW 02-01, Stripe 04-01, VW 06-01, BMW 06-01", "BMW"),
+    ("BMW", "07-01", "superseded", "VW 02-01, Stripe 04-01, VW 06-01, BMW 07-01", "BMW"),
+    # the superseded value: earlier, in its own time, in the other's, and now
+    ("Stripe", "01-01", "merged", "Stripe 01-01, VW 02-01, Stripe 04-01, VW 06-01", "VW"),
+    ("Stripe", "03-01", "merged", "VW 02-01, Stripe 03-01, VW 06-01", "VW"),
+    ("Stripe", "05-01", "merged", "VW 02-01, Stripe 04-01, VW 06-01", "VW"),
+    ("Stripe", "06-01", "superseded", "VW 02-01, Stripe 04-01, VW 06-01, Stripe 06-01", "Stripe"),
+    ("Stripe", "07-01", "superseded", "VW 02-01, Stripe 04-01, VW 06-01, Stripe 07-01", "Stripe"),
+    # the current value: earlier, in its own first time, in the other's (that is cut in two), and again
+    ("VW", "01-01", "merged", "VW 01-01, Stripe 04-01, VW 06-01", "VW"),
+    ("VW", "03-01", "merged", "VW 02-01, Stripe 04-01, VW 06-01", "VW"),
+    ("VW", "05-01", "merged", "VW 02-01, Stripe 04-01, VW 05-01", "VW"),
+    ("VW", "07-01", "merged", "VW 02-01, Stripe 04-01, VW 06-01", "VW"),
+]
+
+
+def test_an_arrival_anywhere(slot: DB) -> None:
+    for i, (place, at, action, expected, now) in enumerate(ARRIVALS):
+        bucket = f"arrival {i}"
+        for known, when in (("VW", "02-01"), ("Stripe", "04-01"), ("VW", "06-01")):
+            says(slot, known, when, bucket_id=bucket)
+        assert says(slot, place, at, bucket_id=bucket).action == action, (place, at)
+        rows = slot.execute(
+            "select object || to_char(valid_from, ' MM-DD') from memory_intervals join memories"
+            " using (tenant_id, bucket_id, memory_id) where bucket_id = %s order by valid_from, from_event",
+            [bucket],
+        ).fetchall()
+        assert ", ".join(row[0] for row in rows) == expected, (place, at)
+        assert slot.execute(
+            "select object from memories where bucket_id = %s and status = 'active'", [bucket]
+        ).fetchall() == [(now,)]
+    gapless(slot)
+    check(slot)
+
+
+def test_a_late_value_inside_an_interval_cuts_it_in_two(slot: DB) -> None:
+    says(slot, "VW", "02-01")
+    says(slot, "VW", "06-01")
+    says(slot, "Stripe", "08-01")
+    assert says(slot, "BMW", "04-01").action == "historical"
+    assert timeline(slot) == [
+        ("VW", "02-01", "04-01"), ("BMW", "04-01", "06-01"), ("VW", "06-01", "08-01"), ("Stripe", "08-01", None),
+    ]  # fmt: skip
+    gapless(slot)
+    check(slot)
+
+
+@pytest.mark.core
+def test_tombstones(slot: DB) -> None:
+    """A rejected value leaves no gap: its neighbours close up, and nothing it is stated by brings it back."""
+    says(slot, "VW", "01-01")
+    b = says(slot, "Stripe", "03-01")
+    says(slot, "VW", "05-01")
+    c = says(slot, "BMW", "07-01")
+    rejection: dict[str, Any] = {}
+    for name, memory in (("Stripe", b), ("BMW", c)):
+        rejection[name] = slot.execute(
+            "select event_id from reject_memory(%s, tenant_id => 'acme')", [memory.memory_id]
+        ).fetchone()
+        gapless(slot)
+        check(slot)
+    assert timeline(slot) == [("VW", "01-01", None)]
+    assert current(slot) == ["VW"]
+    for name, at in (("Stripe", "02-01"), ("Stripe", "09-01"), ("BMW", "09-02")):
+        again = says(slot, name, at)
+        assert (again.action, again.tier, again.method) == ("rejected", 1, "tombstone")
+    assert timeline(slot) == [("VW", "01-01", None)]
+    assert slot.execute(
+        "select observations from memory_counters where memory_id = %s", [b.memory_id]
+    ).fetchone() == (1,)
+    slot.execute("select undo(%s, tenant_id => 'acme')", [rejection["Stripe"][0]])
+    assert timeline(slot) == [("VW", "01-01", "03-01"), ("Stripe", "03-01", "05-01"), ("VW", "05-01", None)]
+    assert says(slot, "Stripe", "08-01").action == "superseded"
+    slot.execute("select undo(%s, tenant_id => 'acme')", [rejection["BMW"][0]])
+    assert [row[0] for row in timeline(slot)] == ["VW", "Stripe", "VW", "BMW", "Stripe"]
+    assert current(slot) == ["Stripe"]
+    gapless(slot)
+    check(slot)
+
+
+def test_the_last_value_is_rejected(slot: DB) -> None:
+    only = says(slot, "VW", "01-01")
+    slot.execute("select reject_memory(%s, tenant_id => 'acme')", [only.memory_id])
+    assert timeline(slot) == []
+    assert says(slot, "Stripe", "02-01").action == "inserted"
+    assert timeline(slot) == [("Stripe", "02-01", None)]
+    check(slot)
+
+
+def test_eight_writers_race_two_values(slot: DB, connect: Connect) -> None:
+    """A and B, on time and late, by 8 connections: one current value, history without gaps or overlaps."""
+    rounds, calls = 4, 5
+    writers = [connect() for _ in range(8)]
+    start = threading.Barrier(len(writers))
+    errors: list[BaseException] = []
+
+    def write(w: int) -> None:
+        rnd = random.Random(w)
+        try:
+            for turn in range(rounds):
+                start.wait()
+                for call in range(calls):
+                    # every other round is a race for the present, the others have late arrivals as well
+                    at = (
+                        {}
+                        if turn % 2
+                        else {"observed_at": f"2026-{rnd.randrange(1, 10):02}-{rnd.randrange(1, 28):02}"}
+                    )
+                    place = "AB"[(w + call + turn) % 2]
+                    while True:
+                        try:
+                            ingest(writers[w], f"Ann {turn} works at {place}", subject=f"Ann {turn}",
+                                   predicate="works_at", object=place, source_turn_ids=[f"{w} {call}"], **at)  # fmt: skip
+                            break
+                        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                            continue
+        except BaseException as error:
+            errors.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=write, args=(w,)) for w in range(len(writers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    found = slot.execute(
+        "select subject, count(*), count(*) filter (where status = 'active'), sum(observations), sum(independent)"
+        " from memories join memory_counters using (tenant_id, memory_id) group by subject order by subject"
+    ).fetchall()
+    assert found == [(f"Ann {turn}", 2, 1, 8 * calls, 8 * calls) for turn in range(rounds)]
+    # the current value is the one that was stated last, by time and then by the ledger's order
+    assert (
+        slot.execute(
+            "select m.subject, m.object from memories m where status = 'active' except"
+            " select * from (select distinct on (subject) subject, object from memory_events"
+            "  order by subject, observed_at desc, event_id desc) as last"
+        ).fetchall()
+        == []
+    )
+    # and the history is the ledger with equal neighbours collapsed
+    assert (
+        slot.execute(
+            "select subject, valid_from, from_event from memory_intervals join memories using (tenant_id, memory_id)"
+            " order by subject, valid_from, from_event"
+        ).fetchall()
+        == slot.execute(
+            "select subject, observed_at, event_id from (select *, lag(object) over ("
+            "  partition by subject order by observed_at, event_id) as before from memory_events) as e"
+            " where before is distinct from object order by subject, observed_at, event_id"
+        ).fetchall()
+    )
+    gapless(slot)
     check(slot)

@@ -84,9 +84,72 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "from memories as m, current_memory(m.memory_id, 'acme') as c\n"
             "where m.content = 'Alice owns a cat.'",
         ],
+        "current_memories": [
+            "select action\n"
+            "from ingest_memory('Alice lives in Berlin.', 'acme', subject => 'Alice', predicate => 'lives_in',\n"
+            "    object => 'Berlin', observed_at => '2025-03-01')",
+            "select action\n"
+            "from ingest_memory('Alice lives in Lyon.', 'acme', subject => 'Alice', predicate => 'lives_in',\n"
+            "    object => 'Lyon', observed_at => '2025-09-01')",
+            "select content, valid_from, valid_to from current_memories('acme', as_of => '2025-05-01')",
+        ],
         "explain_memory": [
             "select explain_memory(memory_id, 'acme')\n"
             "from known_memory('Alice has a cat.', 'acme', subject => 'Alice')",
+        ],
+    },
+    "Judge": {
+        "claim_judgements": [
+            "select action\n"
+            "from ingest_memory('Bob drinks tea.', 'acme', subject => 'Bob',\n"
+            "    embedding => '[1.00, 0.00, 0.00]', embedding_model => 'toy')",
+            "select action, judgement_id is not null as queued\n"
+            "from ingest_memory('Bob drinks green tea.', 'acme', subject => 'Bob',\n"
+            "    embedding => '[0.90, 0.43, 0.00]', embedding_model => 'toy')",
+            "select kind, guard, attempts, memory ->> 'content' as newer, other ->> 'content' as older\n"
+            "from claim_judgements('worker 1', tenant_id => 'acme')",
+        ],
+        "resolve_judgement": [
+            "select r.*\n"
+            "from open_judgements as j, resolve_judgement(j.judgement_id, 'refinement', 0.9,\n"
+            "    reason => 'names the kind of tea', model => 'some-model', input_tokens => 412,\n"
+            "    output_tokens => 38, cost => 0.00018, tenant_id => 'acme') as r\n"
+            "where j.tenant_id = 'acme' and j.content = 'Bob drinks green tea.'",
+        ],
+        "fail_judgement": [
+            "select fail_judgement(judgement_id, 'no JSON', worker => 'worker 1', tenant_id => 'acme')\n"
+            "from open_judgements where tenant_id = 'acme'",
+        ],
+        "revive_judgements": ["select revive_judgements('acme')"],
+    },
+    "A person's hand": {
+        "undo": [
+            "select u.*\n"
+            "from memory_events as e, undo(e.event_id, 'he drinks both', 'acme') as u\n"
+            "where e.tenant_id = 'acme' and e.action = 'replaced'",
+        ],
+        "merge_memories": [
+            "select r.action, r.tier, r.method\n"
+            "from memories as a, memories as b, merge_memories(a.memory_id, b.memory_id, 'it is', 'acme') as r\n"
+            "where a.content = 'Bob drinks green tea.' and b.content = 'Bob drinks tea.'",
+        ],
+        "supersede_memory": [
+            "select count(ingest_memory(content, 'acme', subject => 'Carol'))\n"
+            "from unnest('{Carol works from home.,Carol works in the office.}'::text[]) as c (content)",
+            "select r.action, r.tier, r.method\n"
+            "from memories as a, memories as b, supersede_memory(a.memory_id, b.memory_id, 'she said', 'acme') as r\n"
+            "where a.content = 'Carol works from home.' and b.content = 'Carol works in the office.'",
+        ],
+        "update_memory": [
+            "select r.action, r.tier, r.method\n"
+            "from memories as m, update_memory(m.memory_id, 'Carol works in the old office.', tenant_id => 'acme') as r\n"
+            "where m.content = 'Carol works in the office.'",
+        ],
+        "reject_memory": [
+            "select r.action, r.tier, r.method\n"
+            "from memories as m, reject_memory(m.memory_id, 'a joke', 'acme') as r\n"
+            "where m.content = 'Bob drinks tea.'",
+            "select action, tier, method from ingest_memory('Bob drinks green tea', 'acme', subject => 'Bob')",
         ],
     },
     "Check": {
@@ -111,8 +174,17 @@ VIEWS: dict[str, list[str]] = {
     ],
     "dedup_stats": [
         "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated,\n"
-        "    open_judgements, fold_rate\n"
+        "    open_judgements, fold_rate, warning\n"
         "from dedup_stats where tenant_id = 'acme'",
+    ],
+    "open_judgements": [
+        "select kind, state, similarity, guard, content, other_content, attempts, last_error\n"
+        "from open_judgements where tenant_id = 'acme'",
+    ],
+    "judge_costs": [
+        "select judgements, calls, input_tokens, output_tokens, cost, refinements, avoided_by_hash,\n"
+        "    avoided_by_alias, avoided_by_vector\n"
+        "from judge_costs where tenant_id = 'acme'",
     ],
     "runaway_memories": [
         "select count(ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"
@@ -128,18 +200,17 @@ UNUSED: dict[str, set[str]] = {
     "memory_tokens": {"*"},
     "labelled_pairs": {"*"},
     "calibrations": {"*"},
-    "policies": {"lexical_threshold", "on_merge", "confidence_floor", "min_confidence", "notify"},
+    "policies": {"lexical_threshold", "on_merge", "min_confidence"},
     "embedding_models": {"calibration_id"},
     "memory_counters": {"access_count", "helpful_count", "harmful_count", "last_accessed"},
     "memory_audit": {"access_count", "helpful_count", "harmful_count"},
-    "memory_events": {"verdict", "undoes", "run_id", "cause"},
-    "judgements": {
-        *("member_ids", "worker", "leased_until", "attempts", "next_attempt_at", "last_error", "verdict"),
-        *("confidence", "reason", "merged_text", "model", "input_tokens", "output_tokens", "cost", "run_id"),
-        "resolved_at",
-    },
+    "memory_events": {"run_id", "cause"},
+    "judgements": {"member_ids", "run_id"},
 }
 NOT_USED = "Not used by this version."
+
+# Of the composite types, those that a caller meets.
+RESULTS = {"ingest_result", "claimed_judgement", "resolution", "undone_memory"}
 
 FUNCTIONS = """
 select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc'),
@@ -336,9 +407,9 @@ def make(connection: psycopg.Connection[Any]) -> str:
     for title, part in PARTS.items():
         page.append(f"## {title}")
         page += [function(functions[name], connection, statements) for name, statements in part.items()]
-    page.append("## What ingest returns")
+    page.append("## What functions return")
     for row in relations:
-        if row[0] == "ingest_result":
+        if row[0] in RESULTS:
             page += relation(row)
     page.append("## Views")
     for row in relations:

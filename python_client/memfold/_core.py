@@ -317,6 +317,16 @@ class Core:
         state: JudgementState = rows[0]["fail_judgement"]
         return state
 
+    def queued_again(self, question: Question) -> Steps[list[UUID]]:
+        """Judgements for a person that an undo has queued about the same pair."""
+        parameters = {
+            "tenant_id": question.tenant_id,
+            "memory_id": question.memory.memory_id,
+            "other_id": question.other.memory_id,
+        }
+        rows = yield from self._send(queries.QUEUED_AGAIN, parameters, repeatable=True)
+        return [row["judgement_id"] for row in rows]
+
     def _waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
         """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
         assert result.judgement_id is not None  # noqa: S101 (only then is this called)
@@ -352,6 +362,9 @@ class Core:
                 return None
             row = rows[0]
             left = until - time.monotonic()
+            if row["successor"] is not None and left > 0:
+                judgement_id, due = row["successor"], self.judge is not None
+                continue
             # What waits for a person takes longer than any call should.
             if row["state"] in ("done", "moot", "dead") or row["kind"] == "review" or left <= 0:
                 return Resolution.from_row(row)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import importlib
 import inspect
+import io
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from memfold.client import Memfold
 from memfold.embedders import EmbedderProtocol, OpenAIEmbedder
 from memfold.errors import ConnectionLostError, MemfoldError, translate
 from memfold.judge import Judge, OpenAIJudge
+from memfold.review import Review
 from memfold.worker import Summary, Worker
 
 __all__ = ["main"]
@@ -58,6 +60,7 @@ def main() -> None:
     memfold up                        start the embedded server, install memfold in it, print its DSN
     memfold ingest memories.jsonl     hand in candidates, one JSON object a line
     memfold judge --model NAME        have a model answer what is unclear
+    memfold review                    answer it yourself
     memfold explain MEMORY_ID         the whole life of a memory
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
@@ -290,6 +293,9 @@ def stats(dsn: str | None, tenant: str | None) -> None:
         rows[-1] += [one.tier_2_merges, one.tier_3_merges, one.escalated, one.supersessions]
         rows[-1] += [one.pending_embeddings, one.open_judgements, f"{one.fold_rate or 0:.0%}"]
     click.echo(_table(head, rows))
+    for one in buckets:
+        if one.warning is not None:
+            _say(f"warning: tenant {one.tenant_id}, bucket {one.bucket_id}: {one.warning}")
 
 
 @main.command()
@@ -418,6 +424,8 @@ def judge(
         pass
     asked: Judge
     if model is not None:
+        # It takes long to load: not while leases run.
+        importlib.import_module("openai")
         asked = OpenAIJudge(
             model,
             base_url=base_url,
@@ -458,6 +466,31 @@ def judge(
         _fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
 
 
+@main.command()
+@click.argument("database", metavar="[DSN]", required=False)
+@_dsn_option
+@_tenant_option("Only this tenant's; default: every tenant's, which a member of memfold_judge may.")
+@click.option("--all", "everything", is_flag=True, help="Also show what waits for a model.")
+def review(database: str | None, dsn: str | None, tenant: str | None, everything: bool) -> None:
+    """Answer judgements yourself: two memories side by side, what differs marked, one key an answer.
+
+    Stop when you like (q or Ctrl-C): every answer is applied at once, and what was not answered waits on. Without
+    a terminal it reads one key a line.
+
+    \b
+    memfold review --tenant acme
+    memfold review --tenant acme --all
+    """
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    for stream in (sys.stdout, sys.stderr):
+        # Not every terminal can show every memory.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with _open(database or dsn) as client:
+        Review(client, tenant, everything=everything).run()
+
+
 async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> Summary:
     """Run until a signal, and end at once at the second."""
     loop = asyncio.get_running_loop()
@@ -495,7 +528,10 @@ def _plugged_in(name: str) -> Judge:
     finally:
         sys.path.pop(0)
     if isinstance(found, type) or not hasattr(found, "judge"):
-        found = found()
+        try:
+            found = found()
+        except Exception as error:
+            raise click.UsageError(f"--judge {name}: {type(error).__name__}: {error}") from error
     if not callable(getattr(found, "judge", None)):
         raise click.UsageError(f"--judge {name}: {type(found).__name__} has no method judge")
     made: Judge = found

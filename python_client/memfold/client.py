@@ -327,7 +327,12 @@ class Memfold(_Client):
                 assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
                 return self._core.embedder.embed(step.texts)
             case Ask():
-                return _background.run(_ask(self._core.judge, step))
+                try:
+                    return _background.run(_ask(self._core.judge, step))
+                except KeyboardInterrupt:
+                    with contextlib.suppress(Exception):
+                        self._drive(self._core.give_back(step.question, "its caller was interrupted"))
+                    raise
             case Pause():
                 return time.sleep(step.seconds)
 
@@ -551,7 +556,13 @@ class AsyncMemfold(_Client):
                 answer = await asyncio.to_thread(embedder.embed, step.texts)
                 return await answer if inspect.isawaitable(answer) else answer
             case Ask():
-                return await _ask(self._core.judge, step)
+                try:
+                    return await _ask(self._core.judge, step)
+                except asyncio.CancelledError:
+                    # Nobody else could ask until the lease ends.
+                    with contextlib.suppress(Exception):
+                        await self._drive(self._core.give_back(step.question, "its caller was cancelled"))
+                    raise
             case Pause():
                 return await asyncio.sleep(step.seconds)
 

@@ -134,7 +134,8 @@ where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 order by tenant_id, bucket_id
 """
 
-# What came of a judgement, whoever answered it, in the words of resolve_judgement(); due: it may be claimed.
+# What came of a judgement, whoever answered it, in the words of resolve_judgement(). due: it may be claimed;
+# successor: one of its memories was folded meanwhile, and this judgement asks about where they lead.
 JUDGEMENT = """
 select
     j.state,
@@ -154,7 +155,19 @@ select
         when e.action in ('replaced', 'superseded') then e.memory_id
         when e.action is not null then j.other_id
     end as memory_id,
-    e.event_id
+    e.event_id,
+    case when j.state = 'moot' then (
+        select n.judgement_id
+        from memfold.memories as a
+        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = j.other_id
+        join memfold.judgements as n on n.tenant_id = a.tenant_id
+            and n.memory_id = greatest(coalesce(a.root_id, a.memory_id), coalesce(b.root_id, b.memory_id))
+            and n.other_id = least(coalesce(a.root_id, a.memory_id), coalesce(b.root_id, b.memory_id))
+        where a.tenant_id = j.tenant_id and a.memory_id = j.memory_id
+            and n.judgement_id <> j.judgement_id and n.state <> 'moot'
+        order by n.judgement_id desc
+        limit 1
+    ) end as successor
 from memfold.judgements as j
 left join lateral (
     select l.event_id, l.action, l.verdict, l.memory_id, l.target_id

@@ -104,7 +104,10 @@ begin
         update memfold.memory_counters as k
         set aliases = k.aliases + new_aliases
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
-        return false;
+        return (
+            select k.on_timeline from memfold.memory_counters as k
+            where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id
+        );
     end if;
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
     -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the

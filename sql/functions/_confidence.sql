@@ -19,4 +19,4 @@ comment on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) is
 'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of
-independent observations less one: r(1) = 0.409, r(2) = 0.524, r(3) = 0.581, r(5) = 0.642.';
+independent observations less one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';

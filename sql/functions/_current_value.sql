@@ -11,10 +11,19 @@ begin
         and m.bucket_id = _current_value.bucket_id collate "C"
         and m.scope_key = _current_value.scope_key
         and m.status = 'active'
+        -- contested ones are active, but not the value of the slot
+        and (k.on_timeline or not exists (
+            select from memfold._ledger as e
+            where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.tier >= 2 and e.on_timeline and e.undone
+        ) and not exists (
+            select from memfold._ledger as e
+            where e.tenant_id = m.tenant_id and e.target_id = m.memory_id and e.tier >= 2 and e.on_timeline and e.undone
+        ))
     order by k.on_timeline desc, k.last_seen desc, m.memory_id desc
     limit 1;
 end;
 $$;
 revoke all on function memfold._current_value(text, text, bigint) from public;
 comment on function memfold._current_value(text, text, bigint) is
-'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none.';
+'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or
+only contested ones.';

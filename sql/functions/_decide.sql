@@ -35,8 +35,19 @@ begin
         d.method := 'tombstone';
         return d;
     elsif v_status = 'withdrawn' and c.origin = 'recalled' then
-        return null;
-    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate) then
+        -- row 11
+        d := null;
+        d.action := 'rejected';
+        d.reason := 'recalled';
+        d.on_timeline := false;
+        return d;
+    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate)
+        -- contested: restated it is active, beside the value of its slot
+        and not exists (
+            select from memfold._derived_trees(c.tenant_id, memfold._trees(c.tenant_id, array[d.root_id])) as t
+            where t.memory_id = d.root_id and t.contested
+        )
+    then
         -- row 4
         d.method := 'timeline';
         if v_status = 'superseded' then
@@ -62,6 +73,9 @@ begin
         if c.origin <> 'recalled' and (v_current_id is null or c.observed_at >= v_last_seen) then
             d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
             d.target_id := v_current_id;
+        elsif v_status = 'withdrawn' then
+            d.action := 'historical';
+            d.target_id := v_current_id;
         else
             d.action := 'merged';
             d.target_id := null;
@@ -70,6 +84,7 @@ begin
     end if;
     -- withdrawn: as if it were new
     d.action := 'inserted';
+    d.target_id := null;
     return d;
 end;
 $$;
@@ -150,6 +165,7 @@ begin
                 d.tier := 2;
                 d.method := 'vector';
                 d.target_id := v_neighbour.root_id;
+                d.memory_id := case when except_root is not null then v_neighbour.memory_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
             end if;

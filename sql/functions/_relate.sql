@@ -1,6 +1,6 @@
 create or replace function memfold._lock_memories(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
--- arrays of ids tempt the planner to plan anew, and to read the whole tenant where statistics are young
+-- arrays of ids tempt the planner to plan anew
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -16,10 +16,13 @@ begin
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate')
         into strict v_bucket_id, v_scope_key, v_wide
-        from memfold.memories as m
-        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-        where m.tenant_id = _lock_memories.tenant_id collate "C"
-            and m.memory_id = any(v_texts);
+        from pg_catalog.unnest(v_texts) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _lock_memories.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p;
         exit when v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
         perform memfold._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);

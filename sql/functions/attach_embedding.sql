@@ -67,6 +67,7 @@ language plpgsql volatile
 as $$
 declare
     d memfold.decision;
+    v_asked boolean;
     v_child uuid;
     v_judgement_id uuid;
     v_event_id uuid;
@@ -75,7 +76,10 @@ begin
     if m.status = 'active' and (c.policy).dedup = 'on' then
         d := memfold._decide_similar(c, d, m.memory_id);
     end if;
-    if d.action = 'merged' and not memfold._was_asked(c.tenant_id, m.memory_id, d.target_id) then
+    -- nor is a pair folded or asked again whose other side has been folded elsewhere since
+    v_asked := memfold._was_asked(c.tenant_id, m.memory_id, d.target_id)
+        or memfold._was_asked(c.tenant_id, m.memory_id, d.memory_id);
+    if d.action = 'merged' and not v_asked then
         -- a duplicate folds the newer memory into the older
         v_child := greatest(m.memory_id, d.target_id);
         d.target_id := least(m.memory_id, d.target_id);
@@ -83,7 +87,7 @@ begin
             select from memfold.memory_counters as k
             where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_child, d.target_id) and k.on_timeline
         );
-    elsif d.action is not null and (c.policy).on_ambiguous <> 'keep' then
+    elsif d.action is not null and not v_asked and (c.policy).on_ambiguous <> 'keep' then
         v_judgement_id := memfold._queue_judgement(c.tenant_id,
             case (c.policy).on_ambiguous when 'judge' then 'write' else 'review' end,
             m.memory_id, d.target_id, d.similarity, d.guard, false);

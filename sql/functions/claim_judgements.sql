@@ -61,8 +61,42 @@ begin
 end;
 $$;
 revoke all on function memfold._judged_side(text, uuid) from public;
-grant execute on function memfold._judged_side(text, uuid) to memfold_queue;
 comment on function memfold._judged_side(text, uuid) is 'What a judge is shown of a memory; provenance is that of its first observation.';
+
+create or replace function memfold._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
+language plpgsql volatile
+as $$
+declare
+    n memfold.judgements := memfold._refresh_judgement(j);
+begin
+    if n.state = 'moot' then
+        n.resolved_at := pg_catalog.clock_timestamp();
+    elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+        perform memfold._ask_anew(n);
+        n.state := 'open';
+        return n;
+    elsif j.attempts >= 8 then
+        -- whoever had it never came back
+        n.state := 'dead';
+        n.last_error := coalesce(j.last_error, 'its worker never came back');
+    else
+        n.state := 'leased';
+        n.worker := worker;
+        n.attempts := j.attempts + 1;
+        n.leased_until := pg_catalog.clock_timestamp() + lease;
+        n.next_attempt_at := n.leased_until;
+    end if;
+    update memfold.judgements as u
+    set state = n.state, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,
+        next_attempt_at = n.next_attempt_at, last_error = n.last_error, reason = n.reason, resolved_at = n.resolved_at
+    where u.tenant_id = j.tenant_id and u.judgement_id = j.judgement_id;
+    return n;
+end;
+$$;
+revoke all on function memfold._lease(memfold.judgements, text, interval) from public;
+comment on function memfold._lease(memfold.judgements, text, interval) is
+'Leases one judgement, which the caller has locked, after a look at the present state of its pair: state is leased, or moot,
+dead (its eighth lease has ended), or open (one side was folded: asked anew under another id).';
 
 create or replace function memfold._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
@@ -81,6 +115,7 @@ declare
     v_left bigint := max;
     v_share bigint;
     v_given bigint;
+    v_due refcursor;
     j memfold.judgements;
     n memfold.judgements;
 begin
@@ -117,41 +152,35 @@ begin
         while cardinality(v_tenants) > 0 and v_left > 0 loop
             foreach v_tenant in array v_tenants loop
                 v_given := 0;
-                for j in
-                    select q.*
-                    from memfold.judgements as q
-                    where q.tenant_id = v_tenant and q.state in ('open', 'leased') and (q.kind = 'review') = review
-                        and q.next_attempt_at <= clock_timestamp()
-                        and (judgement_ids is null or q.judgement_id = any(judgement_ids))
-                    order by q.next_attempt_at, q.judgement_id
-                    limit least(v_share, v_left)
-                    for no key update skip locked
+                if judgement_ids is null then
+                    open v_due for
+                        select q.*
+                        from memfold.judgements as q
+                        where q.tenant_id = v_tenant and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                            and q.next_attempt_at <= clock_timestamp()
+                        order by q.next_attempt_at, q.judgement_id
+                        limit least(v_share, v_left)
+                        for no key update skip locked;
+                else
+                    open v_due for
+                        select q.*
+                        from memfold.judgements as q
+                        where q.tenant_id = v_tenant and q.judgement_id = any(judgement_ids)
+                            and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                            and q.next_attempt_at <= clock_timestamp()
+                        order by q.judgement_id
+                        limit least(v_share, v_left)
+                        for no key update skip locked;
+                end if;
                 loop
+                    fetch v_due into j;
+                    exit when not found;
                     v_given := v_given + 1;
-                    n := memfold._refresh_judgement(j);
-                    if n.state = 'moot' then
-                        n.resolved_at := clock_timestamp();
-                    elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
-                        -- as a question of its own, which the tenant's next turn meets
-                        perform memfold._ask_anew(n);
+                    n := memfold._lease(j, worker, lease);
+                    if n.state = 'open' then
+                        -- asked anew: the tenant's next turn meets it
                         v_given := v_share;
-                        continue;
-                    elsif j.attempts >= 8 then
-                        -- whoever had it never came back
-                        n.state := 'dead';
-                        n.last_error := coalesce(j.last_error, 'its worker never came back');
-                    else
-                        n.state := 'leased';
-                        n.worker := worker;
-                        n.attempts := j.attempts + 1;
-                        n.leased_until := clock_timestamp() + lease;
-                        n.next_attempt_at := n.leased_until;
                     end if;
-                    update memfold.judgements as u
-                    set state = n.state, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,
-                        next_attempt_at = n.next_attempt_at, last_error = n.last_error, reason = n.reason,
-                        resolved_at = n.resolved_at
-                    where u.tenant_id = j.tenant_id and u.judgement_id = j.judgement_id;
                     if n.state = 'leased' then
                         v_left := v_left - 1;
                         return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
@@ -162,6 +191,7 @@ begin
                         end if;
                     end if;
                 end loop;
+                close v_due;
                 if v_given < v_share then
                     v_tenants := array_remove(v_tenants, v_tenant);
                 end if;

@@ -14,6 +14,10 @@ declare
     v_bucket_id constant text collate "C" := bucket_id;
     v_as_of constant timestamptz := coalesce(as_of, 'infinity');
 begin
+    if coalesce(v_tenant_id, '') = '' then
+        perform memfold._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
+            'Pass tenant_id, or set memfold.tenant_id.');
+    end if;
     return query
     select m.memory_id, m.content::text, m.memory_type::text, m.subject::text, m.predicate::text, m.object::text,
         v.valid_from, v.valid_to, k.observations - 1,
@@ -41,4 +45,4 @@ grant execute on function memfold.current_memories(text, text, timestamptz) to m
 comment on function memfold.current_memories(text, text, timestamptz) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
 first observation on. By what is known today: folds, rejections and late arrivals count as if they had always been known.
-valid_to null: still so.';
+valid_to null: still so. Raises MF001.';

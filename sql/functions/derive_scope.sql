@@ -1,3 +1,31 @@
+-- Here and below: LATERAL with OFFSET 0 is one probe of an index an id. Left to itself the planner reads the whole tenant
+-- where statistics are young, or where most tenants are small and this one is not.
+create or replace function memfold._trees(tenant_id text, memory_ids uuid[]) returns uuid[]
+language plpgsql stable
+as $$
+begin
+    return array(
+        select distinct t.id
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+            where m.tenant_id = _trees.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as r
+        cross join lateral (
+            select r.root as id
+            union all
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = _trees.tenant_id collate "C" and m.root_id = r.root
+            offset 0
+        ) as t
+    );
+end;
+$$;
+revoke all on function memfold._trees(text, uuid[]) from public;
+comment on function memfold._trees(text, uuid[]) is
+'Every text of the trees that hold memory_ids, as they are stored. Only reads.';
+
 create or replace function memfold._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
@@ -13,15 +41,23 @@ begin
         -- of two folds of one text the later one is in force: only roots are folded
         select distinct on (x.child) x.child, x.parent
         from (
-            select e.memory_id as child, e.target_id as parent, e.event_id
-            from memfold._ledger as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
-                and e.action = 'merged' and e.tier >= 2 and not e.undone
+            select i.id as child, e.target_id as parent, e.event_id
+            from pg_catalog.unnest(memory_ids) as i (id)
+            cross join lateral (
+                select e.target_id, e.event_id from memfold._ledger as e
+                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
+                    and e.action = 'merged' and e.tier >= 2 and not e.undone
+                offset 0
+            ) as e
             union all
-            select e.target_id, e.memory_id, e.event_id
-            from memfold._ledger as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = any(memory_ids)
-                and e.action = 'replaced' and not e.undone
+            select i.id, e.memory_id, e.event_id
+            from pg_catalog.unnest(memory_ids) as i (id)
+            cross join lateral (
+                select e.memory_id, e.event_id from memfold._ledger as e
+                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = i.id
+                    and e.action = 'replaced' and not e.undone
+                offset 0
+            ) as e
         ) as x
         order by x.child, x.event_id desc
     ),
@@ -36,31 +72,45 @@ begin
         where not exists (select from edges as e where e.child = p.ancestor)
     ),
     observed as (
+        -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
         select m.root, e.*
         from members as m
-        join memfold._ledger as e
-            on e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
-        -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
-        where e.observation and not (e.tier = 1 and e.undone)
+        cross join lateral (
+            select e.* from memfold._ledger as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
+                and e.observation and not (e.tier = 1 and e.undone)
+            offset 0
+        ) as e
     ),
     relations as (
         -- what puts two memories beside one another on a timeline, from the side of either
-        select m.id, m.root, e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+        select m.id, m.root, e.*
         from members as m
-        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
-        where e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
+        cross join lateral (
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold._ledger as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
+                and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
+            offset 0
+        ) as e
         union all
-        select m.id, m.root, e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+        select m.id, m.root, e.*
         from members as m
-        join memfold._ledger as e on e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-        where e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
+        cross join lateral (
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold._ledger as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
+                and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
+            offset 0
+        ) as e
     ),
     contests as (
         -- until a judge or a person has decided between them anew
         select distinct r.id
         from relations as r
-        join memfold.memory_events as u
-            on u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
+        cross join lateral (
+            select u.event_id from memfold.memory_events as u
+            where u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
+            offset 0
+        ) as u
         where r.tier >= 2 and r.on_timeline and not exists (
             select from relations as d
             where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
@@ -73,7 +123,7 @@ begin
         union
         select r.root
         from relations as r
-        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id or r.tier = 3)
+        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id and r.on_timeline or r.tier = 3)
     ),
     stated as (
         -- a person's supersession states the newer value
@@ -83,10 +133,14 @@ begin
         group by r.root
     ),
     rejections as (
-        select distinct e.memory_id as id
-        from memfold._ledger as e
-        where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = any(memory_ids)
-            and e.action = 'rejected' and e.tier = 3 and not e.undone
+        select distinct i.id
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select e.event_id from memfold._ledger as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
+                and e.action = 'rejected' and e.tier = 3 and not e.undone
+            offset 0
+        ) as e
     ),
     sums as (
         select o.root, pg_catalog.count(*) as n,
@@ -104,7 +158,11 @@ begin
     metadata_rows as (
         select o.root, o.metadata, p.metadata_merge, o.observed_at, o.event_id
         from observed as o
-        join memfold.memories as r on r.tenant_id = _derived_trees.tenant_id collate "C" and r.memory_id = o.root
+        cross join lateral (
+            select r.tenant_id, r.bucket_id, r.memory_type from memfold.memories as r
+            where r.tenant_id = _derived_trees.tenant_id collate "C" and r.memory_id = o.root
+            offset 0
+        ) as r
         cross join lateral memfold._policy(r.tenant_id, r.bucket_id, r.memory_type) as p
         where o.metadata <> '{}'
     ),
@@ -159,31 +217,50 @@ begin
     return query
     with recursive roots as (
         select r.memory_id as root, r.bucket_id, r.scope_key, memfold.canonicalize(r.object, 'prose/1') as object
-        from memfold.memories as r
-        join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
-        where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = any(memory_ids)
-            and r.root_id is null and k.on_timeline and k.observations > 0
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select k.memory_id from memfold.memory_counters as k
+            where k.tenant_id = _derived_timelines.tenant_id collate "C" and k.memory_id = i.id
+                and k.on_timeline and k.observations > 0
+            offset 0
+        ) as k
+        cross join lateral (
+            select r.memory_id, r.bucket_id, r.scope_key, r.object from memfold.memories as r
+            where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = k.memory_id
+                and r.root_id is null
+            offset 0
+        ) as r
     ),
     texts as (
         select r.root, r.root as id from roots as r
         union all
         select r.root, m.memory_id
         from roots as r
-        join memfold.memories as m on m.tenant_id = _derived_timelines.tenant_id collate "C" and m.root_id = r.root
+        cross join lateral (
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.root_id = r.root
+            offset 0
+        ) as m
     ),
     stated as (
         select t.root, e.*
         from texts as t
-        join memfold._ledger as e
-            on e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
-        where e.observation or e.action = 'superseded'
+        cross join lateral (
+            select e.* from memfold._ledger as e
+            where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
+                and (e.observation or e.action = 'superseded')
+            offset 0
+        ) as e
     ),
     lost as (
         select t.root, e.memory_id, e.tier, e.on_timeline
         from texts as t
-        join memfold._ledger as e
-            on e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id = t.id
-        where e.action in ('superseded', 'historical') and not e.undone
+        cross join lateral (
+            select e.memory_id, e.tier, e.on_timeline from memfold._ledger as e
+            where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id = t.id
+                and e.action in ('superseded', 'historical') and not e.undone
+            offset 0
+        ) as e
     ),
     judged as (
         select s.root, s.target_id as other, s.on_timeline
@@ -271,44 +348,51 @@ declare
 begin
     loop
         -- whole trees, as they are stored
-        select array_agg(distinct m.memory_id) into v_new
-        from (
-            select memfold._root(i.memory_id, i.root_id) as root
-            from memfold.memories as i
-            where i.tenant_id = v_tenant_id and i.memory_id = any(v_new)
-        ) as r
-        join memfold.memories as m on m.tenant_id = v_tenant_id and (m.memory_id = r.root or m.root_id = r.root)
-        where m.memory_id <> all(v_known);
+        select array_agg(t.id) into v_new
+        from unnest(memfold._trees(v_tenant_id, v_new)) as t (id)
+        where t.id <> all(v_known);
         exit when v_new is null;
         v_known := v_known || v_new;
         select array_agg(x.id) into v_new
         from (
             -- every value of a single-valued slot
             select m.memory_id as id
-            from memfold.memories as m
-            where m.tenant_id = v_tenant_id and (m.bucket_id, m.scope_key) in (
-                select s.bucket_id, s.scope_key
-                from memfold.memories as s
-                where s.tenant_id = v_tenant_id and s.memory_id = any(v_new) and s.predicate is not null
-                    and (exists (
-                        select from memfold.memory_events as e
-                        where e.tenant_id = v_tenant_id and e.memory_id = s.memory_id and e.on_timeline
-                            and e.action in ('inserted', 'superseded', 'historical')
-                    ) or exists (
-                        select from memfold.memory_events as e
-                        where e.tenant_id = v_tenant_id and e.target_id = s.memory_id and e.on_timeline
-                            and e.action in ('superseded', 'historical')
-                    ))
-            )
+            from (
+                select distinct s.bucket_id, s.scope_key
+                from unnest(v_new) as i (id)
+                cross join lateral (
+                    select s.bucket_id, s.scope_key from memfold.memories as s
+                    where s.tenant_id = v_tenant_id and s.memory_id = i.id and s.predicate is not null
+                    offset 0
+                ) as s
+                cross join lateral (
+                    select from memfold.memory_events as e
+                    where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.on_timeline
+                        and e.action in ('inserted', 'superseded', 'historical')
+                    union all
+                    select from memfold.memory_events as e
+                    where e.tenant_id = v_tenant_id and e.target_id = i.id and e.on_timeline
+                        and e.action in ('superseded', 'historical')
+                    limit 1
+                ) as e
+            ) as s
+            cross join lateral (
+                select m.memory_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.bucket_id = s.bucket_id and m.scope_key = s.scope_key
+                offset 0
+            ) as m
             union
             -- the other side of a judged contradiction
-            select e.target_id
-            from memfold.memory_events as e
-            where e.tenant_id = v_tenant_id and e.memory_id = any(v_new) and e.action = 'superseded' and e.tier = 3
-            union
-            select e.memory_id
-            from memfold.memory_events as e
-            where e.tenant_id = v_tenant_id and e.target_id = any(v_new) and e.action = 'superseded' and e.tier = 3
+            select e.id
+            from unnest(v_new) as i (id)
+            cross join lateral (
+                select e.target_id as id from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
+                union all
+                select e.memory_id from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.target_id = i.id and e.action = 'superseded' and e.tier = 3
+                offset 0
+            ) as e
         ) as x
         where x.id <> all(v_known);
         exit when v_new is null;
@@ -331,15 +415,12 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_members uuid[];
     v_slot_members uuid[];
+    v_id uuid;
+    d record;
+    e record;
 begin
     -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
-    select array_agg(distinct m.memory_id) into v_members
-    from (
-        select memfold._root(i.memory_id, i.root_id) as root
-        from memfold.memories as i
-        where i.tenant_id = v_tenant_id and i.memory_id = any(derive_scope.memory_ids)
-    ) as r
-    join memfold.memories as m on m.tenant_id = v_tenant_id and (m.memory_id = r.root or m.root_id = r.root);
+    v_members := memfold._trees(v_tenant_id, memory_ids);
     -- and every value beside them on a timeline, because each may gain or lose the present
     v_slot_members := memfold._timeline_texts(v_tenant_id, v_members);
 
@@ -347,84 +428,120 @@ begin
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
     on conflict do nothing;
     -- roots by id, then aliases by id: the order in which everyone locks
-    perform k.memory_id
-    from memfold.memory_counters as k
-    join memfold.memories as m on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
-    where k.tenant_id = v_tenant_id and k.memory_id = any(v_slot_members)
-    order by m.root_id is not null, k.memory_id
-    for no key update of k;
+    for v_id in
+        select i.id
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select m.root_id from memfold.memories as m
+            where m.tenant_id = v_tenant_id and m.memory_id = i.id
+            offset 0
+        ) as m
+        order by m.root_id is not null, i.id
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = v_tenant_id and k.memory_id = v_id
+        for no key update;
+    end loop;
 
-    with derived as materialized (
-        select * from memfold._derived_trees(v_tenant_id, v_members)
-    ),
-    counted as (
+    for d in
+        select * from memfold._derived_trees(v_tenant_id, v_members) as t order by t.memory_id
+    loop
         update memfold.memory_counters as k
         set on_timeline = d.on_timeline, aliases = d.aliases,
             observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
             extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
-        from derived as d
-        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id
-    )
-    update memfold.memories as m
-    set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata,
-        status = case
-            when d.root_id is not null then 'merged'
-            when d.rejected then 'rejected'
-            when d.observations = 0 then 'withdrawn'
-            when d.on_timeline and m.status = 'superseded' then 'superseded'
-            else 'active'
-        end
-    from derived as d
-    where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
+        update memfold.memories as m
+        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata,
+            status = case
+                when d.root_id is not null then 'merged'
+                when d.rejected then 'rejected'
+                when d.observations = 0 then 'withdrawn'
+                when d.on_timeline and m.status = 'superseded' then 'superseded'
+                else 'active'
+            end
+        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+    end loop;
 
-    delete from memfold.memory_sources as s
-    using (
-        select distinct e.memory_id, t.turn
-        from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
-        where e.tenant_id = v_tenant_id and e.memory_id = any(v_members) and e.observation and e.tier = 1 and e.undone
-    ) as w
-    where s.tenant_id = v_tenant_id and s.source_turn_id = w.turn and s.memory_id = w.memory_id and not exists (
-        select from memfold._ledger as e
-        where e.tenant_id = v_tenant_id and e.memory_id = w.memory_id and e.source_turn_ids @> array[w.turn]
-            and e.observation and not (e.tier = 1 and e.undone)
-    );
+    for e in
+        select distinct i.id as memory_id, t.turn
+        from unnest(v_members) as i (id)
+        cross join lateral (
+            select l.source_turn_ids from memfold._ledger as l
+            where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and l.tier = 1 and l.undone
+            offset 0
+        ) as l
+        cross join lateral unnest(l.source_turn_ids) as t (turn)
+    loop
+        delete from memfold.memory_sources as s
+        where s.tenant_id = v_tenant_id and s.source_turn_id = e.turn and s.memory_id = e.memory_id and not exists (
+            select from memfold._ledger as l
+            where l.tenant_id = v_tenant_id and l.memory_id = e.memory_id and l.source_turn_ids @> array[e.turn]
+                and l.observation and not (l.tier = 1 and l.undone)
+        );
+    end loop;
     insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-    select distinct v_tenant_id, t.turn, e.memory_id
-    from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
-    where e.tenant_id = v_tenant_id and e.memory_id = any(v_members)
-        and e.observation and not (e.tier = 1 and e.undone)
+    select distinct v_tenant_id, t.turn, i.id
+    from unnest(v_members) as i (id)
+    cross join lateral (
+        select l.source_turn_ids from memfold._ledger as l
+        where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and not (l.tier = 1 and l.undone)
+        offset 0
+    ) as l
+    cross join lateral unnest(l.source_turn_ids) as t (turn)
     order by 2, 3
     on conflict do nothing;
 
-    delete from memfold.memory_intervals as i
-    where i.tenant_id = v_tenant_id and i.memory_id = any(v_slot_members);
-    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
-    select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
-    from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
-    join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id;
-    update memfold.memories as m
-    set status = case when i.is_current then 'active' else 'superseded' end
-    from (
-        select i.memory_id, bool_or(i.valid_to is null) as is_current
-        from memfold.memory_intervals as i
-        where i.tenant_id = v_tenant_id and i.memory_id = any(v_slot_members)
-        group by i.memory_id
-    ) as i
-    where m.tenant_id = v_tenant_id and m.memory_id = i.memory_id
-        and m.status <> case when i.is_current then 'active' else 'superseded' end;
+    foreach v_id in array v_slot_members loop
+        delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
+    end loop;
+    for e in
+        with timelines as (
+            select t.* from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
+        ),
+        made as (
+            insert into memfold.memory_intervals
+                (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+            select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+            from timelines as t
+            cross join lateral (
+                select m.bucket_id, m.scope_key from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+                offset 0
+            ) as m
+        )
+        select t.memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
+        from timelines as t
+        group by t.memory_id
+        order by t.memory_id
+    loop
+        update memfold.memories as m
+        set status = e.status
+        where m.tenant_id = v_tenant_id and m.memory_id = e.memory_id and m.status <> e.status;
+    end loop;
 
-    update memfold.memory_counters as k
-    set live = m.status = 'active'
-    from memfold.memories as m
-    where m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
-        and k.tenant_id = v_tenant_id and k.memory_id = any(v_slot_members)
-        and k.live <> (m.status = 'active');
-    update memfold.memory_vectors as v
-    set live = r.status = 'active'
-    from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-    where m.tenant_id = v_tenant_id and m.memory_id = any(v_slot_members)
-        and v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.live <> (r.status = 'active');
+    for e in
+        select i.id as memory_id, m.status = 'active' as live, r.status = 'active' as root_live
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select m.status, memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+            where m.tenant_id = v_tenant_id and m.memory_id = i.id
+            offset 0
+        ) as m
+        cross join lateral (
+            select r.status from memfold.memories as r
+            where r.tenant_id = v_tenant_id and r.memory_id = m.root
+            offset 0
+        ) as r
+        order by i.id
+    loop
+        update memfold.memory_counters as k
+        set live = e.live
+        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id and k.live <> e.live;
+        update memfold.memory_vectors as v
+        set live = e.root_live
+        where v.tenant_id = v_tenant_id and v.memory_id = e.memory_id and v.live <> e.root_live;
+    end loop;
 end;
 $$;
 revoke all on function memfold.derive_scope(text, uuid[]) from public;

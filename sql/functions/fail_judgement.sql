@@ -80,7 +80,8 @@ as $$
 begin
     if input_tokens < 0 or output_tokens < 0 or not coalesce(cost >= 0 and cost < 'infinity', true) then
         perform memfold._fail('MF028', 'the cost of a call cannot be negative',
-            pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', input_tokens, output_tokens, cost),
+            pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(input_tokens::text, 'null'),
+                coalesce(output_tokens::text, 'null'), coalesce(cost::text, 'null')),
             'Pass what the endpoint counted, or nothing.');
     end if;
 end;

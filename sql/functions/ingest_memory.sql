@@ -146,7 +146,9 @@ begin
     d.action := e.action;
     d.tier := e.tier;
     d.method := e.method;
-    d.root_id := e.memory_id;
+    select case when e.tier = 1 then memfold._root(m.memory_id, m.root_id) else m.memory_id end into d.root_id
+    from memfold.memories as m
+    where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
     d.target_id := e.target_id;
     d.similarity := e.similarity;
     d.similar_memories := e.similar_memories;

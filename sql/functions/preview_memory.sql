@@ -70,7 +70,8 @@ begin
             -- of a fold the memory that now holds the fact
             when 'merged' then coalesce(d.target_id, d.root_id, memory_id)
             when 'rejected' then d.root_id
-            else memory_id
+            -- of a text that was known the memory where it leads
+            else coalesce(d.root_id, memory_id)
         end,
         d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, judgement_id, event_id,
         d.similar_memories

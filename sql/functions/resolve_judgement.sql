@@ -50,7 +50,8 @@ declare
 begin
     r.state := 'done';
     r.verdict := j.verdict;
-    r.memory_id := older.memory_id;
+    -- kept: the newer one holds its own fact
+    r.memory_id := newer.memory_id;
     r.action := 'judged';
     if j.verdict in ('duplicate', 'refinement') then
         if j.kind in ('synthesis', 'consolidation') and coalesce(j.merged_text, '') <> '' then
@@ -64,7 +65,7 @@ begin
                 limit 1;
                 return r;
             end if;
-            r.memory_id := older.memory_id;
+            r.memory_id := newer.memory_id;
         elsif j.kind = 'synthesis' then
             raise warning 'judgement %: the merged text is empty, both memories are kept', j.judgement_id;
         elsif j.verdict = 'refinement' and newer.memory_id = coalesce(fuller, case
@@ -74,6 +75,7 @@ begin
             r.memory_id := newer.memory_id;
         else
             r.action := 'merged';
+            r.memory_id := older.memory_id;
         end if;
     elsif j.verdict = 'contradiction' then
         v_conflict := (memfold._policy(newer.tenant_id, newer.bucket_id, newer.memory_type)).conflict;
@@ -97,6 +99,7 @@ begin
             r.memory_id := v_winner.memory_id;
         elsif v_conflict = 'keep_existing' then
             r.action := 'rejected';
+            r.memory_id := older.memory_id;
         elsif v_conflict = 'review' then
             r.action := 'escalated';
         end if;

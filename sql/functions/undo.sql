@@ -25,7 +25,7 @@ begin
     ) then
         perform memfold._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Folds, retirements, rejections by a person and restatements can be; reject_memory() takes a memory itself away.');
+            'Folds, retirements, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
     end if;
     v_sides := array_remove(array[e.memory_id, e.target_id], null);
     perform memfold._lock_memories(e.tenant_id, v_sides);

@@ -76,7 +76,9 @@ select
         end,
         case
             when j.dead_judgements > 0
-                then j.dead_judgements || ' judgements failed eight times: see open_judgements, then revive_judgements()'
+                then
+                    'dead judgements: ' || j.dead_judgements
+                    || ', each failed eight times: see open_judgements, then revive_judgements()'
         end
     ), '') as warning
 from (
@@ -199,7 +201,7 @@ from (
         0 as avoided_by_alias,
         0 as avoided_by_vector
     from memfold.judgements
-    where model is not null
+    where model is not null or input_tokens is not null or cost is not null
     group by 1, 2
     union all
     select

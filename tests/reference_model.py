@@ -1,0 +1,620 @@
+"""memfold's decisions and state once more, small and slow: what tests/test_stateful.py compares the SQL with.
+
+Written from the design, not from the SQL. ``World`` keeps a ledger of its own; ``derive`` computes all state as a
+pure function of it, anew each time. Memories, events and judgements are numbered from 0 in the order in which they
+came, which is also the order of their ids in the database.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+MERGE, JUDGE, FLOOR = 0.92, 0.85, 0.75
+
+
+class RefusedError(Exception):
+    """The call is refused with this SQLSTATE, and changes nothing."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text that may be handed in: its object, its vector, and what the guard tells it apart by."""
+
+    content: str
+    vector: tuple[float, ...]
+    kind: int = 0
+    object: str | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Bucket, subject and predicate, with the rules that hold there."""
+
+    name: str
+    bucket: str
+    predicate: str
+    single: bool
+    conflict: str
+    bucket_conflict: str
+    on_ambiguous: str
+    metadata_merge: str
+    texts: tuple[Text, ...]
+
+
+@dataclass
+class Memory:
+    number: int
+    scope: Scope
+    text: Text
+    content: str
+    object: str | None
+    embedded: bool
+
+
+@dataclass
+class Event:
+    """A row of the ledger."""
+
+    action: str
+    memory: int | None
+    tier: int | None = None
+    method: str | None = None
+    target: int | None = None
+    similarity: float | None = None
+    reason: str | None = None
+    observation: bool = False
+    on_timeline: bool = False
+    judgement: int | None = None
+    verdict: str | None = None
+    undoes: int | None = None
+    content: str | None = None
+    turns: tuple[str, ...] = ()
+    source: float | None = None
+    extractor: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    at: float | None = None
+    number: int = -1
+
+    @property
+    def fold(self) -> tuple[int, int] | None:
+        """(folded, into)"""
+        if self.target is None or self.memory is None or (self.tier or 0) < 2:
+            return None
+        if self.action == "merged":
+            return self.memory, self.target
+        if self.action == "replaced":
+            return self.target, self.memory
+        return None
+
+
+@dataclass
+class Judgement:
+    number: int
+    kind: str
+    memory: int
+    other: int
+    state: str = "open"
+    verdict: str | None = None
+    similarity: float | None = None
+
+
+@dataclass
+class Timeline:
+    """The assertions (at, event, root) of several values, in order, cut into segments of equal value."""
+
+    segments: list[list[tuple[float, int, int]]]
+
+    @property
+    def last(self) -> tuple[float, int, int]:
+        return self.segments[-1][-1]
+
+
+@dataclass
+class State:
+    """What the ledger comes to."""
+
+    parent: dict[int, int] = field(default_factory=dict)
+    status: dict[int, str] = field(default_factory=dict)
+    trees: dict[int, list[int]] = field(default_factory=dict)
+    timelines: dict[int, Timeline] = field(default_factory=dict)
+    counters: dict[int, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
+    sources: set[tuple[int, str]] = field(default_factory=set)
+    intervals: list[tuple[float, int, int, float | None]] = field(default_factory=list)
+    on_timeline: set[int] = field(default_factory=set)
+    of_scope: set[int] = field(default_factory=set)
+    contested: set[int | None] = field(default_factory=set)
+
+    def root(self, memory: int) -> int:
+        while memory in self.parent:
+            memory = self.parent[memory]
+        return memory
+
+
+def canonical(thing: str | None) -> str | None:
+    return None if thing is None else thing.strip().lower()
+
+
+def differ(a: str | None, b: str | None) -> bool:
+    return None not in (a, b) and canonical(a) != canonical(b)
+
+
+def folded_metadata(rule: str, observations: list[Event]) -> dict[str, Any]:
+    given = [e.metadata for e in sorted(observations, key=lambda e: (e.at or 0, e.number)) if e.metadata]
+    if rule == "first":
+        given = given[:1]
+    elif rule == "newest":
+        given = given[-1:]
+    return {key: value for one in given for key, value in one.items()}
+
+
+def derive(memories: list[Memory], events: list[Event]) -> State:
+    s = State()
+    undone = {e.undoes: e.number for e in events if e.undoes is not None}
+    in_force = [e for e in events if e.number not in undone]
+    for e in in_force:
+        if e.fold:
+            s.parent[e.fold[0]] = e.fold[1]
+    for m in memories:
+        s.trees.setdefault(s.root(m.number), []).append(m.number)
+
+    def sides(e: Event) -> set[int]:
+        return {s.root(x) for x in (e.memory, e.target) if x is not None}
+
+    observed = [e for e in events if e.observation and not (e.tier == 1 and e.number in undone)]
+    decided = [e for e in in_force if e.action == "superseded" and e.tier == 3]
+    asserted = [
+        (e.at, e.number, e.memory) for e in [*observed, *decided] if e.at is not None and e.memory is not None
+    ]
+    rejected = {e.memory for e in in_force if e.action == "rejected" and e.tier == 3}
+    # What was told apart by hand stays off every timeline, until someone decides between the two again.
+    for e in events:
+        taken_back = undone.get(e.number)
+        if taken_back is None or not e.on_timeline or (e.tier or 0) < 2:
+            continue
+        if e.fold or e.action in ("superseded", "historical"):
+            for side in {e.memory, e.target}:
+                if not any(d.number > taken_back and side in (d.memory, d.target) for d in decided):
+                    s.contested.add(side)
+
+    for root, tree in s.trees.items():
+        own = [e for e in observed if e.memory in tree]
+        by_hand = [at for at, _, m in asserted if m in tree]
+        turns = {t for e in own for t in e.turns}
+        s.counters[root] = {
+            "observations": len(own),
+            "independent": len(turns) + sum(not e.turns for e in own),
+            "source": max((e.source or 0 for e in own), default=0),
+            "extractor": max((e.extractor or 0 for e in own), default=0),
+            "first_seen": min((e.at or 0 for e in own), default=None),
+            "last_seen": max(by_hand, default=None),
+            "aliases": len(tree) - 1,
+        }
+        s.metadata[root] = folded_metadata(memories[root].scope.metadata_merge, own)
+        s.status[root] = "rejected" if root in rejected else "active" if own else "withdrawn"
+    s.sources = {(e.memory, t) for e in observed for t in e.turns if e.memory is not None}
+
+    # Who is on which timeline: the scope's, or one of those that a decision between two memories started.
+    placed = ("inserted", "superseded", "historical")
+    stated = {e.memory for e in in_force if e.on_timeline and e.observation and e.action in placed}
+    stated |= {e.target for e in in_force if e.on_timeline and e.action in placed[1:]}
+    stated |= {e.memory for e in decided if e.on_timeline}
+    groups: dict[int, object] = {x: x for e in decided for x in sides(e)}
+    for root, tree in s.trees.items():
+        if stated.intersection(tree):
+            groups[root] = memories[root].scope.name
+            s.of_scope.add(root)
+    for e in decided:
+        pair = [groups[x] for x in sides(e)]
+        live = all(s.status[x] == "active" and x not in s.contested for x in sides(e))
+        if not e.on_timeline and len(pair) == 2 and live:
+            groups = {x: pair[0] if group == pair[1] else group for x, group in groups.items()}
+    standing = {root for e in decided for root in sides(e)}
+
+    def value(root: int) -> object:
+        thing = canonical(memories[root].object)
+        return root if thing is None or root in standing else thing
+
+    assertions: dict[object, list[tuple[float, int, int]]] = defaultdict(list)
+    members: dict[object, list[int]] = defaultdict(list)
+    for root, group in groups.items():
+        if root not in s.contested and s.status[root] != "rejected":
+            s.on_timeline.add(root)
+            if s.status[root] == "active":
+                members[group].append(root)
+    for at, number, stated_by in asserted:
+        if s.root(stated_by) in s.on_timeline and s.status[s.root(stated_by)] == "active":
+            assertions[groups[s.root(stated_by)]].append((at, number, s.root(stated_by)))
+    for group, stated_here in assertions.items():
+        timeline = Timeline([])
+        for assertion in sorted(stated_here):
+            if timeline.segments and value(timeline.last[2]) == value(assertion[2]):
+                timeline.segments[-1].append(assertion)
+            else:
+                timeline.segments.append([assertion])
+        for i, segment in enumerate(timeline.segments):
+            until = timeline.segments[i + 1][0][0] if i + 1 < len(timeline.segments) else None
+            seen: set[int] = set()
+            for at, number, root in segment:
+                if root not in seen:
+                    s.intervals.append((at, number, root, until))
+                    seen.add(root)
+        current = {root for _, _, root in timeline.segments[-1]}
+        for root in members[group]:
+            s.timelines[root] = timeline
+            s.status[root] = "active" if root in current else "superseded"
+    for m in memories:
+        if m.number in s.parent:
+            s.status[m.number] = "merged"
+    s.intervals.sort()
+    return s
+
+
+@dataclass
+class World:
+    """A tenant: its texts, its ledger, its judgements; and the calls that change them."""
+
+    memories: list[Memory] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
+    state: State = field(default_factory=State)
+
+    # What everything below is made of -----------------------------------------------------------------------------
+
+    def record(self, event: Event) -> Event:
+        event.number = len(self.events)
+        self.events.append(event)
+        self.state = derive(self.memories, self.events)
+        return event
+
+    def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
+        self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded))
+        return len(self.memories) - 1
+
+    def find(self, scope: Scope, text: Text) -> Memory | None:
+        found = (m for m in self.memories if m.scope is scope and m.text.content == text.content)
+        return next(found, None)
+
+    def newer_first(self, a: int, b: int) -> tuple[int, int]:
+        return max(a, b), min(a, b)
+
+    def pair(self, a: int, b: int, states: Iterable[str]) -> list[Judgement]:
+        return [j for j in self.judgements if {j.memory, j.other} == {a, b} and j.state in states]
+
+    def queue(self, kind: str, a: int, b: int, similarity: float | None) -> int | None:
+        """One open question a pair."""
+        if self.pair(a, b, ("open",)):
+            return None
+        newer, older = self.newer_first(a, b)
+        self.judgements.append(Judgement(len(self.judgements), kind, newer, older, similarity=similarity))
+        return len(self.judgements) - 1
+
+    def neighbours(
+        self, scope: Scope, text: Text, thing: str | None, apart_from: int | None = None
+    ) -> list[tuple[float, bool, int]]:
+        """(similarity, clean, text) of active memories and their aliases, nearest first."""
+        found = []
+        for m in self.memories:
+            root = self.state.root(m.number)
+            if m.scope is scope and m.embedded and self.state.status[root] == "active" and root != apart_from:
+                cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
+                clean = m.text.kind == text.kind and not differ(thing, m.object)
+                found.append((cosine, clean, m.number))
+        return sorted(found, reverse=True)[:20]
+
+    def active_pair(self, a: int, b: int) -> bool:
+        return a != b and self.state.status[a] == self.state.status[b] == "active"
+
+    def present(self, timeline: Timeline) -> tuple[int, float]:
+        """The memory that states the present value, where several do the one last seen; and when it was."""
+        roots = {root for _, _, root in timeline.segments[-1]}
+        seen, current = max((self.state.counters[root]["last_seen"], root) for root in roots)
+        return current, seen
+
+    def current(self, scope: Scope) -> tuple[int | None, float]:
+        """The value that another one competes with. Nobody competes with what is contested."""
+        s = self.state
+        values = [
+            (root in s.on_timeline, s.counters[root]["last_seen"], root)
+            for root in s.trees
+            if self.memories[root].scope is scope and s.status[root] == "active" and root not in s.contested
+        ]
+        _, seen, current = max(values, default=(False, 0.0, None))
+        return current, seen
+
+    # Ingest: the decision table -----------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        scope: Scope,
+        text: Text,
+        content: str,
+        thing: str | None,
+        embedded: bool,
+        origin: str,
+        at: float,
+        **given: Any,
+    ) -> Event:
+        counts = origin != "recalled"
+        event = Event("inserted", None, content=content, at=at, observation=counts, **given)
+        known = self.find(scope, text)
+        status = None
+        current, current_at = self.current(scope)
+        if known is not None:
+            root = self.state.root(known.number)
+            status = self.state.status[root]
+            event.memory = known.number
+            alias = root != known.number
+        if known is not None and status == "rejected":  # row 2
+            event.action, event.tier, event.method, event.observation = "rejected", 1, "tombstone", False
+            event.target = root if alias else None
+            return self.record(event)
+        if known is not None and status == "active":  # row 3
+            event.action, event.tier, event.method = "merged", 1, "alias" if alias else "hash"
+            event.target = root if alias else None
+            event.on_timeline = root in self.state.on_timeline
+            return self.record(event)
+        if known is not None and status == "superseded":  # row 4
+            event.action, event.tier, event.method, event.on_timeline = "merged", 1, "timeline", True
+            present, present_at = self.present(self.state.timelines[root])
+            if counts and at >= present_at:
+                event.action, event.target, event.on_timeline = (
+                    "superseded",
+                    present,
+                    root in self.state.of_scope,
+                )
+            return self.record(event)
+        if known is not None and status == "withdrawn" and counts:  # said again
+            event.tier, event.method = 1, "alias" if alias else "hash"
+            if scope.single and root not in self.state.contested:
+                event.method, event.on_timeline = "timeline", True
+                if current is not None:
+                    event.action = "superseded" if at >= current_at else "historical"
+                    event.target = current
+            return self.record(event)
+
+        if known is not None:  # withdrawn, and recalled
+            event.action, event.reason, event.memory = "rejected", "recalled", None
+            return self.record(event)
+
+        # Rows 5 to 12: a new text.
+        current_thing = None if current is None else self.memories[current].object
+        late = at < current_at
+        near = self.neighbours(scope, text, thing) if embedded else []
+        best = near[0] if near else (-1.0, False, -1)
+        clean = next((n for n in near if n[1] and n[0] > MERGE), None)
+        judgement: str | None = None
+        event.on_timeline = scope.single
+
+        def compete(method: str) -> None:
+            """Rows 5, 6 and 10"""
+            nonlocal judgement
+            event.tier, event.method, event.target = 2, method, current
+            if late:
+                event.action = "historical"
+            elif scope.conflict == "newest_wins":
+                event.action = "superseded"
+            elif scope.conflict == "keep_existing":
+                event.action, event.reason, event.observation = "rejected", "keep_existing", False
+            else:
+                event.on_timeline = False
+                if scope.conflict == "review":
+                    event.action, judgement = "escalated", "review"
+
+        if counts and scope.single and differ(thing, current_thing):
+            compete("object")
+        elif clean:
+            event.action, event.tier, event.method = "merged", 2, "vector"
+            event.similarity, event.target = clean[0], self.state.root(clean[2])
+            event.on_timeline = event.target in self.state.on_timeline
+        elif not counts:
+            event.action, event.reason, event.on_timeline = "rejected", "recalled", False
+            if best[0] >= JUDGE:
+                event.tier, event.method, event.similarity = 2, "vector", best[0]
+                event.target = self.state.root(best[2])
+        elif best[0] >= JUDGE:
+            event.tier, event.method, event.similarity, event.on_timeline = 2, "vector", best[0], False
+            if scope.on_ambiguous != "keep":
+                event.action, event.target = "escalated", self.state.root(best[2])
+                judgement = "write" if scope.on_ambiguous == "judge" else "review"
+        elif scope.single and current is not None and None in (thing, current_thing):
+            compete("predicate")
+
+        if event.action == "rejected":
+            event.memory = None
+        else:
+            event.memory = self.store(scope, text, content, thing, embedded)
+        self.record(event)
+        if judgement and event.memory is not None and event.target is not None:
+            event.judgement = self.queue(judgement, event.memory, event.target, event.similarity)
+        return event
+
+    def attach(self, memory: int) -> Event:
+        """A late vector: the tier 2 that was skipped."""
+        m = self.memories[memory]
+        if m.embedded:
+            raise RefusedError("MF019")
+        m.embedded = True
+        return self.compare(m, "embedded") or self.events[-1]
+
+    def asked(self, *pairs: tuple[int, int]) -> bool:
+        """Queued or judged: not asked again, and not folded either."""
+        return any(self.pair(a, b, ("open", "done")) for a, b in pairs)
+
+    def compare(self, m: Memory, otherwise: str | None) -> Event | None:
+        """Tier 2 for a memory that is there already."""
+        event = Event(otherwise or "", m.number)
+        root = self.state.root(m.number)
+        near = self.neighbours(m.scope, m.text, m.object, apart_from=root) if root == m.number else []
+        if self.state.status[root] != "active":
+            near = []
+        clean = next((n for n in near if n[1] and n[0] > MERGE), None)
+        judgement = None
+        if near and (clean or near[0][0] >= JUDGE):
+            similarity, _, neighbour = clean or near[0]
+            event.tier, event.method, event.similarity = 2, "vector", similarity
+            event.target = other = self.state.root(neighbour)
+            if clean and not self.asked((root, other), (root, neighbour)):
+                event.action = "merged"
+                event.memory, event.target = self.newer_first(root, other)
+                event.on_timeline = bool({root, other} & self.state.on_timeline)
+            elif m.scope.on_ambiguous != "keep" and not self.asked((root, other), (root, neighbour)):
+                event.action = "escalated"
+                judgement = "write" if m.scope.on_ambiguous == "judge" else "review"
+        if not event.action:
+            return None
+        self.record(event)
+        if judgement and event.target is not None:
+            event.judgement = self.queue(judgement, root, event.target, event.similarity)
+        return event
+
+    # Tier 3 -------------------------------------------------------------------------------------------------------
+
+    def resolve(
+        self, judgement: int, verdict: str, confidence: float, fuller: int | None, method: str
+    ) -> tuple[str, Event | None]:
+        """The judgement's state, and what was done."""
+        j = self.judgements[judgement]
+        if j.state != "open":
+            raise RefusedError("MF027")
+        newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
+        if not self.active_pair(newer, older):
+            j.state = "moot"
+            return "moot", None
+        if (newer, older) != (j.memory, j.other):
+            # asked anew about where the two lead; a person may be asked again about what was judged
+            j.state = "moot"
+            if self.pair(newer, older, ("open",) if j.kind == "review" else ("open", "done")):
+                return "moot", None
+            self.queue(j.kind, newer, older, j.similarity)
+            return "open", None
+        j.state = "done"
+        j.verdict = verdict if confidence >= FLOOR else "unsure"
+        event = Event("judged", newer, 3, method, older, j.similarity, judgement=judgement, verdict=j.verdict)
+        event.reason = verdict if j.verdict == "unsure" else None
+        verdict = j.verdict
+        if verdict == "duplicate":
+            self.fold(event, newer, older)
+        elif verdict == "refinement":
+            if fuller is None:
+                longer = len(self.memories[newer].content) > len(self.memories[older].content)
+                fuller = newer if longer else older
+            self.fold(event, older if fuller == newer else newer, fuller)
+        elif verdict == "contradiction":
+            conflict = "newest_wins" if j.kind == "review" else self.conflict(newer, older)
+            if conflict == "newest_wins":
+                winner, loser = newer, older
+                if self.last_said(older) > self.last_said(newer):
+                    winner, loser = older, newer
+                self.supersession(event, winner, loser)
+            elif conflict == "keep_existing":
+                event.action, event.target = "rejected", None
+            elif conflict == "review":
+                self.record(event)
+                self.queue("review", newer, older, j.similarity)
+                return "done", event
+        self.record(event)
+        return "done", event
+
+    def conflict(self, a: int, b: int) -> str:
+        """The predicate's policy where both sides are of one, else the bucket's."""
+        one, other = self.memories[a].scope, self.memories[b].scope
+        return one.conflict if one is other else one.bucket_conflict
+
+    def last_said(self, root: int) -> tuple[float, int]:
+        undone = {e.undoes for e in self.events}
+        return max(
+            (e.at or 0, e.number)
+            for e in self.events
+            if e.memory in self.state.trees[root]
+            and e.at is not None
+            and (
+                (e.observation and not (e.tier == 1 and e.number in undone))
+                or (e.action == "superseded" and e.tier == 3 and e.number not in undone)
+            )
+        )
+
+    def fold(self, event: Event, folded: int, into: int) -> None:
+        event.on_timeline = bool({folded, into} & self.state.on_timeline)
+        # the newer of the two is the event's memory
+        if folded > into:
+            event.action, event.memory, event.target = "merged", folded, into
+        else:
+            event.action, event.memory, event.target = "replaced", into, folded
+
+    def supersession(self, event: Event, winner: int, loser: int) -> None:
+        event.action, event.memory, event.target = "superseded", winner, loser
+        scope = self.memories[winner].scope
+        event.on_timeline = scope.single and self.memories[loser].scope is scope
+
+    # A person's hand ----------------------------------------------------------------------------------------------
+
+    def refuse(self, *roots: int) -> None:
+        if any(self.state.status[r] in ("rejected", "withdrawn") for r in roots) or len(set(roots)) < len(
+            roots
+        ):
+            raise RefusedError("MF034")
+        if len({self.memories[r].scope.bucket for r in roots}) > 1:
+            raise RefusedError("MF034")
+
+    def reject(self, memory: int) -> Event:
+        root = self.state.root(memory)
+        if self.state.status[root] == "rejected":
+            raise RefusedError("MF034")
+        return self.record(Event("rejected", root, 3, "person"))
+
+    def merge(self, memory: int, into: int) -> Event:
+        folded, into = self.state.root(memory), self.state.root(into)
+        self.refuse(folded, into)
+        on_timeline = bool({folded, into} & self.state.on_timeline)
+        return self.record(Event("merged", folded, 3, "person", into, on_timeline=on_timeline))
+
+    def supersede(self, memory: int, by: int, now: Callable[[float], float]) -> Event:
+        loser, winner = self.state.root(memory), self.state.root(by)
+        self.refuse(loser, winner)
+        event = Event("superseded", winner, 3, "person", loser)
+        self.supersession(event, winner, loser)
+        event.at = now(self.state.counters[loser]["last_seen"])
+        return self.record(event)
+
+    def update(self, memory: int, text: Text, thing: str | None, embedded: bool) -> Event:
+        root = self.state.root(memory)
+        old = self.memories[root]
+        self.refuse(root)
+        known = self.find(old.scope, text)
+        event = Event("replaced", None, 3, "person", root)
+        if known:
+            event.memory = self.state.root(known.number)
+            if event.memory == root or self.state.status[event.memory] == "rejected":
+                raise RefusedError("MF034")
+            event.on_timeline = bool({event.memory, root} & self.state.on_timeline)
+            return self.record(event)
+        event.on_timeline = root in self.state.on_timeline
+        event.memory = self.store(old.scope, text, text.content, thing or old.object, embedded)
+        event.content = text.content
+        self.record(event)
+        new = self.memories[event.memory]
+        return self.compare(new, None) or event if embedded else event
+
+    def undo(self, number: int) -> Event:
+        e = self.events[number]
+        if any(u.undoes == number for u in self.events):
+            raise RefusedError("MF033")
+        withdrawn = e.tier == 1 and e.observation
+        cut = e.fold is not None or ((e.tier or 0) >= 2 and e.action in ("superseded", "historical"))
+        if not withdrawn and not cut and not (e.action == "rejected" and e.tier == 3):
+            raise RefusedError("MF032")
+        event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
+        if cut and e.memory is not None and e.target is not None:
+            a, b = self.state.root(e.memory), self.state.root(e.target)
+            if e.fold and not e.on_timeline:
+                newer, older = self.newer_first(e.memory, e.target)
+                self.judgements.append(
+                    Judgement(len(self.judgements), "review", newer, older, "done", "distinct", e.similarity)
+                )
+            elif self.active_pair(a, b):
+                self.queue("review", a, b, e.similarity)
+        return event

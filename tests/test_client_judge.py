@@ -1,0 +1,773 @@
+"""Tier 3 through the clients: waiting for a verdict, a person's hand, what was believed when."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from memfold import (
+    Answer,
+    AsyncMemfold,
+    Embedder,
+    JudgeError,
+    Memfold,
+    OpenAIJudge,
+    Question,
+    Resolution,
+    errors,
+)
+from memfold.judge import Usage
+from memfold.types import IngestResult
+from tests.chat_server import ChatServer
+from tests.support import check
+
+DB = psycopg.Connection[Any]
+NEAR = {"User likes Vim.": [1.0, 0.0], "User is fond of Vim.": [0.9, 0.4358898944]}
+VIM, FOND = NEAR
+DUPLICATE = Answer("duplicate", 0.9, "the same", usage=Usage("toy-judge", 400, 40, 0.25))
+
+
+class Vectors:
+    """An embedder that counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        self.asked += texts
+        return [NEAR.get(text, [0.9, -0.4358898944]) for text in texts]
+
+
+class Toy:
+    """A judge that counts, and answers what it is told to."""
+
+    model = "toy-judge"
+
+    def __init__(self, answer: Any = DUPLICATE) -> None:
+        self.answer = answer
+        self.asked: list[Question] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def judge(self, question: Question) -> Answer:
+        self.asked.append(question)
+        await asyncio.to_thread(self.meanwhile)
+        answer = self.answer(question) if callable(self.answer) else self.answer
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return Vectors()
+
+
+@pytest.fixture
+def toy() -> Toy:
+    return Toy()
+
+
+@pytest.fixture
+def client(dsn: str, vectors: Vectors, toy: Toy) -> Iterator[Memfold]:
+    with Memfold(dsn, "t", Embedder(vectors, "toy", 2), judge=toy) as made:
+        yield made
+
+
+def one(db: DB, query: str, *parameters: object) -> Any:
+    row = db.execute(query.encode(), parameters).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def pair(client: Memfold, **options: Any) -> tuple[IngestResult, IngestResult]:
+    """Two memories that only a judge can tell apart."""
+    return client.ingest(VIM), client.ingest(FOND, **options)
+
+
+def open_judgement(db: DB) -> tuple[Any, ...]:
+    row = db.execute("select state, attempts, last_error, model, cost from memfold.judgements").fetchone()
+    assert row is not None
+    return row
+
+
+# waiting ---------------------------------------------------------------------------------------------------
+
+
+def test_the_judge_is_asked_at_once(client: Memfold, toy: Toy, db: DB) -> None:
+    first, second = pair(client, wait=True, source_turn_ids=["t9"])
+    assert (second.action, second.tier) == ("escalated", 2)
+    resolution = second.resolution
+    assert resolution is not None
+    assert (resolution.state, resolution.verdict, resolution.action) == ("done", "duplicate", "merged")
+    assert resolution.memory_id == first.memory_id
+    (question,) = toy.asked
+    assert (question.judgement_id, question.tenant_id, question.kind) == (second.judgement_id, "t", "write")
+    assert (question.memory.content, question.other.content) == (FOND, VIM)
+    assert (question.memory.memory_id, question.memory.source_turn_ids) == (second.memory_id, ("t9",))
+    row = db.execute(
+        "select state, verdict, confidence, reason, model, input_tokens, output_tokens, cost"
+        " from memfold.judgements"
+    ).fetchone()
+    assert row == ("done", "duplicate", 0.9, "the same", "toy-judge", 400, 40, 0.25)
+    assert one(db, "select method from memfold.memory_events where tier = 3") == "judge"
+    check(db)
+
+
+def test_what_was_judged_a_duplicate_is_known_from_then_on(
+    client: Memfold, vectors: Vectors, toy: Toy, db: DB
+) -> None:
+    """Must show 5: the paraphrase arrives again: tier 1, no embedding call, no model call."""
+    first, _ = pair(client, wait=True)
+    assert (vectors.asked, len(toy.asked)) == ([VIM, FOND], 1)
+    for text in (FOND, "user is FOND of vim"):
+        again = client.ingest(text, wait=True)
+        assert (again.action, again.tier, again.method) == ("merged", 1, "alias")
+        assert again.memory_id == first.memory_id
+        assert again.resolution is None
+    assert (vectors.asked, len(toy.asked)) == ([VIM, FOND], 1)
+    assert one(db, "select observations from memfold.memory_counters where live") == 4
+    assert db.execute("select calls, avoided_by_alias from memfold.judge_costs").fetchone() == (1, 2)
+    check(db)
+
+
+@pytest.mark.parametrize(
+    ("answer", "stored", "action", "holds"),
+    [
+        (Answer("distinct", 0.9), "distinct", "judged", FOND),
+        (Answer("duplicate", 0.5), "unsure", "judged", FOND),
+        (Answer("refinement", 0.9), "refinement", "replaced", FOND),
+        (lambda q: Answer("refinement", 0.9, fuller=q.other.memory_id), "refinement", "merged", VIM),
+        (Answer("contradiction", 0.9), "contradiction", "superseded", FOND),
+    ],
+)
+def test_every_verdict(
+    client: Memfold, toy: Toy, db: DB, answer: Any, stored: str, action: str, holds: str
+) -> None:
+    toy.answer = answer
+    _, second = pair(client, wait=True)
+    resolution = second.resolution
+    assert resolution is not None
+    assert (resolution.state, resolution.verdict, resolution.action) == ("done", stored, action)
+    assert one(db, "select content from memfold.memories where memory_id = %s", resolution.memory_id) == holds
+    logged = db.execute(
+        "select action from memfold.memory_events where event_id = %s", [resolution.event_id]
+    ).fetchall()
+    assert logged == [(action,)]
+    check(db)
+
+
+def test_a_contradiction_that_is_for_a_person(client: Memfold, toy: Toy, db: DB) -> None:
+    db.execute("select memfold.set_policy('t', conflict => 'review')")
+    toy.answer = Answer("contradiction", 0.9)
+    _, second = pair(client, wait=True)
+    assert second.resolution is not None
+    assert (second.resolution.action, second.resolution.memory_id) == ("escalated", second.memory_id)
+
+
+def test_without_wait_nobody_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
+    for wait in (False, 0, 0.0):
+        assert client.ingest(f"{wait!r} is a fact", wait=wait).resolution is None
+    assert toy.asked == []
+    assert one(db, "select count(*) from memfold.judgements where state = 'open'") > 0
+
+
+def test_preview_asks_nobody(client: Memfold, toy: Toy) -> None:
+    client.ingest(VIM)
+    assert client.preview(FOND).action == "escalated"
+    assert toy.asked == []
+
+
+@pytest.mark.parametrize("wait", [-1, float("nan"), float("inf")])
+def test_a_wait_that_is_no_time(client: Memfold, db: DB, wait: float) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="wait"):
+        client.ingest(VIM, wait=wait)
+    with pytest.raises(TypeError, match="wait"):
+        client.ingest(VIM, wait="long")  # type: ignore[arg-type]
+    assert one(db, "select count(*) from memfold.memories") == 0
+
+
+def test_no_transaction_is_open_while_the_judge_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
+    seen: list[Any] = []
+    toy.meanwhile = lambda: seen.append(
+        db.execute(
+            "select state, (select count(*) from pg_locks as l where l.pid = a.pid and l.locktype = 'advisory')"
+            " from pg_stat_activity as a where datname = current_database() and application_name = 'memfold'"
+        ).fetchall()
+    )
+    pair(client, wait=True)
+    assert seen == [[("idle", 0)]]
+
+
+def test_threads_of_one_client_ask_at_the_same_time(client: Memfold, toy: Toy, db: DB) -> None:
+    both = threading.Barrier(2, timeout=20)
+    toy.meanwhile = both.wait
+    results: list[IngestResult] = []
+
+    def work(subject: str) -> None:
+        client.ingest(VIM, subject=subject)
+        results.append(client.ingest(FOND, subject=subject, wait=True))
+
+    threads = [threading.Thread(target=work, args=(subject,)) for subject in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [result.resolution and result.resolution.action for result in results] == ["merged", "merged"]
+    check(db)
+
+
+def test_the_blocking_client_within_a_running_loop(client: Memfold) -> None:
+    async def work() -> IngestResult:
+        return pair(client, wait=True)[1]
+
+    resolution = asyncio.run(work()).resolution
+    assert resolution is not None
+    assert resolution.state == "done"
+
+
+def test_the_applications_role_judges_its_own(db: DB, dsn: str, app: Callable[..., DB]) -> None:
+    role = app().info.user
+    with Memfold(dsn + f" user={role}", "t", Embedder(Vectors(), "toy", 2), judge=Toy()) as client:
+        db.execute("select memfold.register_embedding_model('toy', 2)")
+        resolution = pair(client, wait=True)[1].resolution
+    assert resolution is not None
+    assert resolution.action == "merged"
+
+
+def test_a_model_behind_an_endpoint(dsn: str, vectors: Vectors, db: DB) -> None:
+    """One judge for two blocking clients and several calls: its connections stay usable."""
+    with ChatServer() as server:
+        server.answer = lambda request: {
+            **dict.fromkeys(("reason", "fuller", "merged_text")),
+            "reason": "the same",
+            "verdict": "duplicate",
+            "confidence": 0.9,
+        }
+        judge = OpenAIJudge("stand-in", base_url=server.base_url, input_price=1, output_price=2)
+        for tenant in ("a", "b"):
+            with Memfold(dsn, tenant, Embedder(vectors, "toy", 2), judge=judge) as client:
+                for subject in ("x", "y"):
+                    client.ingest(VIM, subject=subject)
+                    resolution = client.ingest(FOND, subject=subject, wait=True).resolution
+                    assert resolution is not None
+                    assert resolution.action == "merged"
+        assert server.received == 4
+    assert one(db, "select sum(cost)::numeric(9, 6) = 4 * (400 * 1 + 40 * 2) / 1e6 from memfold.judgements")
+
+
+# judges that fail ------------------------------------------------------------------------------------------
+
+FAILURES: dict[str, tuple[Any, int, str, float]] = {
+    # what it does, the attempts that count, what is noted, what it cost
+    "the endpoint": (JudgeError("it is away", transient=True, retry_after=30), 0, "it is away", 0),
+    "the pair": (JudgeError("nonsense", transient=False, usage=Usage("m", 1, 1, 0.5)), 1, "nonsense", 0.5),
+    "any error": (RuntimeError("boom"), 1, "RuntimeError: boom", 0),
+    "its own cancellation": (asyncio.CancelledError(), 1, "RuntimeError: the judge cancelled", 0),
+    "no answer": ("duplicate", 1, "AttributeError", 0),
+    "an unknown verdict": (Answer("maybe", 0.9, usage=Usage(cost=0.5)), 1, "MF028", 0.5),  # type: ignore[arg-type]
+    "a verdict that is no text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
+    "an unlikely confidence": (Answer("duplicate", 1.5), 1, "MF028", 0),
+    "a confidence that is none": (Answer("duplicate", "high"), 1, "TypeError", 0),  # type: ignore[arg-type]
+    "a side of another pair": (Answer("refinement", 0.9, fuller=uuid4()), 1, "MF028", 0),
+    "a text that cannot be stored": (Answer("duplicate", 0.9, merged_text="\0"), 1, "MF030", 0),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_judge_that_fails_costs_no_data(
+    client: Memfold, toy: Toy, db: DB, caplog: pytest.LogCaptureFixture, failure: str
+) -> None:
+    toy.answer, attempts, noted, cost = FAILURES[failure]
+    _, second = pair(client, wait=True)
+    assert second.action == "escalated"
+    assert second.resolution == Resolution("open")
+    assert one(db, "select count(*) from memfold.memories where status = 'active'") == 2
+    state, counted, last_error, _, spent = open_judgement(db)
+    assert (state, counted, spent or 0) == ("open", attempts, cost)
+    assert noted in last_error
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"DEDUP_FAIL: judgement {second.judgement_id} by ")
+    assert noted in line
+    # It comes back, and is answered.
+    db.execute("update memfold.judgements set next_attempt_at = now()")
+    toy.answer = DUPLICATE
+    with Memfold(client._options["conninfo"], "t", judge=toy) as other:
+        question = other._drive(other._core.claim("t", 60))
+    assert question is not None
+    assert question.attempts == attempts + 1
+    check(db)
+
+
+def test_an_endpoint_says_when_to_come_back(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.answer = JudgeError("slow down", transient=True, retry_after=600)
+    pair(client, wait=True)
+    assert one(
+        db,
+        "select next_attempt_at between now() + '590 s'::interval and now() + '600 s' from memfold.judgements",
+    )
+
+
+def test_the_eighth_failure_is_the_last(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.answer = JudgeError("nonsense", transient=False)
+    toy.meanwhile = lambda: db.execute("update memfold.judgements set attempts = 8")
+    _, second = pair(client, wait=True)
+    assert second.resolution == Resolution("dead")
+    (stats,) = client.stats()
+    assert stats.dead_judgements == 1
+    assert stats.warning is not None
+    assert "revive_judgements" in stats.warning
+
+
+def test_a_judge_that_hangs(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.meanwhile = lambda: time.sleep(1)
+    began = time.monotonic()
+    _, second = pair(client, wait=0.2)
+    assert time.monotonic() - began < 0.9
+    assert second.resolution == Resolution("open")
+    state, attempts, last_error, *_ = open_judgement(db)
+    assert (state, attempts) == ("open", 0)
+    assert last_error == "no answer within 0.2 s"
+
+
+def test_a_reason_that_cannot_be_stored_is_no_failure(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.answer = Answer("duplicate", 0.9, "a\0b\ud800" + "x" * 5000)
+    pair(client, wait=True)
+    reason = one(db, "select reason from memfold.judgements where verdict = 'duplicate'")
+    assert reason.startswith("a\ufffdb?")
+    assert len(reason) == 2000
+
+
+def test_a_database_that_goes_away_while_it_is_judged(
+    client: Memfold, toy: Toy, db: DB, caplog: pytest.LogCaptureFixture
+) -> None:
+    toy.meanwhile = lambda: db.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and application_name = 'memfold'"
+    )
+    _, second = pair(client, wait=True)
+    assert second.resolution is not None
+    assert second.resolution.action == "merged", "the client has connected anew"
+
+
+def test_trouble_after_the_fact_is_stored_is_not_the_callers(
+    client: Memfold, db: DB, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.execute("alter function memfold.claim_judgements rename to gone")
+    _, second = pair(client, wait=True)
+    assert (second.action, second.resolution) == ("escalated", None)
+    assert f"DEDUP_FAIL: judgement {second.judgement_id} was not waited for" in caplog.text
+
+
+# somebody else ---------------------------------------------------------------------------------------------
+
+RESOLVE = "select * from memfold.resolve_judgement(%s, %s, 0.9, model => 'w', tenant_id => 't')"
+
+
+def claim_first(db: DB, lease: str = "1 minute") -> None:
+    """From now on a worker holds every judgement as soon as it is there."""
+    db.execute(
+        f"""
+        create function public.hold() returns trigger language plpgsql as $$
+        begin
+            new.state := 'leased'; new.worker := 'w'; new.attempts := 1;
+            new.leased_until := clock_timestamp() + '{lease}'; new.next_attempt_at := new.leased_until;
+            return new;
+        end $$;
+        create trigger hold before insert on memfold.judgements for each row execute function public.hold();
+        """
+    )
+
+
+def answer_later(dsn: str, verdict: str, delay: float = 0.4) -> threading.Thread:
+    def work() -> None:
+        with psycopg.connect(dsn, autocommit=True) as worker:
+            deadline = time.monotonic() + 20
+            while not (row := worker.execute("select judgement_id from memfold.judgements").fetchone()):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            time.sleep(delay)
+            worker.execute(RESOLVE, [row[0], verdict])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("verdict", "action", "holds"),
+    [("duplicate", "merged", VIM), ("refinement", "replaced", FOND), ("distinct", "judged", FOND)],
+)
+def test_a_worker_that_holds_it_is_waited_for(
+    client: Memfold, toy: Toy, db: DB, dsn: str, verdict: str, action: str, holds: str
+) -> None:
+    claim_first(db)
+    worker = answer_later(dsn, verdict)
+    _, second = pair(client, wait=True)
+    worker.join(20)
+    resolution = second.resolution
+    assert resolution is not None
+    assert (resolution.state, resolution.verdict, resolution.action) == ("done", verdict, action)
+    assert one(db, "select content from memfold.memories where memory_id = %s", resolution.memory_id) == holds
+    assert (
+        one(db, "select action from memfold.memory_events where event_id = %s", resolution.event_id) == action
+    )
+    assert toy.asked == []
+
+
+def test_a_worker_that_takes_too_long(client: Memfold, toy: Toy, db: DB) -> None:
+    claim_first(db)
+    began = time.monotonic()
+    _, second = pair(client, wait=0.5)
+    assert 0.5 <= time.monotonic() - began < 3
+    assert second.resolution == Resolution("leased")
+    assert toy.asked == []
+
+
+def test_a_worker_that_never_comes_back(client: Memfold, toy: Toy, db: DB) -> None:
+    claim_first(db, "0.5 s")
+    _, second = pair(client, wait=20)
+    assert second.resolution is not None
+    assert second.resolution.action == "merged"
+    assert [question.attempts for question in toy.asked] == [2]
+
+
+def test_a_client_without_a_judge_waits_for_a_worker(dsn: str, vectors: Vectors, db: DB) -> None:
+    worker = answer_later(dsn, "contradiction")
+    with Memfold(dsn, "t", Embedder(vectors, "toy", 2)) as client:
+        _, second = pair(client, wait=20)
+        worker.join(20)
+        assert second.resolution is not None
+        assert second.resolution.action == "superseded"
+        client.ingest(VIM, subject="nobody judges this one")
+        alone = client.ingest(FOND, subject="nobody judges this one", wait=0.2)
+        assert alone.resolution == Resolution("open")
+
+
+def test_what_waits_for_a_person_is_not_waited_for(client: Memfold, toy: Toy, db: DB) -> None:
+    db.execute("select memfold.set_policy('t', on_ambiguous => 'review')")
+    began = time.monotonic()
+    _, second = pair(client, wait=True)
+    assert time.monotonic() - began < 5
+    assert second.action == "escalated"
+    assert second.resolution == Resolution("open")
+    assert toy.asked == []
+
+
+def test_somebody_answers_while_the_judge_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
+    """The first verdict wins, and that is what the caller is told."""
+    toy.meanwhile = lambda: db.execute(RESOLVE, [toy.asked[-1].judgement_id, "refinement"])
+    _, second = pair(client, wait=True)
+    assert second.resolution is not None
+    assert (second.resolution.verdict, second.resolution.action) == ("refinement", "replaced")
+    assert second.resolution.memory_id == second.memory_id
+    assert len(toy.asked) == 1
+    check(db)
+
+
+def test_a_side_that_changes_while_the_judge_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
+    """Nothing is applied to a pair that was not judged: the pair that it has become is asked."""
+
+    def fold() -> None:
+        if len(toy.asked) == 1:
+            with Memfold(client._options["conninfo"], "t") as person:
+                other = person.ingest("Vim it is")
+                assert other.memory_id is not None
+                person.merge(toy.asked[0].other.memory_id, other.memory_id)
+
+    toy.meanwhile = fold
+    _, second = pair(client, wait=True)
+    asked = [{question.memory.content, question.other.content} for question in toy.asked]
+    assert asked == [{VIM, FOND}, {"Vim it is", FOND}]
+    assert second.resolution is not None
+    assert (second.resolution.state, second.resolution.verdict) == ("done", "duplicate")
+    check(db)
+
+
+def test_a_side_that_is_gone_when_the_judge_answers(client: Memfold, toy: Toy, db: DB) -> None:
+    def reject() -> None:
+        with Memfold(client._options["conninfo"], "t") as person:
+            person.reject(toy.asked[0].other.memory_id)
+
+    toy.meanwhile = reject
+    _, second = pair(client, wait=True)
+    assert second.resolution == Resolution("moot")
+
+
+def test_a_replayed_call_is_told_what_came_of_it(client: Memfold, toy: Toy) -> None:
+    client.ingest(VIM)
+    first = client.ingest(FOND, wait=True, idempotency_key="k")
+    again = client.ingest(FOND, wait=True, idempotency_key="k")
+    assert again == first
+    assert len(toy.asked) == 1
+
+
+# the asynchronous client -----------------------------------------------------------------------------------
+
+
+def test_async_does_the_same(dsn: str, vectors: Vectors, toy: Toy, db: DB) -> None:
+    async def work() -> None:
+        async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 2), judge=toy) as client:
+            first = await client.ingest(VIM)
+            second = await client.ingest(FOND, wait=True)
+            assert second.resolution is not None
+            assert (second.resolution.action, second.resolution.memory_id) == ("merged", first.memory_id)
+            assert second.resolution.event_id is not None
+            assert (await client.ingest(FOND)).method == "alias"
+            undone = await client.undo(second.resolution.event_id, "no")
+            assert {memory.content: memory.status for memory in undone} == {VIM: "active", FOND: "active"}
+            assert first.memory_id is not None
+            assert second.memory_id is not None
+            merged = await client.merge(first.memory_id, second.memory_id)
+            assert (merged.action, merged.memory_id) == ("merged", second.memory_id)
+            updated = await client.update(first.memory_id, "User prefers Emacs.", embedding=None)
+            assert updated.action in ("replaced", "escalated")
+            (current,) = await client.current_memories()
+            assert current.content == "User prefers Emacs."
+            other = await client.ingest("a fact of another kind", subject="x")
+            assert other.memory_id is not None
+            assert (await client.supersede(current.memory_id, other.memory_id)).action == "superseded"
+            assert (await client.reject(other.memory_id)).action == "rejected"
+
+    asyncio.run(work())
+    check(db)
+
+
+def test_async_cancelled_while_the_judge_is_asked(dsn: str, vectors: Vectors, db: DB) -> None:
+    class Hanging(Toy):
+        async def judge(self, question: Question) -> Answer:
+            await asyncio.sleep(60)
+            return DUPLICATE
+
+    async def work() -> None:
+        async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 2), judge=Hanging()) as client:
+            await client.ingest(VIM)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.ingest(FOND, wait=True), 1)
+            assert (await client.ingest(FOND)).tier == 1
+
+    asyncio.run(work())
+    assert open_judgement(db)[:3] == ("open", 0, "its caller was cancelled")
+
+
+def test_interrupted_while_the_judge_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.meanwhile = lambda: (time.sleep(0.2), signal.raise_signal(signal.SIGINT), time.sleep(0.5))
+    with pytest.raises(KeyboardInterrupt):
+        pair(client, wait=True)
+    assert open_judgement(db)[:3] == ("open", 0, "its caller was interrupted")
+
+
+def test_async_calls_wait_side_by_side(dsn: str, vectors: Vectors, toy: Toy) -> None:
+    running = most = 0
+
+    class Slow(Toy):
+        async def judge(self, question: Question) -> Answer:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.3)
+            running -= 1
+            return DUPLICATE
+
+    async def work() -> list[IngestResult]:
+        async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 2), judge=Slow()) as client:
+            for subject in "abcde":
+                await client.ingest(VIM, subject=subject)
+            return await asyncio.gather(*[client.ingest(FOND, subject=s, wait=True) for s in "abcde"])
+
+    results = asyncio.run(work())
+    assert [result.resolution and result.resolution.action for result in results] == ["merged"] * 5
+    assert most == 5
+
+
+# a person's hand -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(dsn: str) -> Iterator[Memfold]:
+    with Memfold(dsn, "t") as made:
+        yield made
+
+
+def ids(client: Memfold, *contents: str, **fields: Any) -> list[UUID]:
+    made = [client.ingest(content, **fields).memory_id for content in contents]
+    return [memory_id for memory_id in made if memory_id is not None]
+
+
+def test_merge_and_undo(plain: Memfold, db: DB) -> None:
+    one_id, other_id = ids(plain, "Alice has a cat.", "Alice owns a cat.")
+    result = plain.merge(one_id, str(other_id), "the same cat")
+    assert (result.action, result.tier, result.method) == ("merged", 3, "person")
+    assert (result.memory_id, result.similar) == (other_id, ())
+    assert plain.ingest("Alice has a cat.").memory_id == other_id
+    assert result.event_id is not None
+    undone = plain.undo(str(result.event_id), "two cats")
+    assert [(memory.memory_id, memory.status) for memory in undone] == [
+        (one_id, "active"),
+        (other_id, "active"),
+    ]
+    assert {memory.event_id for memory in undone} != {result.event_id}
+    rows = db.execute("select action, reason from memfold.memory_events where reason <> ''").fetchall()
+    assert rows == [("merged", "the same cat"), ("undone", "two cats")]
+    check(db)
+
+
+def test_reject_and_undo(plain: Memfold, db: DB) -> None:
+    (memory_id,) = ids(plain, "Alice has a cat.")
+    result = plain.reject(memory_id, "a lie")
+    assert (result.action, result.memory_id) == ("rejected", memory_id)
+    assert plain.current_memories() == ()
+    assert plain.ingest("Alice has a cat.").method == "tombstone"
+    assert result.event_id is not None
+    plain.undo(result.event_id)
+    assert [memory.content for memory in plain.current_memories()] == ["Alice has a cat."]
+    check(db)
+
+
+def test_supersede_and_what_was_believed_when(plain: Memfold, db: DB) -> None:
+    then = datetime.now(UTC) - timedelta(days=10)
+    (old,) = ids(plain, "Alice lives in Paris.", observed_at=then)
+    (new,) = ids(plain, "Alice lives in Rome.", observed_at=then + timedelta(days=5))
+    result = plain.supersede(old, new)
+    assert (result.action, result.memory_id, result.superseded_id) == ("superseded", new, old)
+    (current,) = plain.current_memories()
+    assert (current.content, current.memory_type, current.subject) == ("Alice lives in Rome.", "fact", None)
+    assert (current.valid_to, current.repetition_count) == (None, 0)
+    assert 0 < current.confidence < 1
+    (believed,) = plain.current_memories(as_of=then + timedelta(days=1))
+    assert (believed.content, believed.valid_from) == ("Alice lives in Paris.", then)
+    assert believed.valid_to is not None
+    assert plain.current_memories(as_of=then - timedelta(days=1)) == ()
+    assert plain.current_memories("another bucket") == ()
+    assert plain.current_memories(tenant_id="another tenant") == ()
+    check(db)
+
+
+def test_update_embeds_the_new_text(client: Memfold, vectors: Vectors, toy: Toy, db: DB) -> None:
+    (memory_id,) = ids(client, VIM)
+    result = client.update(memory_id, "User prefers Emacs.", object="Emacs", reason="asked her")
+    assert result.action == "replaced"
+    assert vectors.asked == [VIM, "User prefers Emacs."]
+    (current,) = client.current_memories()
+    assert (current.content, current.object, current.memory_id) == (
+        *("User prefers Emacs.", "Emacs", result.memory_id),
+    )
+    assert one(db, "select count(*) from memfold.pending_embeddings('t')") == 0
+    assert client.ingest(VIM).memory_id == result.memory_id
+    assert result.event_id is not None
+    client.undo(result.event_id)
+    assert [memory.content for memory in client.current_memories()] == [VIM]
+    check(db)
+
+
+def test_update_without_a_vector(plain: Memfold, db: DB) -> None:
+    (memory_id,) = ids(plain, VIM)
+    assert plain.update(memory_id, "User prefers Emacs.").action == "replaced"
+    pending = db.execute("select content from memfold.pending_embeddings('t')").fetchall()
+    assert ("User prefers Emacs.",) in pending
+
+
+def test_update_with_an_embedder_that_fails(
+    dsn: str, db: DB, plain: Memfold, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(texts: list[str]) -> list[list[float]]:
+        raise RuntimeError("the model is down")
+
+    (memory_id,) = ids(plain, VIM)
+    with Memfold(dsn, "t", Embedder(broken, "toy", 2)) as client:
+        assert client.update(memory_id, "User prefers Emacs.").action == "replaced"
+    assert "DEDUP_FAIL" in caplog.text
+
+
+def provoke(client: Memfold, code: str) -> object:
+    memory_id, other_id = ids(client, "Alice has a cat.", "Bob has a dog.")
+    core = client._core
+    match code:
+        case "MF026":
+            question = Question(uuid4(), "t", "default", "write", None, (), 1, None, None)  # type: ignore[arg-type]
+            return client._drive(core.give_back(question, "none"))
+        case "MF027":
+            question = client._drive(core.claim("t", 60, review=True))
+            assert question is not None
+            client._drive(core.answer_by_person(question, "distinct"))
+            return client._drive(core.answer_by_person(question, "distinct"))
+        case "MF028":
+            return client._drive(core.claim("t", 0.1))
+        case "MF029":
+            return client.undo(uuid4())
+        case "MF032":
+            event_id = client.ingest("Carla has a fish.").event_id
+            assert event_id is not None
+            return client.undo(event_id)
+        case "MF033":
+            event_id = client.merge(memory_id, other_id).event_id
+            assert event_id is not None
+            client.undo(event_id)
+            return client.undo(event_id)
+        case "MF034":
+            return client.merge(memory_id, memory_id)
+        case _:
+            raise AssertionError(code)
+
+
+CLASSES = {
+    "MF026": errors.JudgementNotFoundError,
+    "MF027": errors.JudgementClosedError,
+    "MF028": errors.InvalidAnswerError,
+    "MF029": errors.EventNotFoundError,
+    "MF032": errors.NotUndoableError,
+    "MF033": errors.AlreadyUndoneError,
+    "MF034": errors.MemoryStateError,
+}
+
+
+@pytest.mark.parametrize("code", CLASSES)
+def test_errors_are_typed(plain: Memfold, db: DB, code: str) -> None:
+    if code == "MF027":
+        a, b = ids(plain, "Alice has no cat.", "Alice has cats.")
+        event_id = plain.supersede(a, b).event_id
+        assert event_id is not None
+        plain.undo(event_id)  # which asks a person
+    with pytest.raises(CLASSES[code]) as caught:
+        provoke(plain, code)
+    assert caught.value.sqlstate == code
+    assert caught.value.detail
+    assert caught.value.hint
+    check(db)
+
+
+def test_arguments_that_only_python_can_get_wrong(plain: Memfold) -> None:
+    for call in (
+        lambda: plain.undo("no id"),
+        lambda: plain.merge(uuid4(), "no id"),
+        lambda: plain.supersede(uuid4(), "no id"),
+        lambda: plain.reject("no id"),
+        lambda: plain.update("no id", "text"),
+    ):
+        with pytest.raises(errors.InvalidIdentifierError, match="not a UUID"):
+            call()
+    with pytest.raises(errors.MemoryNotFoundError):
+        plain.reject(uuid4())
+    with pytest.raises(errors.InvalidTextError):
+        plain.reject(uuid4(), "\0")
+    with pytest.raises(errors.InvalidArgumentError, match="no time zone"):
+        plain.current_memories(as_of=datetime(2025, 1, 1))
+    with pytest.raises(TypeError, match="as_of"):
+        plain.current_memories(as_of="now")  # type: ignore[arg-type]
+
+
+def test_a_tenant_is_needed(dsn: str, plain: Memfold) -> None:
+    with Memfold(dsn) as client:
+        with pytest.raises(errors.TenantMissingError):
+            client.current_memories()
+        with pytest.raises(errors.TenantMissingError):
+            client.reject(uuid4())

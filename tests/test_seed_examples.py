@@ -1,0 +1,410 @@
+"""The worked examples of two of the five source documents, with their numbers (where those were wrong: corrected).
+
+Document 000 describes the three tiers; document 002 the hash that goes first and a judge from 0.95. Vectors are made to
+have the cosine that the document states.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import Result, check, counters, ingest, vector
+
+DB = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def three_tier(db: DB) -> DB:
+    """Document 000: above 0.92 merges, from 0.85 on a judge, below keeps; 0.75 is the judge's floor."""
+    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select set_policy('acme', preset => 'three_tier')")
+    return db
+
+
+@pytest.fixture
+def hash_first(db: DB) -> DB:
+    """Document 002: the key is the content alone; from 0.95 on a judge says what the pair is, nothing merges by itself."""
+    db.execute("select register_embedding_model('m', 4)")
+    db.execute(
+        "select set_policy('acme', key_fields => '{}', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.95)"
+    )
+    return db
+
+
+def resolve(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
+    """Answer the one open judgement: (state, verdict, action, memory_id, event_id)."""
+    names = "".join(f", {name} => %s" for name in named)
+    row = db.execute(
+        "select * from resolve_judgement((select judgement_id from judgements where state in ('open', 'leased')), %s, %s,"
+        f" model => 'a judge', tenant_id => 'acme'{names})",
+        [verdict, confidence, *named.values()],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def status(db: DB, memory: Result) -> str:
+    row = db.execute("select status from memories where memory_id = %s", [memory.memory_id]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def confidence(db: DB, memory: Result) -> Any:
+    row = db.execute(
+        "select repetition_count, independent_repetitions, confidence from memory_audit where memory_id = %s",
+        [memory.memory_id],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+# Document 000 -------------------------------------------------------------------------------------------------------
+
+
+def test_three_inputs_of_one_fact(three_tier: DB) -> None:
+    """Case and white space fold; the trailing period folds in prose, and stays in the document's own rule (flat)."""
+    for bucket, canonicalizer, folds in (("prose", "prose", True), ("flat", "flat", False)):
+        three_tier.execute("select set_policy('acme', %s, canonicalizer => %s)", [bucket, canonicalizer])
+        first = ingest(three_tier, "User works at Volkswagen AG", bucket_id=bucket)
+        second = ingest(three_tier, "  user  WORKS at  Volkswagen AG ", bucket_id=bucket)
+        third = ingest(three_tier, "User works at Volkswagen AG.", bucket_id=bucket)
+        assert (second.action, second.memory_id) == ("merged", first.memory_id)
+        assert (third.memory_id == first.memory_id) is folds
+    assert three_tier.execute(
+        "select canonicalize('  user  WORKS at  Volkswagen AG ', 'flat/1')"
+    ).fetchone() == ("userworksatvolkswagenag",)
+    assert three_tier.execute("select canonicalize('User works at Volkswagen AG.', 'flat/1')").fetchone() == (
+        "userworksatvolkswagenag.",
+    )
+    check(three_tier)
+
+
+def test_what_the_key_keeps_apart(three_tier: DB) -> None:
+    """A fact and a preference of the same text, and two people, are different memories."""
+    first = ingest(three_tier, "User likes Python")
+    assert ingest(three_tier, "User likes Python", memory_type="preference").action == "inserted"
+    assert ingest(three_tier, "User likes Python", bucket_id="user b").action == "inserted"
+    for subject in ("Georgian", "Priya"):
+        assert ingest(three_tier, "runs Datakynd", subject=subject, predicate="runs").action == "inserted"
+    # the same grammar about another person never enters the comparison, at whatever cosine
+    ingest(
+        three_tier, "Georgian works at Volkswagen", subject="Georgian", predicate="employer", **vector(1.0)
+    )
+    other = ingest(three_tier, "Priya works at Google", subject="Priya", predicate="employer", **vector(0.86))
+    assert (other.action, other.similar) == ("inserted", None)
+    assert ingest(three_tier, "User likes Python").memory_id == first.memory_id
+    check(three_tier)
+
+
+def test_668_copies(three_tier: DB) -> None:
+    """The counter ends at 668 observations; the same turn 668 times is no evidence, so confidence does not move."""
+    three_tier.execute(
+        "select count(ingest_memory('User prefers Vim', 'acme', source_turn_ids => '{turn 1}'))"
+        " from generate_series(1, 667)"
+    )
+    last = ingest(three_tier, "User prefers Vim", source_turn_ids=["turn 1"])
+    assert confidence(three_tier, last) == (667, 0, pytest.approx(0.4))
+    assert three_tier.execute("select count(*) from memories").fetchone() == (1,)
+    assert three_tier.execute("select repetition_count from runaway_memories").fetchall() == [(667,)]
+    check(three_tier)
+
+
+AT_0_93 = [
+    ("Georgian runs Datakynd, a freelance consultancy", "Georgian owns a freelance business named Datakynd"),
+    ("User prefers dark mode", "User likes dark themes"),
+    ("User prefers dark mode", "User always uses dark themes"),
+]
+AT_0_88 = [
+    ("Georgian works at Volkswagen", "Georgian is employed by VW"),
+    ("User writes Python", "User's primary language is Python"),
+    ("The meeting is Monday at 3pm", "The standup is scheduled for Monday"),
+]
+AT_0_84 = [
+    ("Georgian works at Volkswagen", "Georgian's team at Volkswagen"),
+    ("User likes Python", "User's team uses Python"),
+    ("The Berlin office is large", "The Munich office is large"),
+]
+
+
+@pytest.mark.core
+def test_the_three_zones(three_tier: DB) -> None:
+    """0.93 merges by itself, 0.88 goes to the judge, 0.84 is kept and costs nothing."""
+    zones = (
+        ("zone 0.93", 0.93, AT_0_93, "merged"),
+        ("zone 0.88", 0.88, AT_0_88, "escalated"),
+        ("zone 0.84", 0.84, AT_0_84, "inserted"),
+    )
+    for name, cosine, pairs, action in zones:
+        for i, (old, new) in enumerate(pairs):
+            first = ingest(three_tier, old, bucket_id=f"{name} {i}", **vector(1.0))
+            second = ingest(three_tier, new, bucket_id=f"{name} {i}", **vector(cosine))
+            assert second.action == action, (old, new)
+            if action == "merged":
+                assert (second.memory_id, second.similarity) == (first.memory_id, pytest.approx(cosine))
+    assert three_tier.execute("select count(*) from judgements").fetchone() == (len(AT_0_88),)
+    # "Alice reports to Bob" and "Alice is Bob's direct report" is the same at 0.93: names in the same order
+    ingest(three_tier, "Alice reports to Bob", bucket_id="reports", **vector(1.0))
+    turned = ingest(three_tier, "Bob reports to Alice", bucket_id="reports", **vector(0.986))
+    assert turned.action == "escalated"  # turned round it is another fact, at a higher cosine
+    check(three_tier)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "action"), [(0.9201, "merged"), (0.92, "escalated"), (0.85, "escalated"), (0.8499, "inserted")]
+)
+def test_the_thresholds_themselves(three_tier: DB, cosine: float, action: str) -> None:
+    """sim > 0.92 merges, 0.85 <= sim <= 0.92 escalates, below keeps. At the edges: the very number in the vector."""
+    ingest(three_tier, "User uses Vim", embedding="[1,0,0,0]", embedding_model="m")
+    # a hair inside: a vector of four-byte numbers does not hold these cosines to the last digit
+    nudge = {0.92: -1e-6, 0.85: 1e-6}.get(cosine, 0.0)
+    assert ingest(three_tier, "User works with Vim", **vector(cosine + nudge)).action == action
+
+
+def test_only_the_best_neighbour_is_judged(three_tier: DB) -> None:
+    """Three memories in the band, one call."""
+    for i, text in enumerate(["User likes tea", "User enjoys tea", "User drinks tea"]):
+        values = [0.0] * 4
+        values[0], values[i + 1] = math.sqrt(0.79), math.sqrt(0.21)
+        ingest(three_tier, text, embedding=json.dumps(values), embedding_model="m")
+    assert three_tier.execute("select count(*) from judgements").fetchone() == (0,)
+    near = [0.9991, -0.03, 0.03, 0]
+    asked = ingest(three_tier, "User is fond of tea", embedding=json.dumps(near), embedding_model="m")
+    assert asked.action == "escalated"
+    assert [s["similarity"] for s in asked.similar] == pytest.approx([0.902, 0.888, 0.874], abs=0.001)
+    assert three_tier.execute(
+        "select content from memories where memory_id = %s", [asked.similar[0]["memory_id"]]
+    ).fetchone() == ("User enjoys tea",)
+    assert three_tier.execute("select count(*) from judgements").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(("sure", "verdict", "statuses"), [
+    (0.75, "duplicate", ["active", "merged"]),
+    (0.74, "unsure", ["active", "active"]),
+])  # fmt: skip
+def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, statuses: list[str]) -> None:
+    """The judge is asked "same?": from 0.75 on the candidate is merged, at 0.74 both are kept."""
+    about = {"subject": "Georgian", "predicate": "business"}
+    old = ingest(three_tier, "Georgian runs Datakynd, a freelance consultancy", **about, **vector(1.0),
+                 source_turn_ids=["t1"], source_confidence=0.5)  # fmt: skip
+    new = ingest(three_tier, "Georgian owns a freelance business named Datakynd", **about, **vector(0.9),
+                 source_turn_ids=["t2"], source_confidence=0.95)  # fmt: skip
+    assert new.action == "escalated"
+    found = resolve(three_tier, "duplicate", sure, reason="same fact, other words")
+    assert found[:2] == ("done", verdict)
+    assert [status(three_tier, m) for m in (old, new)] == statuses
+    if verdict == "duplicate":
+        # nothing is lost: one repetition, both turns, the stronger source
+        assert found[2:4] == ("merged", old.memory_id)
+        assert confidence(three_tier, old) == (
+            1,
+            1,
+            pytest.approx(0.5 * 0.95 + 0.3 * 0.5 + 0.2 * 0.409, abs=1e-4),
+        )
+        assert three_tier.execute("select count(*) from memory_sources").fetchone() == (2,)
+    check(three_tier)
+
+
+@pytest.mark.parametrize("cardinality", ["one", "many"])
+def test_datakynd_was_sold(three_tier: DB, cardinality: str) -> None:
+    """Not the same (0.91): a transition. The judge calls it a contradiction, and the old fact becomes history."""
+    three_tier.execute("select set_predicate('acme', 'business', cardinality => %s)", [cardinality])
+    about = {"subject": "User", "predicate": "business"}
+    old = ingest(three_tier, "User runs Datakynd", **about, observed_at="2025-03-01", **vector(1.0))
+    sold = ingest(three_tier, "User recently sold Datakynd and started a new consultancy", **about,
+                  observed_at="2026-03-01", **vector(0.87))  # fmt: skip
+    assert (sold.action, sold.similarity) == ("escalated", pytest.approx(0.87))
+    reason = "Memory B describes a transition that Memory A does not mention"
+    found = resolve(three_tier, "contradiction", 0.91, reason=reason)
+    assert found[:4] == ("done", "contradiction", "superseded", sold.memory_id)
+    assert [status(three_tier, m) for m in (old, sold)] == ["superseded", "active"]
+    for as_of, content in (("2025-06-01", old), ("2026-06-01", sold)):
+        assert three_tier.execute(
+            "select memory_id from current_memories('acme', as_of => %s)", [as_of]
+        ).fetchall() == [(content.memory_id,)]
+    # kept for audit
+    assert three_tier.execute("select verdict, confidence, reason from judgements").fetchall() == [
+        ("contradiction", 0.91, reason)
+    ]
+    check(three_tier)
+
+
+def test_merge_and_supersede(three_tier: DB) -> None:
+    """The same claim merges at 0.93; another value of the same predicate supersedes, whatever the cosine."""
+    likes = {"subject": "User", "predicate": "theme"}
+    old = ingest(three_tier, "User prefers dark mode", **likes, **vector(1.0))
+    new = ingest(three_tier, "User always uses dark themes", **likes, **vector(0.93))
+    assert (new.action, new.memory_id) == ("merged", old.memory_id)
+    assert counters(three_tier, old.memory_id)["observations"] == 2
+    three_tier.execute("select set_predicate('acme', 'employer')")
+    works = {"subject": "User", "predicate": "employer"}
+    january = ingest(three_tier, "User works at Volkswagen", **works, object="Volkswagen", observed_at="2026-01-10",
+                     **vector(1.0))  # fmt: skip
+    july = ingest(three_tier, "User now works at Stripe", **works, object="Stripe", observed_at="2026-07-10",
+                  **vector(0.95))  # fmt: skip
+    assert (july.action, july.superseded_id) == ("superseded", january.memory_id)
+    assert [status(three_tier, m) for m in (january, july)] == ["superseded", "active"]
+    editor = {"subject": "User", "predicate": "editor"}
+    three_tier.execute("select set_predicate('acme', 'editor')")
+    vim = ingest(three_tier, "User uses Vim", **editor, object="Vim", **vector(1.0))
+    helix = ingest(three_tier, "User switched to Helix", **editor, object="Helix", **vector(0.7))
+    assert (helix.action, helix.superseded_id) == ("superseded", vim.memory_id)
+    check(three_tier)
+
+
+def r(n: int) -> float:
+    return 1 - 1 / (1 + math.log(1 + n))
+
+
+def test_the_repetition_counter(three_tier: DB) -> None:
+    """r(n) by its formula: 0.409, 0.523, 0.581, 0.642 (the document prints 0.307, 0.478, 0.535, 0.625)."""
+    assert [round(r(n), 3) for n in (0, 1, 2, 3, 5)] == [0, 0.409, 0.523, 0.581, 0.642]
+    expected = {0: 0.0, 1: 0.0819, 2: 0.1047, 3: 0.1162, 4: 0.1234, 5: 0.1284}
+    last = ingest(
+        three_tier, "User likes Vim", source_turn_ids=["0"], source_confidence=0.5, extractor_confidence=0.5
+    )
+    for n, boost in expected.items():
+        if n:
+            last = ingest(three_tier, "User likes Vim", source_turn_ids=[str(n)])
+        assert confidence(three_tier, last) == (n, n, pytest.approx(0.4 + boost, abs=1e-4))
+    # three independent merges carry a borderline memory over the retrieval floor of 0.5
+    assert 0.4 + expected[3] > 0.5
+    # the same turn again (a retried worker) counts as a repetition, and is no evidence
+    again = ingest(three_tier, "User likes Vim", source_turn_ids=["3"])
+    assert confidence(three_tier, again) == (6, 5, pytest.approx(0.4 + expected[5], abs=1e-4))
+    check(three_tier)
+
+
+def test_the_stronger_source_is_adopted(three_tier: DB) -> None:
+    """Weak inference (0.50), then the user's own words (0.95), then a weak one again."""
+    for source, expected in ((0.5, 0.5), (0.95, 0.95), (0.3, 0.95)):
+        last = ingest(three_tier, "User likes Vim", source_confidence=source)
+        assert counters(three_tier, last.memory_id)["source_confidence"] == expected
+
+
+def test_eighteen_months_of_vim(three_tier: DB) -> None:
+    """18 mentions that each survived, folded by consolidation verdicts: repetition_count 17, n 17 (the first is none)."""
+    texts = [f"User mentions Vim in month {i}" for i in range(18)]
+    memories = [
+        ingest(three_tier, text, memory_type="preference", subject="User", source_turn_ids=[text],
+               observed_at=f"2025-{i % 12 + 1:02}-01") for i, text in enumerate(texts)
+    ]  # fmt: skip
+    for memory in memories[1:]:
+        three_tier.execute(
+            "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity)"
+            " select tenant_id, bucket_id, scope_key, 'consolidation', %s, memory_id, 0.8 from memories"
+            " where memory_id = %s",
+            [memory.memory_id, memories[0].memory_id],
+        )
+        assert resolve(three_tier, "duplicate", 0.9)[2] == "merged"
+    assert confidence(three_tier, memories[0]) == (17, 17, pytest.approx(0.4 + 0.2 * r(17)))
+    assert three_tier.execute("select count(*) from current_memories('acme')").fetchone() == (1,)
+    check(three_tier)
+
+
+# Document 002 -------------------------------------------------------------------------------------------------------
+
+
+def test_monday_and_thursday(hash_first: DB) -> None:
+    """The second store does nothing but return the first memory's id; another bucket's equal fact is another fact."""
+    monday = ingest(hash_first, "User prefers dark mode")
+    thursday = ingest(hash_first, "user prefers   dark mode!", subject="User", predicate="theme")
+    assert (thursday.action, thursday.tier, thursday.memory_id) == ("merged", 1, monday.memory_id)
+    assert ingest(hash_first, "User prefers dark mode", bucket_id="other").memory_id != monday.memory_id
+    assert ingest(hash_first, "User prefers dark mode", tenant_id="globex").memory_id != monday.memory_id
+    check(hash_first)
+
+
+def test_what_the_canonicalizer_leaves_alone(hash_first: DB) -> None:
+    texts = [
+        "3 cats", "three cats", "$5", "5", "user does not like dogs", "user does like dogs", "user likes dogs",
+    ]  # fmt: skip
+    assert [ingest(hash_first, text).action for text in texts] == ["inserted"] * len(texts)
+    for same in ("User Likes Dogs.", "user likes  dogs!", " user likes dogs?"):
+        assert ingest(hash_first, same).action == "merged"
+    assert (
+        ingest(hash_first, "user likes dogs..").action == "inserted"
+    )  # one terminal mark is stripped, not all
+
+
+def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
+    """From 0.95 on a pair is a candidate duplicate, not a confirmed one; 0.943 is missed, as the document says."""
+    old = ingest(hash_first, "User prefers dark mode", **vector(1.0))
+    below = ingest(hash_first, "the user strongly prefers dark mode", **vector(0.943))
+    assert (below.action, below.judgement_id) == ("inserted", None)
+    asked = ingest(
+        hash_first, "dark mode is preferred by the user", bucket_id="default", **vector(0.9998, axis=2)
+    )
+    assert asked.action == "escalated"
+    found = resolve(hash_first, "duplicate", 0.9)
+    assert found[2:4] == ("merged", old.memory_id)  # a paraphrase: merge, keep the older memory's id
+    again = ingest(hash_first, "Dark mode is preferred by the user.")
+    assert (again.action, again.tier, again.memory_id) == ("merged", 1, old.memory_id)
+    check(hash_first)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "conflict", "statuses"),
+    [
+        ("default", None, ["superseded", "active"]),
+        ("settings", "keep_existing", ["active", "rejected"]),
+        ("debates", "keep_both", ["active", "active"]),
+        ("legal", "review", ["active", "active"]),
+    ],
+)
+def test_a_contradiction_at_0_96(
+    hash_first: DB, bucket: str, conflict: str | None, statuses: list[str]
+) -> None:
+    """Newest wins by default, with overrides per bucket."""
+    if conflict is not None:
+        hash_first.execute("select set_policy('acme', %s, conflict => %s)", [bucket, conflict])
+    old = ingest(hash_first, "user likes Python", bucket_id=bucket, **vector(1.0))
+    new = ingest(hash_first, "user dislikes Python", bucket_id=bucket, **vector(0.96))
+    assert (new.action, new.similarity) == ("escalated", pytest.approx(0.96))
+    resolve(hash_first, "contradiction", 0.95)
+    assert [status(hash_first, m) for m in (old, new)] == statuses
+    kinds = hash_first.execute("select kind from judgements where state = 'open'").fetchall()
+    assert kinds == ([("review",)] if conflict == "review" else [])
+    check(hash_first)
+
+
+def test_distinct_facts_that_embed_close(hash_first: DB) -> None:
+    old = ingest(hash_first, "The Berlin office is large", **vector(1.0))
+    new = ingest(hash_first, "The Munich office is large", **vector(0.97))
+    assert new.action == "escalated"
+    resolve(hash_first, "distinct", 0.95)
+    assert [status(hash_first, m) for m in (old, new)] == ["active", "active"]
+    # the two are never asked about again
+    assert ingest(hash_first, "The Munich office is large", **vector(0.97)).action == "merged"
+    assert hash_first.execute("select count(*) from judgements").fetchone() == (1,)
+    check(hash_first)
+
+
+def test_metadata_that_diverges(hash_first: DB) -> None:
+    """From a settings screen, then from a chat: the richer metadata of the second store is not dropped."""
+    first = ingest(hash_first, "user prefers dark mode", metadata={"from": "settings", "by": "user"})
+    ingest(hash_first, "user prefers dark mode", metadata={"from": "chat", "turn": 7})
+    assert hash_first.execute(
+        "select metadata from memories where memory_id = %s", [first.memory_id]
+    ).fetchone() == ({"from": "chat", "by": "user", "turn": 7},)
+    # or a key of the hash, where a bucket wants that
+    hash_first.execute("select set_policy('acme', 'by source', metadata_keys => '{from}')")
+    ids = {
+        ingest(
+            hash_first, "user prefers dark mode", bucket_id="by source", metadata={"from": place}
+        ).memory_id
+        for place in ("settings", "chat", "settings")
+    }
+    assert len(ids) == 2
+    check(hash_first)
+
+
+def test_code_keeps_its_white_space(hash_first: DB) -> None:
+    hash_first.execute("select set_policy('acme', 'code', canonicalizer => 'code')")
+    snippets = ["if x:\n    y()", "if x:\n  y()", "IF x:\n    y()"]
+    assert [ingest(hash_first, s, bucket_id="code").action for s in snippets] == ["inserted"] * 3
+    assert ingest(hash_first, "if x:\r\n    y()", bucket_id="code").action == "merged"

@@ -1,0 +1,796 @@
+"""Undo is derivation: afterwards every memory equals a recomputation from the ledger without that relation."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.support import Result, check, counters, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+Row = dict[str, Any]
+State = dict[UUID, Row]
+
+
+# What the ledger says, computed a second time -----------------------------------------------------------------------
+
+
+def rows(db: DB, query: str, *arguments: Any) -> list[Row]:
+    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        return cursor.execute(query, arguments).fetchall()
+
+
+def recomputed(db: DB, bucket: str) -> State:
+    """Every memory of a bucket from its ledger rows in force: an independent second derivation."""
+    events = rows(
+        db,
+        "select * from memory_events where tenant_id = 'acme' and bucket_id = %s order by event_id",
+        bucket,
+    )
+    memories = rows(
+        db,
+        "select memory_id, object, scope_key from memories where tenant_id = 'acme' and bucket_id = %s",
+        bucket,
+    )
+    undone: dict[UUID, UUID] = {e["undoes"]: e["event_id"] for e in events if e["undoes"]}
+    in_force = [e for e in events if e["event_id"] not in undone]
+    texts = {m["memory_id"]: m for m in memories}
+
+    parent: dict[UUID, UUID] = {}
+    for e in in_force:
+        if e["action"] == "merged" and e["tier"] >= 2:
+            parent[e["memory_id"]] = e["target_id"]
+        elif e["action"] == "replaced":
+            parent[e["target_id"]] = e["memory_id"]
+
+    def root(memory_id: UUID) -> UUID:
+        while memory_id in parent:
+            memory_id = parent[memory_id]
+        return memory_id
+
+    # an undone restatement is withdrawn; undoing any other event leaves its observation to its own text
+    observed = [e for e in events if e["observation"] and not (e["tier"] == 1 and e["event_id"] in undone)]
+    by_root: dict[UUID, list[Row]] = defaultdict(list)
+    for e in observed:
+        by_root[root(e["memory_id"])].append(e)
+
+    retirements = [e for e in in_force if e["action"] in ("superseded", "historical")]
+    answers = [e for e in retirements if e["action"] == "superseded" and e["tier"] == 3]
+    contested: set[UUID] = set()
+    for e in events:
+        related = e["action"] in ("superseded", "historical", "merged", "replaced") and (e["tier"] or 0) >= 2
+        if related and e["on_timeline"] and e["event_id"] in undone:
+            for side in (e["memory_id"], e["target_id"]):
+                if not any(
+                    side in (a["memory_id"], a["target_id"]) and a["event_id"] > undone[e["event_id"]]
+                    for a in answers
+                ):
+                    contested.add(side)
+    rejected = {e["memory_id"] for e in in_force if e["action"] == "rejected" and e["tier"] == 3}
+
+    # whoever was stated on the slot, won it by a judge or a person, or lost it
+    in_slot = {
+        root(e["memory_id"])
+        for e in in_force
+        if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
+    } | {root(e["target_id"]) for e in retirements if e["on_timeline"]}
+    judged = {root(side) for e in answers for side in (e["memory_id"], e["target_id"])}
+    values = (in_slot | judged) - contested - rejected
+    values = {m for m in values if m not in parent}
+
+    # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
+    timeline: dict[UUID, Any] = {
+        m: texts[m]["scope_key"] if m in in_slot else m for m in values if by_root[m]
+    }
+    for e in answers:
+        here, there = timeline.get(root(e["memory_id"])), timeline.get(root(e["target_id"]))
+        if not e["on_timeline"] and here is not None and there is not None:
+            timeline = {m: here if label == there else label for m, label in timeline.items()}
+
+    intervals: dict[UUID, set[Any]] = defaultdict(set)
+    current: set[UUID] = set()
+    for label in set(timeline.values()):
+        stated = sorted(
+            (
+                (e["observed_at"], e["event_id"], root(e["memory_id"]))
+                for e in [*observed, *(a for a in answers if a["observed_at"])]
+                if timeline.get(root(e["memory_id"])) == label
+            ),
+        )
+        segments: list[tuple[Any, Any, dict[UUID, Any]]] = []
+        for at, event, memory in stated:
+            told = texts[memory]["object"]
+            value = memory if told is None or memory in judged else told.lower()
+            if not segments or segments[-1][0] != value:
+                segments.append((value, at, {}))
+            segments[-1][2].setdefault(memory, (at, event))
+        ends = [start for _, start, _ in segments[1:]] + [None]
+        for (_, _, members), end in zip(segments, ends, strict=True):
+            for memory, (at, event) in members.items():
+                intervals[memory].add((at, event, end))
+                if end is None:
+                    current.add(memory)
+
+    state: State = {}
+    for m in texts:
+        mine = by_root[m] if m not in parent else []
+        turns = {turn for e in mine for turn in e["source_turn_ids"]}
+        told_at = [e["observed_at"] for e in mine]
+        claimed_at = [e["observed_at"] for e in answers if root(e["memory_id"]) == m and e["observed_at"]]
+        metadata: dict[str, Any] = {}
+        for e in sorted(mine, key=lambda e: (e["observed_at"], e["event_id"])):
+            metadata |= e["metadata"]
+        on_timeline = m in values
+        state[m] = {
+            "status": "merged" if m in parent
+            else "rejected" if m in rejected
+            else "withdrawn" if not mine
+            else "superseded" if on_timeline and m not in current
+            else "active",
+            "merged_into": parent.get(m),
+            "root_id": root(m) if m in parent else None,
+            "on_timeline": on_timeline,
+            "aliases": sum(root(a) == m for a in texts) - 1 if m not in parent else 0,
+            "observations": len(mine),
+            "independent": len(turns) + sum(not e["source_turn_ids"] for e in mine),
+            "source_confidence": max((e["source_confidence"] for e in mine), default=0),
+            "extractor_confidence": max((e["extractor_confidence"] for e in mine), default=0),
+            "first_seen": min(told_at, default=None),
+            "last_seen": max([*told_at, *claimed_at] if m not in parent else [], default=None),
+            "metadata": metadata,
+            "sources": {t for e in observed if e["memory_id"] == m for t in e["source_turn_ids"]},
+            "intervals": intervals[m],
+        }  # fmt: skip
+    return state
+
+
+def stored(db: DB, bucket: str) -> State:
+    """What the tables hold of the same."""
+    found = {
+        row.pop("memory_id"): row
+        for row in rows(
+            db,
+            "select m.memory_id, m.status, m.merged_into, m.root_id, coalesce(k.on_timeline, false) as on_timeline,"
+            " coalesce(k.aliases, 0) as aliases, coalesce(k.observations, 0) as observations,"
+            " coalesce(k.independent, 0) as independent, coalesce(k.source_confidence, 0) as source_confidence,"
+            " coalesce(k.extractor_confidence, 0) as extractor_confidence,"
+            " nullif(k.first_seen, '-infinity') as first_seen, nullif(k.last_seen, '-infinity') as last_seen,"
+            " m.metadata from memories m left join memory_counters k using (tenant_id, memory_id)"
+            " where m.tenant_id = 'acme' and m.bucket_id = %s",
+            bucket,
+        )
+    }
+    for row in found.values():
+        row["sources"], row["intervals"] = set(), set()
+    for s in rows(db, "select memory_id, source_turn_id from memory_sources where tenant_id = 'acme'"):
+        if s["memory_id"] in found:
+            found[s["memory_id"]]["sources"].add(s["source_turn_id"])
+    for i in rows(db, "select * from memory_intervals where tenant_id = 'acme' and bucket_id = %s", bucket):
+        found[i["memory_id"]]["intervals"].add((i["valid_from"], i["from_event"], i["valid_to"]))
+    return found
+
+
+def same(db: DB, bucket: str = "default") -> State:
+    """The tables hold what the ledger says, field by field."""
+    expected, actual = recomputed(db, bucket), stored(db, bucket)
+    differences = [
+        (str(m), field, expected[m][field], value)
+        for m, row in actual.items()
+        for field, value in row.items()
+        if value != expected[m][field]
+    ]
+    assert differences == []
+    assert actual.keys() == expected.keys()
+    return actual
+
+
+# Random histories ---------------------------------------------------------------------------------------------------
+
+UNDOABLE = (
+    "select event_id from memory_events e where bucket_id = %s and ("
+    " action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2"
+    " or action = 'rejected' and tier = 3 or tier = 1 and observation)"
+    " and not exists (select from memory_events u where u.undoes = e.event_id) order by event_id"
+)
+SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]
+
+
+class History:
+    """A random life of one bucket, made of every function that changes a memory."""
+
+    def __init__(self, db: DB, bucket: str, seed: int) -> None:
+        self.db = db
+        self.bucket = bucket
+        self.random = random.Random(seed)
+        self.done: defaultdict[str, int] = defaultdict(int)
+        conflict = self.random.choice([*["newest_wins"] * 3, "keep_existing", "keep_both", "review"])
+        db.execute("select set_policy('acme', %s, conflict => %s)", [bucket, conflict])
+
+    def run(self, steps: int) -> None:
+        moves = {
+            self.ingest: 48, self.answer: 20, self.ask: 6, self.merge: 5, self.supersede: 7, self.reject: 3,
+            self.update: 5, self.undo: 6, self.embed: 4,
+        }  # fmt: skip
+        for _ in range(steps):
+            move = self.random.choices(list(moves), list(moves.values()))[0]
+            try:
+                move()
+                self.done[move.__name__] += 1
+            except psycopg.Error as error:
+                # what the state does not allow: the same memory, a rejected one, a closed judgement, a second vector
+                if error.sqlstate not in ("MF019", "MF027", "MF033", "MF034"):
+                    raise
+
+    def ingest(self) -> Result:
+        kind = self.random.choice(["slot", "slot", "many", "many", "free"])
+        arguments: dict[str, Any]
+        if kind == "slot":
+            place = self.random.randrange(4)
+            form = self.random.randrange(3)
+            content = ["Ann works at {}", "Ann is employed by {}", "{} has Ann on the payroll"][form]
+            content = content.format(["VW", "Stripe", "BMW", "Audi"][place])
+            angle = 0.15 * form
+            embedding = [0.0] * 4
+            embedding[place], embedding[(place + 1) % 4] = math.cos(angle), math.sin(angle)
+            arguments = {
+                "subject": "Ann", "predicate": "works_at", "object": ["VW", "Stripe", "BMW", "Audi"][place],
+                "embedding": json.dumps(embedding), "embedding_model": "m",
+            }  # fmt: skip
+        else:
+            i = self.random.randrange(len(SAYS))
+            content = "so " * i + ("Ann says it" if kind == "many" else "it is said")
+            # one in six comes without its vector, which may follow
+            arguments = vector(SAYS[i]) if self.random.randrange(6) else {}
+            arguments |= {"subject": "Ann", "predicate": "says"} if kind == "many" else {}
+        if self.random.random() < 0.2:
+            arguments |= {"metadata": {self.random.choice("ab"): self.random.randrange(9)}}
+        return ingest(
+            self.db, content, bucket_id=self.bucket,
+            source_turn_ids=sorted({f"t{self.random.randrange(8)}" for _ in range(self.random.randrange(3))}),
+            source_confidence=self.random.choice([0.3, 0.5, 0.9]),
+            extractor_confidence=self.random.choice([0.2, 0.8]),
+            observed_at=f"2026-01-{self.random.randrange(1, 29):02}",
+            origin=self.random.choice(["observed"] * 9 + ["recalled"]), **arguments,
+        )  # fmt: skip
+
+    def pick(self, query: str) -> Any:
+        found = self.db.execute(query, [self.bucket]).fetchall()
+        return self.random.choice(found)[0] if found else None
+
+    def memory(self) -> UUID | None:
+        # any text: ids of aliases stand for their roots
+        found: UUID | None = self.pick(
+            "select memory_id from memories where bucket_id = %s order by memory_id"
+        )
+        return found
+
+    def answer(self) -> None:
+        judgement = self.pick(
+            "select judgement_id from judgements where bucket_id = %s and state = 'open' order by judgement_id"
+        )
+        if judgement is not None:
+            self.db.execute(
+                "select resolve_judgement(%s, %s, %s, merged_text => %s, model => %s, tenant_id => 'acme')",
+                [
+                    judgement,
+                    self.random.choice(["duplicate", *["refinement", "contradiction"] * 2, "distinct"]),
+                    self.random.choice([0.95, 0.95, 0.4]),
+                    self.random.choice([None, "", f"both say it, {self.random.randrange(3)}", "so so Ann says it"]),
+                    self.random.choice([None, "a model"]),
+                ],
+            )  # fmt: skip
+
+    def ask(self) -> None:
+        self.db.execute(
+            "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
+            " select 'acme', bucket_id, scope_key, %s, greatest(a, b), least(a, b) from ("
+            "  select bucket_id, scope_key, memory_id as a, lead(memory_id) over (order by md5(content || %s)) as b"
+            "  from memories where bucket_id = %s and status = 'active') as pairs"
+            " where b is not null limit 1 on conflict do nothing",
+            [
+                self.random.choice(["consolidation", "synthesis", "write"]),
+                str(self.random.random()),
+                self.bucket,
+            ],
+        )
+
+    def embed(self) -> None:
+        late = self.pick(
+            "select memory_id from memories where bucket_id = %s and embedding_pending order by memory_id"
+        )
+        if late is not None:
+            embedding = vector(self.random.choice(SAYS))["embedding"]
+            self.db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [late, embedding])
+
+    def merge(self) -> None:
+        if (m := self.memory()) is not None:
+            self.db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [m, self.memory()])
+
+    def supersede(self) -> None:
+        if (m := self.memory()) is not None:
+            self.db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [m, self.memory()])
+
+    def reject(self) -> None:
+        if (m := self.memory()) is not None:
+            self.db.execute("select reject_memory(%s, tenant_id => 'acme')", [m])
+
+    def update(self) -> None:
+        if (m := self.memory()) is not None:
+            text = self.random.choice(
+                ["Ann said so", "so Ann says it", "Ann works at BMW", f"said {self.random.random()}"]
+            )
+            self.db.execute("select update_memory(%s, %s, tenant_id => 'acme')", [m, text])
+
+    def undo(self) -> None:
+        if (event := self.pick(UNDOABLE)) is not None:
+            undo(self.db, event)
+
+
+def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple[Any, ...]]:
+    """Take an event back; (memory_id, status, content) of the memories it concerns."""
+    found = db.execute("select * from undo(%s, %s, tenant_id => 'acme')", [event_id, reason]).fetchall()
+    assert len({row[0] for row in found}) == 1
+    return [row[1:] for row in found]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_events_in_any_order(db: DB, seed: int) -> None:
+    """Random histories; some of their events undone forwards, backwards and shuffled; then all of them."""
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+    undone = 0
+    for turn in range(3):
+        bucket = f"history {turn}"
+        history = History(db, bucket, seed * 100 + turn)
+        history.run(40)
+        before = same(db, bucket)
+        events = [row[0] for row in db.execute(UNDOABLE, [bucket]).fetchall()]
+        some = history.random.sample(events, min(6, len(events)))
+        orders = [sorted(some), sorted(some, reverse=True), some]
+        ends = []
+        for order in orders:
+            with db.transaction(force_rollback=True):
+                for event in order:
+                    undo(db, event)
+                    ends.append(same(db, bucket)) if event == order[-1] else same(db, bucket)
+                    undone += 1
+                check(db)
+        assert all(end == ends[0] for end in ends)
+        assert before == stored(db, bucket)
+        history.random.shuffle(events)
+        for event in events:
+            undo(db, event)
+            undone += 1
+        end = same(db, bucket)
+        assert {row["status"] for row in end.values()} & {"merged", "rejected"} == set()
+    check(db)
+    assert undone > 50
+
+
+def test_a_life_goes_on_after_undos(db: DB) -> None:
+    """Undone, then folded, retired and restated again, then undone again."""
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+    history = History(db, "default", 7)
+    for _ in range(4):
+        history.run(15)
+        for _ in range(3):
+            history.undo()
+            same(db)
+    check(db)
+
+
+def test_everybody_at_once(db: DB, connect: Connect) -> None:
+    """6 connections do all of it to one bucket: only what may be retried is raised, and the ledger explains the end."""
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+    histories = [History(connect(), "default", seed) for seed in range(6)]
+    errors: list[BaseException] = []
+
+    def live(history: History) -> None:
+        for _ in range(15):
+            try:
+                history.run(1)
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                continue
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=live, args=(history,)) for history in histories]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(same(db)) > 5
+    check(db)
+
+
+# Readable cases -----------------------------------------------------------------------------------------------------
+
+
+def status(db: DB, memory_id: UUID | None) -> str:
+    row = db.execute("select status from memories where memory_id = %s", [memory_id]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def text(db: DB, content: str) -> UUID:
+    row = db.execute("select memory_id from memories where content = %s", [content]).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
+
+
+def person(db: DB, function: str, *arguments: Any) -> Result:
+    places = ", ".join(["%s"] * len(arguments))
+    row = db.execute(
+        f"select * from memfold.{function}({places}, tenant_id => 'acme')", list(arguments)
+    ).fetchone()
+    assert row is not None
+    return Result(*row)
+
+
+def answer(db: DB, verdict: str, **arguments: Any) -> Any:
+    """Answer the only open judgement."""
+    names = "".join(f", {name} => %s" for name in arguments)
+    row = db.execute(
+        f"select * from resolve_judgement((select judgement_id from judgements where state = 'open'), %s{names},"
+        " tenant_id => 'acme')",
+        [verdict, *arguments.values()],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def open_judgements(db: DB) -> list[tuple[Any, ...]]:
+    return db.execute("select kind, memory_id, other_id from judgements where state = 'open'").fetchall()
+
+
+@pytest.mark.core
+def test_a_fold_whose_child_lived_on(db: DB) -> None:
+    """X is folded into R, gets 3 more observations, Y is folded because of X: undoing X -> R leaves Y where it is."""
+    model(db)
+    r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
+    fold = ingest(
+        db, "The user likes dark mode best", source_turn_ids=["b"], source_confidence=0.9, **vector(0.95)
+    )
+    x = text(db, "The user likes dark mode best")
+    for turn in ("b", "c", "d"):
+        assert ingest(db, "The user likes dark mode best", source_turn_ids=[turn]).method == "alias"
+    y = ingest(db, "Dark mode is liked best by the user", source_turn_ids=["e"], **vector(0.90))
+    assert (fold.action, y.action, y.memory_id) == ("merged", "merged", r.memory_id)
+    assert y.similarity == pytest.approx(0.90 * 0.95 + math.sqrt(1 - 0.9**2) * math.sqrt(1 - 0.95**2))
+    assert counters(db, r.memory_id)["observations"] == 6
+
+    told = undo(db, fold.event_id, "they differ")
+    assert told == [
+        (r.memory_id, "active", "User prefers dark mode"),
+        (x, "active", "The user likes dark mode best"),
+    ]
+    mine, own = counters(db, r.memory_id), counters(db, x)
+    assert (mine["observations"], mine["independent"], mine["aliases"]) == (2, 2, 1)
+    assert (own["observations"], own["independent"], own["aliases"]) == (4, 3, 0)
+    assert (mine["source_confidence"], own["source_confidence"]) == (0.5, 0.9)
+    # recorded as distinct, so that no sweep folds it again, and nobody is asked
+    assert db.execute(
+        "select kind, state, verdict, memory_id, other_id, reason from judgements"
+    ).fetchall() == [("review", "done", "distinct", x, r.memory_id, "undone: they differ")]
+    assert ingest(db, "The user likes dark mode best").memory_id == x
+    same(db)
+    undo(db, y.event_id)
+    assert status(db, text(db, "Dark mode is liked best by the user")) == "active"
+    same(db)
+    check(db)
+
+
+def test_an_alias_of_an_alias(db: DB) -> None:
+    model(db)
+    r = ingest(db, "User prefers dark mode", **vector(1.0))
+    fold = ingest(db, "The user likes dark mode best", **vector(0.95))
+    x = text(db, "The user likes dark mode best")
+    s = ingest(db, "Dark it must be", subject="user", **vector(1.0))
+    merged = person(db, "merge_memories", r.memory_id, s.memory_id)
+    t = ingest(db, "No light on my screen", subject="screen", **vector(1.0))
+    again = person(db, "merge_memories", x, t.memory_id)  # where x leads: s
+    assert (merged.memory_id, again.memory_id) == (s.memory_id, t.memory_id)
+    assert ingest(db, "The user likes dark mode best").memory_id == t.memory_id
+    assert counters(db, t.memory_id)["observations"] == 5
+
+    undo(db, merged.event_id)
+    assert counters(db, t.memory_id)["observations"] == 2
+    assert counters(db, r.memory_id)["observations"] == 3
+    same(db)
+    undo(db, fold.event_id)
+    assert (counters(db, r.memory_id)["observations"], counters(db, x)["observations"]) == (1, 2)
+    undo(db, again.event_id)
+    assert {status(db, m) for m in (r.memory_id, x, s.memory_id, t.memory_id)} == {"active"}
+    same(db)
+    check(db)
+
+
+def test_a_refinement(db: DB) -> None:
+    model(db)
+    old = ingest(db, "User likes Vim", **vector(1.0))
+    new = ingest(db, "User likes Vim, with the arrow keys off", **vector(0.9))
+    resolved = answer(db, "refinement", model="a model")
+    assert resolved[2:4] == ("replaced", new.memory_id)
+    ingest(db, "User likes Vim", source_turn_ids=["t"])
+    undo(db, resolved[4])
+    assert (counters(db, old.memory_id)["observations"], counters(db, new.memory_id)["observations"]) == (
+        2,
+        1,
+    )
+    assert open_judgements(db) == []
+    same(db)
+    check(db)
+
+
+def test_a_synthesis_is_two_folds(db: DB) -> None:
+    a = ingest(db, "User likes Vim")
+    b = ingest(db, "User dislikes arrow keys")
+    db.execute(
+        "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
+        " select tenant_id, bucket_id, scope_key, 'synthesis', memory_id, %s from memories where memory_id = %s",
+        [a.memory_id, b.memory_id],
+    )
+    whole = answer(db, "duplicate", merged_text="User likes Vim without arrow keys", model="a model")[3]
+    first, second = db.execute(
+        "select event_id, target_id from memory_events where action = 'replaced' order by event_id"
+    ).fetchall()
+    assert (first[1], second[1]) == (a.memory_id, b.memory_id)
+    assert counters(db, whole)["observations"] == 2
+    undo(db, second[0])
+    assert (status(db, a.memory_id), status(db, b.memory_id), status(db, whole)) == (
+        "merged",
+        "active",
+        "active",
+    )
+    same(db)
+    undo(db, first[0])
+    assert (status(db, a.memory_id), status(db, whole)) == ("active", "withdrawn")
+    same(db)
+    check(db)
+
+
+def test_an_update(db: DB) -> None:
+    old = ingest(db, "User likes Vmi", source_turn_ids=["a"])
+    edit = person(db, "update_memory", old.memory_id, "User likes Vim")
+    assert status(db, old.memory_id) == "merged"
+    undo(db, edit.event_id)
+    assert (status(db, old.memory_id), status(db, edit.memory_id)) == ("active", "withdrawn")
+    # stated by itself it is a memory like any other, and can be taken away again
+    revived = ingest(db, "User likes Vim")
+    assert (revived.action, revived.tier, revived.memory_id) == ("inserted", 1, edit.memory_id)
+    same(db)
+    undo(db, revived.event_id)
+    assert status(db, edit.memory_id) == "withdrawn"
+    same(db)
+    check(db)
+
+
+def test_a_restatement(db: DB) -> None:
+    first = ingest(db, "User likes Vim", source_turn_ids=["a"], source_confidence=0.2, observed_at="2026-01-05",
+                   metadata={"k": 1})  # fmt: skip
+    again = ingest(db, "User likes Vim", source_turn_ids=["a", "b"], source_confidence=0.9, observed_at="2026-02-05",
+                   metadata={"k": 2})  # fmt: skip
+    assert undo(db, again.event_id) == [(first.memory_id, "active", "User likes Vim")]
+    found = counters(db, first.memory_id)
+    assert (found["observations"], found["independent"], found["source_confidence"]) == (1, 1, 0.2)
+    assert found["first_seen"] == found["last_seen"]
+    assert db.execute("select metadata from memories").fetchall() == [({"k": 1},)]
+    assert db.execute("select source_turn_id from memory_sources").fetchall() == [("a",)]
+    same(db)
+    check(db)
+
+
+def test_a_rejection(db: DB) -> None:
+    model(db)
+    root = ingest(db, "User prefers dark mode", **vector(1.0))
+    ingest(db, "The user likes dark mode best", **vector(0.95))
+    rejection = person(db, "reject_memory", root.memory_id)
+    assert ingest(db, "The user likes dark mode best").action == "rejected"
+    assert undo(db, rejection.event_id)[0][1] == "active"
+    assert ingest(db, "The user likes dark mode best").action == "merged"
+    assert counters(db, root.memory_id)["observations"] == 3
+    same(db)
+    check(db)
+
+
+def says(db: DB, place: str, at: str, **more: Any) -> Result:
+    arguments = {"subject": "Ann", "predicate": "works_at", "object": place, "observed_at": f"2026-{at}"}
+    return ingest(db, f"Ann works at {place}", **{**arguments, **more})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "statuses"),
+    [
+        ("contradiction", ("superseded", "active")),
+        ("distinct", ("active", "active")),
+        ("duplicate", ("active", "merged")),
+    ],
+)
+def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses: tuple[str, str]) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+    a = says(db, "VW", "01-01")
+    b = says(db, "Stripe", "03-01")
+    told = undo(db, b.event_id)
+    assert [row[1] for row in told] == ["active", "active"]
+    assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
+    assert open_judgements(db) == [("review", b.memory_id, a.memory_id)]
+    same(db)
+    answered = answer(db, verdict)
+    assert answered[:2] == ("done", verdict)
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == statuses
+    assert open_judgements(db) == []
+    same(db)
+    check(db)
+
+
+def test_a_supersession_before_others(db: DB) -> None:
+    """Of VW, Stripe, BMW the first supersession is undone: BMW keeps its place, VW and Stripe are contested."""
+    db.execute("select set_predicate('acme', 'works_at')")
+    a, b, c = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "BMW", "05-01")
+    undo(db, b.event_id)
+    assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
+    same(db)
+    undo(db, c.event_id)
+    assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
+    same(db)
+    # nothing is retired by it, and a value stated anew finds its place
+    d = says(db, "Seat", "07-01")
+    assert d.action in ("superseded", "inserted")
+    same(db)
+    check(db)
+
+
+def test_a_late_arrival(db: DB) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+    says(db, "Stripe", "03-01")
+    late = says(db, "VW", "01-01")
+    assert late.action == "historical"
+    undo(db, late.event_id)
+    assert db.execute("select status from memories").fetchall() == [("active",), ("active",)]
+    same(db)
+    check(db)
+
+
+@pytest.mark.parametrize("by", ["judge", "person"])
+def test_a_judged_supersession(db: DB, by: str) -> None:
+    """On a predicate of many values: restated in between, undone, and the other way round after a review."""
+    model(db)
+    a = ingest(db, "User likes tea", observed_at="2026-01-01", **vector(1.0))
+    b = ingest(db, "User likes no tea", observed_at="2026-02-01", **vector(0.97))
+    assert b.action == "escalated"
+    if by == "judge":
+        event = answer(db, "contradiction", model="a model")[4]
+    else:
+        answer(db, "distinct")
+        event = person(db, "supersede_memory", a.memory_id, b.memory_id).event_id
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == ("superseded", "active")
+    back = ingest(db, "User likes tea")
+    assert (back.action, back.method, back.superseded_id) == ("superseded", "timeline", b.memory_id)
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == ("active", "superseded")
+    same(db)
+    undo(db, event)
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == ("active", "active")
+    assert counters(db, a.memory_id)["observations"] == 2
+    assert open_judgements(db) == [("review", b.memory_id, a.memory_id)]
+    same(db)
+    assert answer(db, "contradiction")[2:4] == ("superseded", a.memory_id)
+    assert status(db, b.memory_id) == "superseded"
+    same(db)
+    check(db)
+
+
+def test_a_restatement_that_brought_a_value_back(db: DB) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+    a, b, again = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "VW", "05-01")
+    assert again.tier == 1
+    undo(db, again.event_id)
+    assert (status(db, a.memory_id), status(db, b.memory_id)) == ("superseded", "active")
+    assert open_judgements(db) == []
+    same(db)
+    undo(db, b.event_id)
+    same(db)
+    check(db)
+
+
+def test_a_merge_across_scopes(db: DB) -> None:
+    db.execute("select set_predicate('acme', 'works_at')")
+    says(db, "VW", "01-01")
+    b = says(db, "Stripe", "03-01")
+    c = ingest(db, "Ann is with Stripe", subject="Ann", observed_at="2026-04-01")
+    merged = person(db, "merge_memories", c.memory_id, b.memory_id)
+    assert counters(db, b.memory_id)["observations"] == 2
+    undo(db, merged.event_id)
+    # the edge touched a timeline, so which of the two holds is a person's to say
+    assert (status(db, b.memory_id), status(db, c.memory_id)) == ("active", "active")
+    assert open_judgements(db) == [("review", c.memory_id, b.memory_id)]
+    same(db)
+    check(db)
+
+
+def test_what_an_undo_leaves_in_the_ledger(db: DB) -> None:
+    model(db)
+    r = ingest(db, "User prefers dark mode", **vector(1.0))
+    fold = ingest(db, "The user likes dark mode best", **vector(0.95))
+    before = db.execute("select * from memory_events order by event_id").fetchall()
+    row = db.execute("select * from undo(%s, 'wrong', 'acme')", [fold.event_id]).fetchone()
+    assert row is not None
+    after = db.execute("select * from memory_events order by event_id").fetchall()
+    assert after[:-1] == before
+    assert db.execute(
+        "select event_id, action, undoes, memory_id, target_id, reason, actor, observation from memory_events"
+        " order by event_id desc limit 1"
+    ).fetchone() == (
+        row[0], "undone", fold.event_id, text(db, "The user likes dark mode best"), r.memory_id, "wrong",
+        db.info.user, False,
+    )  # fmt: skip
+
+
+def test_what_cannot_be_undone(db: DB) -> None:
+    model(db)
+    first = ingest(db, "User likes tea", **vector(1.0))
+    second = ingest(db, "User likes no tea", **vector(0.97))
+    judged = answer(db, "distinct")[4]
+    recalled = ingest(db, "Something else", origin="recalled")
+    rejection = person(db, "reject_memory", first.memory_id)
+    tombstone = ingest(db, "User likes tea")
+    undone = db.execute("select event_id from undo(%s, tenant_id => 'acme')", [rejection.event_id]).fetchone()
+    assert undone is not None
+    for event in (first.event_id, second.event_id, judged, recalled.event_id, tombstone.event_id, undone[0]):
+        with pytest.raises(psycopg.Error) as error:
+            undo(db, event)
+        assert error.value.sqlstate == "MF032"
+        assert error.value.diag.message_detail
+        assert error.value.diag.message_hint
+    with pytest.raises(psycopg.Error) as error:
+        undo(db, rejection.event_id)
+    assert error.value.sqlstate == "MF033"
+    for unknown in (first.memory_id, None):
+        with pytest.raises(psycopg.Error) as error:
+            undo(db, unknown)
+        assert error.value.sqlstate == "MF029"
+    same(db)
+    check(db)
+
+
+def test_another_tenants_event(db: DB, app: Any) -> None:
+    ingest(db, "User likes Vim", tenant_id="globex")
+    theirs = ingest(db, "User likes Vim", tenant_id="globex")
+    mine = app("acme")
+    with pytest.raises(psycopg.Error) as error:
+        mine.execute("select undo(%s)", [theirs.event_id])
+    assert error.value.sqlstate == "MF029"
+    with pytest.raises(psycopg.Error) as error:
+        mine.execute("select undo(%s, tenant_id => 'globex')", [theirs.event_id])
+    assert error.value.sqlstate == "MF002"
+    assert counters(db, theirs.memory_id)["observations"] == 2
+
+
+def test_an_undone_contradiction_leaves_no_timeline(db: DB) -> None:
+    """The loser was stated again meanwhile: that row names the winner too, and puts it on no timeline."""
+    old = ingest(db, "User likes tea", observed_at="2026-01-01")
+    new = ingest(db, "User likes coffee", observed_at="2026-01-02")
+    row = db.execute(
+        "select event_id from supersede_memory(%s, %s, tenant_id => 'acme')", [old.memory_id, new.memory_id]
+    ).fetchone()
+    assert row is not None
+    again = ingest(db, "User likes tea")
+    assert (again.action, again.tier, again.superseded_id) == ("superseded", 1, new.memory_id)
+    undo(db, row[0])
+    assert (status(db, old.memory_id), status(db, new.memory_id)) == ("active", "active")
+    assert not counters(db, new.memory_id)["on_timeline"]
+    assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
+    same(db)
