@@ -509,15 +509,20 @@ def test_indexes_that_are_more_than_a_list_of_columns(db: DB, run: Run) -> None:
             exclude using gist (int8range(memory_id, memory_id, '[]') with =, span with &&)
         );
         create index on app.spans (memory_id);
+        create table app.ranks (
+            memory_id bigint not null references app.memories deferrable initially deferred, rank integer,
+            primary key (memory_id, rank) deferrable initially deferred
+        );
+        insert into app.ranks select id, 1 from app.memories where id % 12 = 0;
         insert into app.flags (memory_id, flag) select id, case when id % 24 = 0 then 'RED' when id % 36 = 0 then null
             else 'red' end from app.memories where id % 12 = 0;
         insert into app.spans (memory_id, span) select id, int4range(1, 5) from app.memories where id % 12 = 0;
     """)
-    flags, spans = one(db, "select count(*) from app.flags"), one(db, "select count(*) from app.spans")
+    tables = {table: one(db, f"select count(*) from app.{table}") for table in ("flags", "spans", "ranks")}
     before = state(db)
     run("run", *OPTIONS, "--confirm")
     check_adopted(db, before)
-    for table, rows in (("flags", flags), ("spans", spans)):
+    for table, rows in tables.items():
         archived = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", [table])
         assert archived > 0
         assert one(db, f"select count(*) from app.{table}") + archived == rows
@@ -526,10 +531,7 @@ def test_indexes_that_are_more_than_a_list_of_columns(db: DB, run: Run) -> None:
             == 0
         )
     run("undo", *TABLE, "--restore")
-    assert (one(db, "select count(*) from app.flags"), one(db, "select count(*) from app.spans")) == (
-        flags,
-        spans,
-    )
+    assert {table: one(db, f"select count(*) from app.{table}") for table in tables} == tables
     assert state(db) == before
 
 
@@ -877,3 +879,10 @@ def test_a_statement_timeout_while_the_index_is_built(db: DB, run: Run, connect:
     run("run", *TABLE)
     before["memories"] += [()] * 3
     check_adopted(db, before)
+
+
+@pytest.mark.parametrize("command", sorted(main.commands["adopt"].commands))  # type: ignore[attr-defined]
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    result = CliRunner().invoke(main, ["adopt", command, "--help"])
+    assert result.exit_code == 0
+    assert f"memfold adopt {command}" in result.output.partition("\n")[2]

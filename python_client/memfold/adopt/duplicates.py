@@ -537,6 +537,8 @@ class Resolver(Folds):
         made = session.statements
         with session.transaction():
             arrays = _arrays(keys, len(self.of.key))
+            # what would only be found at COMMIT is to be found where it can be handled
+            session.run("set constraints all immediate")
             if not self._send(made.lock_rows(), arrays):
                 return
             rows = self._send(made.rank_rows(self.wanted(self.of.table)), arrays)
