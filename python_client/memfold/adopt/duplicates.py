@@ -444,6 +444,10 @@ class Resolver(Folds):
         session.statements.rank_rows(self.wanted(self.of.table))
         session.statements.fill_keys()
         self.groups = self.archived = self.repointed = self.collided = 0
+        self.paused = False
+        self._told = 0.0
+        self._fetched = (0, -1)
+        self._slots: dict[int, Key] = {}
 
     def _send(self, statement: str, parameters: Sequence[Any]) -> list[DictRow]:
         """A statement of a batch: there are many, so they are prepared."""
@@ -459,10 +463,13 @@ class Resolver(Folds):
         batches = Batches(session.options, start=10, most=2000, time=1.5)
         done, waiting = 0, [(0, most)]
         began = moved = time.monotonic()
+        self._fetched = (0, -1)
+        session.pause_or_stop()
         while waiting:
             low, high = waiting.pop()
             while low < high:
-                session.pause_or_stop()
+                if self.paused or session.stopping:
+                    session.pause_or_stop()
                 session.mind_standbys()
                 until = min(low + batches.size, high)
                 started = time.monotonic()
@@ -487,8 +494,6 @@ class Resolver(Folds):
                 self._tell(done, most, began)
         self._tell(done, most, began, last=True)
 
-    _told = 0.0
-
     def _tell(self, done: int, most: int, began: float, *, last: bool = False) -> None:
         now = time.monotonic()
         if most and (last or now - self._told > 2):
@@ -503,14 +508,24 @@ class Resolver(Folds):
 
     def _keys_of(self, low: int, until: int) -> list[Key]:
         """The keys of some rows that go, and of the oldest of their groups."""
-        columns = ", ".join(f"m.k{n}" for n in range(len(self.of.key)))
-        rows = self.session.fetch(
-            f"select {columns} from pg_temp.memfold_members as m where m.slot > $1 and m.slot <= $2"  # noqa: S608
-            f" union select {columns} from pg_temp.memfold_members as m where m.place = 1 and m.group_id in ("
-            "select l.group_id from pg_temp.memfold_members as l where l.slot > $1 and l.slot <= $2)",
-            [low, until],
-        )
-        return [tuple(row.values()) for row in rows]
+        if not low >= self._fetched[0] or not until <= self._fetched[1]:
+            self._fetched = (low, until + 5000)
+            columns = ", ".join(
+                f"{alias}.k{n} as {alias}{n}" for alias in "mf" for n in range(len(self.of.key))
+            )
+            rows = self.session.fetch(
+                f"select m.slot, {columns} from pg_temp.memfold_members as m"  # noqa: S608
+                " join pg_temp.memfold_members as f on f.group_id = m.group_id and f.place = 1"
+                " where m.slot > $1 and m.slot <= $2",
+                list(self._fetched),
+            )
+            self._slots = {row.pop("slot"): tuple(row.values()) for row in rows}
+        width = len(self.of.key)
+        found: dict[Key, None] = {}
+        for slot in range(low + 1, until + 1):
+            row = self._slots[slot]
+            found[row[:width]] = found[row[width:]] = None
+        return list(found)
 
     def _try(self, keys: Sequence[Key]) -> bool:
         """Resolve the groups of these rows; False: something was locked, nothing was done."""
@@ -533,159 +548,194 @@ class Resolver(Folds):
 
     def resolve(self, keys: Sequence[Key]) -> None:
         """Make one row of each group that rows of these keys form now, in a transaction of its own."""
+        try:
+            self._resolve(keys)
+        except BaseException:
+            if not self.connection.closed:
+                self.connection.rollback()
+            raise
+
+    def _resolve(self, keys: Sequence[Key]) -> None:
         session = self.session
         made = session.statements
-        with session.transaction():
-            arrays = _arrays(keys, len(self.of.key))
-            # what would only be found at COMMIT is to be found where it can be handled
-            session.run("set constraints all immediate")
-            if not self._send(made.lock_rows(), arrays):
-                return
-            rows = self._send(made.rank_rows(self.wanted(self.of.table)), arrays)
-            folds: list[_Fold] = []
-            bare: list[Key] = []
-            for _, group in itertools.groupby(rows, key=lambda row: row["group_id"]):
-                first, *others = group
-                if not first["has_hash"]:
-                    bare.append(tuple(first[f"c:{one}"] for one in self.of.key))
-                folds += [
-                    _Fold(
-                        _texts(row),
-                        _texts(first),
-                        row["memfold_tenant"],
-                        row["memfold_bucket"],
-                        row["memfold_h"],
-                    )
-                    for row in others
-                ]
-            before = (self.archived, self.repointed, self.collided)
-            if folds:
-                self._fold(self.of.table, folds, "duplicate", 0)
-            if bare:
-                self._send(made.fill_keys(), _arrays(bare, len(self.of.key)))
-            groups = len({tuple((fold.keeper or {}).items()) for fold in folds})
-            session.save(
-                add_groups_resolved=groups,
-                add_rows_archived=self.archived - before[0],
-                add_children_repointed=self.repointed - before[1],
-                add_children_archived=self.collided - before[2],
-            )
-            self.groups += groups
+        arrays = _arrays(keys, len(self.of.key))
+        *_, rows = session.fetch_all(
+            [
+                *session.beginning(),
+                # what would only be found at COMMIT is to be found where it can be handled
+                ("set constraints all immediate", ()),
+                (made.lock_rows(), arrays),
+                (made.rank_rows(self.wanted(self.of.table)), arrays),
+            ]
+        )
+        folds: list[_Fold] = []
+        bare: list[Key] = []
+        for _, group in itertools.groupby(rows, key=lambda row: row["group_id"]):
+            first, *others = group
+            if not first["has_hash"]:
+                bare.append(tuple(first[f"c:{one}"] for one in self.of.key))
+            folds += [
+                _Fold(
+                    _texts(row),
+                    _texts(first),
+                    row["memfold_tenant"],
+                    row["memfold_bucket"],
+                    row["memfold_h"],
+                )
+                for row in others
+            ]
+        before = (self.archived, self.repointed, self.collided)
+        if folds:
+            self._fold(self.of.table, folds, "duplicate", 0)
+        groups = len({tuple((fold.keeper or {}).items()) for fold in folds})
+        last: list[tuple[str, Sequence[Any]]] = []
+        if bare:
+            last.append((made.fill_keys(), _arrays(bare, len(self.of.key))))
+        noted = session.saving(
+            add_groups_resolved=groups,
+            add_rows_archived=self.archived - before[0],
+            add_children_repointed=self.repointed - before[1],
+            add_children_archived=self.collided - before[2],
+        )
+        *_, state, _ = session.fetch_all([*last, noted, ("commit", ())])
+        self.groups += groups
+        self.paused = bool(state and state[0]["paused"])
 
     # One table
 
     def _fold(self, table: Table, folds: list[_Fold], reason: str, depth: int) -> None:
+        """Archive rows, re-point what refers to them, and delete them: few round trips, for rows are locked."""
         if depth > _DEPTH:
             raise AdoptError(
                 f"foreign keys lead from {self.of.table} to {table} and on, more than {_DEPTH} deep"
             )
-        self._archive(table, folds, reason)
-        for child in self.children(table):
-            self._repoint(child, folds, depth)
-        self._note_repointed(folds)
-        self._delete(table, folds)
+        key = self.key(table)
+        referred = [
+            (child, moved)
+            for child in self.children(table)
+            if (moved := [fold for fold in folds if _refers(child, fold)])
+        ]
+        archived, *locked = self.session.fetch_all(
+            [
+                self._archiving(table, key, folds, reason),
+                *(
+                    (self.lock(child, self.key(child.table)), self._pairs(child, moved))
+                    for child, moved in referred
+                ),
+            ]
+        )
+        self._identify(table, key, folds, archived)
+        held = [one for one, rows in zip(referred, locked, strict=True) if rows]
+        for child, moved in held:
+            if any(fold.keeper is None for fold in moved):
+                raise AdoptError(
+                    f"a row that collides is referred to by {child.table} ({child.constraint})",
+                    hint="Resolve these rows by hand, then run it again.",
+                )
+        if held:
+            self._make_room(held, depth)
+            self._repoint(held, depth)
+        gone = self.session.fetch_all([*self._noting(folds), self._deleting(table, key, folds)])[-1][0]["n"]
+        if gone != len(folds):
+            raise AdoptError(
+                f"{table}: {len(folds)} rows were to be deleted, {gone} were",
+                hint="A trigger or a rule of the table keeps rows from being deleted.",
+            )
         if reason == "duplicate":
             self.archived += len(folds)
         else:
             self.collided += len(folds)
 
-    def _archive(self, table: Table, folds: list[_Fold], reason: str) -> None:
-        key = self.key(table)
+    def _archiving(
+        self, table: Table, key: Key, folds: list[_Fold], reason: str
+    ) -> tuple[str, Sequence[Any]]:
         real = key != ("ctid",)
-        rows = self._send(
-            self.archive(table, key, reason),
+        return self.archive(table, key, reason), [
+            *_arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
             [
-                *_arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
-                [
-                    json.dumps({one: fold.keeper.get(one) for one in key}) if fold.keeper and real else None
-                    for fold in folds
-                ],
-                [fold.tenant for fold in folds],
-                [fold.bucket for fold in folds],
-                [fold.content_hash for fold in folds],
+                json.dumps({one: fold.keeper.get(one) for one in key}) if fold.keeper and real else None
+                for fold in folds
             ],
-        )
+            [fold.tenant for fold in folds],
+            [fold.bucket for fold in folds],
+            [fold.content_hash for fold in folds],
+        ]
+
+    @staticmethod
+    def _identify(table: Table, key: Key, folds: list[_Fold], rows: list[DictRow]) -> None:
         by_key = {tuple(row["row_key"][one] for one in key): row["archive_id"] for row in rows}
         if len(by_key) != len(folds):
             raise AdoptError(f"{table}: {len(folds)} rows were to be archived, {len(by_key)} were found")
         for fold in folds:
             fold.archive_id = by_key[_key_of(fold.loser, key)]
 
-    def _delete(self, table: Table, folds: list[_Fold]) -> None:
-        key = self.key(table)
-        gone = self._send(
-            self.delete(table, key),
-            _arrays([_key_of(fold.loser, key) for fold in folds], len(key)),
-        )[0]["n"]
-        if gone != len(folds):
-            raise AdoptError(
-                f"{table}: {len(folds)} rows were to be deleted, {gone} were",
-                hint="A trigger or a rule of the table keeps rows from being deleted.",
-            )
+    def _deleting(self, table: Table, key: Key, folds: list[_Fold]) -> tuple[str, Sequence[Any]]:
+        return self.delete(table, key), _arrays([_key_of(fold.loser, key) for fold in folds], len(key))
 
-    def _note_repointed(self, folds: list[_Fold]) -> None:
+    @staticmethod
+    def _noting(folds: list[_Fold]) -> list[tuple[str, Sequence[Any]]]:
         noted = [fold for fold in folds if fold.repointed]
-        if noted:
-            # one document: an array of them takes longer to write down than the statement takes
-            self._send(
+        if not noted:
+            return []
+        # one document: an array of them takes longer to write down than the statement takes
+        return [
+            (
                 "update memfold.adoption_archive as a set repointed = v.value"
-                " from jsonb_each($1::jsonb) as v where a.archive_id = v.key::uuid returning 1 as one",
+                " from jsonb_each($1::jsonb) as v where a.archive_id = v.key::uuid",
                 [json.dumps({str(fold.archive_id): fold.repointed for fold in noted})],
             )
+        ]
 
     # What refers to it
 
-    def _repoint(self, child: Child, folds: list[_Fold], depth: int) -> None:
-        moved = [fold for fold in folds if all(fold.loser.get(one) is not None for one in child.referenced)]
-        if not moved:
+    def _make_room(self, held: list[tuple[Child, list[_Fold]]], depth: int) -> None:
+        """Take away what would stand in the way of references that are re-pointed."""
+        sent: list[tuple[str, Sequence[Any]]] = []
+        asked: list[tuple[Child, list[_Fold], catalog.Index | None]] = []
+        for child, moved in held:
+            key = self.key(child.table)
+            if child.itself and not child.table.columns[child.columns[0]].required:
+                sent.append(self._clearing(child, key, moved))
+                asked.append((child, moved, None))
+            for first in self.touched(child)[:1]:
+                sent.append((self.collisions(child, key, first), self._pairs(child, moved)))
+                asked.append((child, moved, first))
+        if not sent:
             return
-        key = self.key(child.table)
-        locked = self._lock_children(child, key, moved)
-        if not locked:
-            return
-        if any(fold.keeper is None for fold in moved):
-            raise AdoptError(
-                f"a row that collides is referred to by {child.table} ({child.constraint})",
-                hint="Resolve these rows by hand, then run it again.",
-            )
-        if child.itself:
-            self._clear_self_references(child, moved)
-        for index in self.touched(child):
-            collisions = self._collisions(child, key, index, moved)
-            if collisions:
-                self._fold(child.table, collisions, "child_collision", depth + 1)
+        for (child, moved, index), rows in zip(asked, self.session.fetch_all(sent), strict=True):
+            key = self.key(child.table)
+            if index is None:
+                self._note_cleared(child, key, moved, rows)
+                continue
+            self._fold_collisions(child, key, rows, depth)
+            for other in self.touched(child)[1:]:
+                found = self._send(self.collisions(child, key, other), self._pairs(child, moved))
+                self._fold_collisions(child, key, found, depth)
+
+    def _repoint(self, held: list[tuple[Child, list[_Fold]]], depth: int) -> None:
         if self._careful:
-            self._repoint_singly(child, key, moved, depth)
-        else:
-            self._note(
-                child,
-                key,
-                moved,
-                self._send(self.repoint(child, key), self._pairs(child, moved)),
-            )
+            for child, moved in held:
+                self._repoint_singly(child, self.key(child.table), moved, depth)
+            return
+        found = self.session.fetch_all(
+            [(self.repoint(child, self.key(child.table)), self._pairs(child, moved)) for child, moved in held]
+        )
+        for (child, moved), rows in zip(held, found, strict=True):
+            self._note(child, self.key(child.table), moved, rows)
 
     def _pairs(self, child: Child, folds: list[_Fold]) -> list[list[str | None]]:
         old = [[fold.loser[one] for fold in folds] for one in child.referenced]
         new = [[(fold.keeper or {}).get(one) for fold in folds] for one in child.referenced]
         return [*old, *new]
 
-    def _lock_children(self, child: Child, key: Key, folds: list[_Fold]) -> int:
-        return len(self._send(self.lock(child, key), self._pairs(child, folds)))
-
-    def _clear_self_references(self, child: Child, folds: list[_Fold]) -> None:
+    def _clearing(self, child: Child, key: Key, folds: list[_Fold]) -> tuple[str, Sequence[Any]]:
         """A row that stays and refers to one that is folded into it would refer to itself."""
-        if child.table.columns[child.columns[0]].required:
-            return
-        key = self.key(child.table)
-        cleared = self._send(
-            self.clear(child, key),
-            [
-                *_arrays([_key_of(fold.keeper or {}, key) for fold in folds], len(key)),
-                *([fold.loser[one] for fold in folds] for one in child.referenced),
-            ],
-        )
-        if not cleared:
-            return
+        return self.clear(child, key), [
+            *_arrays([_key_of(fold.keeper or {}, key) for fold in folds], len(key)),
+            *([fold.loser[one] for fold in folds] for one in child.referenced),
+        ]
+
+    def _note_cleared(self, child: Child, key: Key, folds: list[_Fold], cleared: list[DictRow]) -> None:
         by_value = {tuple(fold.loser[one] for one in child.referenced): fold for fold in folds}
         for row in cleared:
             fold = by_value[tuple(row[f"e{n}"] for n in range(len(child.columns)))]
@@ -694,15 +744,15 @@ class Resolver(Folds):
             fold.repointed.append(entry | {"to": [None, *rest]})
         self.repointed += len(cleared)
 
-    def _collisions(self, child: Child, key: Key, index: catalog.Index, folds: list[_Fold]) -> list[_Fold]:
-        """Rows of a child table that would equal another one in a unique index, once re-pointed."""
-        found = self._send(self.collisions(child, key, index), self._pairs(child, folds))
+    def _fold_collisions(self, child: Child, key: Key, found: list[DictRow], depth: int) -> None:
+        """Rows of a child table that would equal another one in a unique index go the same way."""
         if not found:
-            return []
+            return
         losers = [tuple(row[f"x{n}"] for n in range(len(key))) for row in found]
         keepers = [tuple(row[f"f{n}"] for n in range(len(key))) for row in found]
         rows = self._rows(child.table, key, self.wanted(child.table), [*losers, *keepers])
-        return [_Fold(rows[one], rows[other]) for one, other in zip(losers, keepers, strict=True)]
+        folds = [_Fold(rows[one], rows[other]) for one, other in zip(losers, keepers, strict=True)]
+        self._fold(child.table, folds, "child_collision", depth + 1)
 
     def _rows(
         self, table: Table, key: Key, wanted: tuple[str, ...], keys: Sequence[Key]
@@ -761,6 +811,11 @@ class Resolver(Folds):
                 self._fold(child.table, [_Fold(row, None)], "child_collision", depth + 1)
             else:
                 self._note(child, key, folds, rows)
+
+
+def _refers(child: Child, fold: _Fold) -> bool:
+    """Whether a row can be referred to at all: nothing refers to null."""
+    return all(fold.loser.get(one) is not None for one in child.referenced)
 
 
 def _texts(row: DictRow) -> dict[str, str | None]:

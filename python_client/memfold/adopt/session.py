@@ -235,6 +235,23 @@ class Session:
     ) -> list[DictRow]:
         return fetch(self.connection, statement, parameters, prepare=prepare)
 
+    def fetch_all(self, sent: Sequence[tuple[str, Sequence[Any]]]) -> list[list[DictRow]]:
+        """The rows of several statements, sent together: rows are locked while each answer is waited for."""
+        if not psycopg.Pipeline.is_supported():
+            return [self.fetch(*one, prepare=True) if "$" in one[0] else self._run(one[0]) for one in sent]
+        cursors = []
+        with self.connection.pipeline():
+            for statement, parameters in sent:
+                cursor = psycopg.RawCursor(self.connection, row_factory=dict_row)
+                cursors.append(
+                    cursor.execute(statement.encode(), parameters or None, prepare=bool(parameters))
+                )
+        return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def _run(self, statement: str) -> list[DictRow]:
+        self.run(statement)
+        return []
+
     def run(self, *made: str) -> None:
         for statement in made:
             psycopg.RawCursor(self.connection).execute(statement.encode())
@@ -246,6 +263,10 @@ class Session:
         with self.connection.transaction():
             self.connection.execute(f"set local lock_timeout = {max(1, int(limit * 1000))}".encode())
             yield
+
+    def beginning(self) -> list[tuple[str, Sequence[Any]]]:
+        """What such a transaction begins with, for ``fetch_all``."""
+        return [("begin", ()), (f"set local lock_timeout = {max(1, int(self.lock_timeout * 1000))}", ())]
 
     def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T], oid: int | None = None) -> T:
         """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
@@ -313,24 +334,28 @@ class Session:
         self.adoption = found
 
     def save(self, **columns: Any) -> DictRow:
-        """Write columns of the state; within whatever transaction is open. Counters are added to: rows_seen=+5."""
+        """Write columns of the state, within whatever transaction is open. add_...: what is added to a counter."""
+        found = self.fetch(*self.saving(**columns))
+        if not found:
+            raise AdoptError("the adoption was undone meanwhile")
+        return found[0]
+
+    def saving(self, **columns: Any) -> tuple[str, Sequence[Any]]:
+        """The statement of ``save``, for ``fetch_all``."""
         settings, values = [], []
         for number, (name, value) in enumerate(columns.items(), 3):
             if name.startswith("add_"):
-                settings.append(f"{name[4:]} = {name[4:]} + ${number}")
+                settings.append(f"{name[4:]} = {name[4:]} + ${number}::bigint")
             elif name == "note":
                 settings.append(f"steps = steps || ${number}::jsonb")
             else:
                 settings.append(f'"{name}" = ${number}')
             values.append(json.dumps(value) if isinstance(value, dict | list) else value)
-        found = self.fetch(
+        statement = (
             f"update memfold.adoptions set {', '.join(settings)}, updated_at = pg_catalog.clock_timestamp()"  # noqa: S608
-            " where table_schema = $1 and table_name = $2 returning *",
-            [self.adoption.table_schema, self.adoption.table_name, *values],
+            " where table_schema = $1 and table_name = $2 returning *"
         )
-        if not found:
-            raise AdoptError("the adoption was undone meanwhile")
-        return found[0]
+        return statement, [self.adoption.table_schema, self.adoption.table_name, *values]
 
     def note(self, step: int, what: str) -> dict[str, Any]:
         """When a step began or ended, for ``save(note=...)``."""

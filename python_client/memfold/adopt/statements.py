@@ -430,28 +430,57 @@ class Statements:
 
     @remembered
     def fill_batch(self, *, first: bool) -> str:
-        """Hash the rows of a batch that have no hash; $1 ...: the keys after which it begins and with which it ends."""
+        """Hash the rows of a batch that have no hash, note it, and find the end of the next one: one round trip.
+
+        $1 ...: the keys after which it begins and with which it ends, its rows, and the rows of the next.
+        """
         asked = [self._until(first), self._without_hash("t"), *self.conditions("t")]
         tree = build(
-            "with done as (update T as t set H = HASH where C returning H as h)"
-            " select count(*) as touched, count(h) as hashed from done",
+            "with done as (update T as t set H = HASH where C returning H as h)," + self._NOTED,  # noqa: S608 (constants)
             T=self.table,
             H=column(self.hash),
             HASH=self.hashed("t"),
             C=x.conjunction(asked),
+            **self._noted(first),
         )
         return self._returning(tree)
+
+    # What a batch is and that it is done is committed at once.
+    _NOTED = (
+        " noted as (update memfold.adoptions as a set position = POSITION, rows_seen = a.rows_seen + SEEN,"
+        " rows_hashed = a.rows_hashed + (select count(h) from done), updated_at = clock_timestamp()"
+        " where a.table_schema = SCHEMA and a.table_name = NAME returning a.paused),"
+        " batch as materialized (select KEY from T as t where AFTER order by KEY limit SIZE)"
+        " select (select paused from noted) as paused, (select count(*) from batch) as n, TEXTS"
+        " from (select 1) as one"
+        " left join lateral (select KEYS from batch as b order by LAST limit 1) as b on true"
+    )
+
+    def _noted(self, first: bool) -> dict[str, Node | Sequence[Node]]:
+        width = len(self.of.key)
+        low = 0 if first else width
+        high = [typed(parameter(low + n + 1), self.key_type(name)) for n, name in enumerate(self.of.key)]
+        return {
+            "POSITION": exp.Anonymous(this="jsonb_build_array", expressions=[x.as_text(one) for one in high]),
+            "SEEN": typed(parameter(low + width + 1), "bigint"),
+            "SCHEMA": x.text(self.of.table.schema),
+            "NAME": x.text(self.of.table.name),
+            "KEY": self.key("t"),
+            "KEYS": self.key("b"),
+            "AFTER": exp.GT(this=listed(*self.key("t")), expression=listed(*high)),
+            "SIZE": parameter(low + width + 2),
+            "TEXTS": self.key_texts("b"),
+            "LAST": [exp.Ordered(this=one, desc=True) for one in self.key("b")],
+        }
 
     @remembered
     def fill_batch_carefully(self, *, first: bool) -> str:
         """The same, never waiting for a row, and without a hash where an expression fails."""
         tree = build(
-            "with todo as materialized ("
+            "with todo as materialized ("  # noqa: S608 (constants)
             "select KEY, HASH as memfold_h from T as t where C for no key update skip locked),"
             " done as (update T as t set H = todo.memfold_h from todo"
-            " where SAME and todo.memfold_h is not null returning H as h)"
-            " select count(*) as touched, count(h) as hashed from done",
-            KEY=self.key("t"),
+            " where SAME and todo.memfold_h is not null returning H as h)," + self._NOTED,
             HASH=self.safe_hash("t"),
             T=self.table,
             C=x.conjunction([self._until(first), self._without_hash("t")]),
@@ -459,13 +488,15 @@ class Statements:
             SAME=x.conjunction(
                 [exp.EQ(this=column(one, "t"), expression=column(one, "todo")) for one in self.of.key]
             ),
+            **self._noted(first),
         )
         return self._returning(tree)
 
     def _returning(self, tree: Node) -> str:
         # RETURNING speaks of two rows in the second form: the table's is meant
         for found in tree.find_all(exp.Returning):
-            found.set("expressions", [exp.alias_(column(self.hash, "t"), "h")])
+            if isinstance(found.expressions[0], exp.Alias):
+                found.set("expressions", [exp.alias_(column(self.hash, "t"), "h")])
         return render(tree)
 
     def _without_hash(self, alias: str) -> Node:

@@ -83,46 +83,48 @@ def step_3(session: Session) -> None:
     """Hash the rows that were there before, in order of their keys."""
     session.save(note=session.note(3, "began"))
     position = session.adoption.position
-    seen = session.adoption.row["rows_seen"]
     batches = Batches(session.options, start=500, most=20_000)
-    progress = _Progress(session, seen)
-    while True:
-        session.pause_or_stop()
+    progress = _Progress(session, session.adoption.row["rows_seen"])
+    first = session.fetch(
+        session.statements.next_batch(first=position is None), [*(position or []), batches.size]
+    )
+    batch: dict[str, Any] = first[0] if first else {"n": 0}
+    # of each statement: there is no other in its transaction
+    session.run(f"set lock_timeout = {max(1, int(session.lock_timeout * 1000))}")
+    session.pause_or_stop()
+    while batch["n"]:
         session.mind_standbys()
-        batch = session.fetch(
-            session.statements.next_batch(first=position is None), [*(position or []), batches.size]
-        )
-        if not batch:
-            break
-        last = [batch[0][one] for one in session.definition.key]
+        rows, last = batch["n"], [batch[one] for one in session.definition.key]
         started = time.monotonic()
-        _fill(session, position, last, batch[0]["n"])
-        batches.took(time.monotonic() - started, batch[0]["n"])
+        batch = _fill(session, position, last, rows, batches.size)
+        batches.took(time.monotonic() - started, rows)
         position = last
-        progress.more(batch[0]["n"])
-        session.spend(batch[0]["n"])
+        progress.more(rows)
+        session.spend(rows)
+        if batch["paused"] or session.stopping:
+            session.pause_or_stop()
     progress.end()
+    session.run("set lock_timeout = 0")
     left_out = _fill_missing(session, "step 3")
     session.save(step=3, left_out=left_out, note=session.note(3, "ended"))
     for reason, rows in left_out.items():
         session.say(f"step 3: {rows:,} rows have no hash: {reason}")
 
 
-def _fill(session: Session, position: Sequence[str] | None, last: Sequence[str], rows: int) -> None:
-    """One batch and the note of it, in one transaction."""
+def _fill(
+    session: Session, position: Sequence[str] | None, last: Sequence[str], rows: int, size: int
+) -> dict[str, Any]:
+    """One batch and the note of it, in one statement; gives where the next one ends."""
     made = session.statements
     first = position is None
-    parameters = [*(position or []), *last]
+    parameters = [*(position or []), *last, rows, size]
     careful = False
     attempt = 0
     while True:
         attempt += 1
         try:
-            with session.transaction():
-                statement = (made.fill_batch_carefully if careful else made.fill_batch)(first=first)
-                done = session.fetch(statement, parameters)[0]
-                session.save(position=list(last), add_rows_seen=rows, add_rows_hashed=done["hashed"])
-            return
+            statement = (made.fill_batch_carefully if careful else made.fill_batch)(first=first)
+            found = session.fetch(statement, parameters)[0]
         except psycopg.Error as error:
             state = error.sqlstate or ""
             if state in PASSING and (not careful or attempt < 100):
@@ -132,6 +134,9 @@ def _fill(session: Session, position: Sequence[str] | None, last: Sequence[str],
                 careful = True  # an expression fails on a row: that row has no hash
                 continue
             raise
+        if found["paused"] is None:
+            raise AdoptError("the adoption was undone meanwhile")
+        return found
 
 
 def _fill_missing(session: Session, step: str) -> dict[str, int]:
