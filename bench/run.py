@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import adoption
 import breakdown
 import dataset
 import harness
@@ -24,11 +25,15 @@ def main() -> int:
     """Run the questions asked for; 2 where one could not be asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
-        "questions", nargs="*", metavar="QUESTION", help="replay, newfact, latency or profile (default: all)"
+        "questions",
+        nargs="*",
+        metavar="QUESTION",
+        help="replay, newfact, latency, profile or adopt (default: all)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
     parser.add_argument("--memories", type=int, default=1_000_000, help="size of latency's large tenant")
+    parser.add_argument("--rows", type=int, default=300_000, help="size of adopt's table")
     parser.add_argument(
         "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="what bench/dataset.py has built"
     )
@@ -45,6 +50,7 @@ def main() -> int:
         "newfact": lambda server: newfact.run(server, data(), rounds=given.rounds, seconds=given.seconds),
         "latency": lambda server: latency.run(server, data(), rounds=given.rounds, memories=given.memories),
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
+        "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows),
     }
     if unknown := set(given.questions) - set(questions):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")

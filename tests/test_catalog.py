@@ -152,7 +152,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
     definers = {row[0] for row in db.execute(f"select proname {FUNCTIONS} and prosecdef").fetchall()}
     assert definers == PUBLIC - OWNERS - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
-    } | {"register_embedding_model"} | QUEUES  # fmt: skip
+    } | {"register_embedding_model", "_adopted_hash"} | QUEUES  # fmt: skip
 
 
 @pytest.mark.core
@@ -188,7 +188,9 @@ def test_no_small_numbers_in_signatures(db: DB) -> None:
 
 @pytest.mark.core
 def test_keys_lead_with_the_tenant(db: DB) -> None:
-    shared = ("embedding_models", "calibrations", "tenant_roles", "alembic_version")
+    shared = (
+        "embedding_models", "calibrations", "tenant_roles", "alembic_version", "adoptions", "adoption_archive",
+    )  # fmt: skip
     assert (
         db.execute(
             "select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid"

@@ -75,7 +75,9 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 
 def test_the_commands_of_the_contract() -> None:
-    assert commands() == ["doctor", "down", "explain", "ingest", "init", "judge", "review", "stats", "up"]
+    assert commands() == [
+        "adopt", "doctor", "down", "explain", "import", "ingest", "init", "judge", "review", "stats", "up",
+    ]  # fmt: skip
 
 
 def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from typing import Any
 
 import psycopg
 
@@ -251,16 +251,29 @@ class InstallError(MemfoldError):
     """memfold cannot be installed in this database."""
 
 
+class AdoptError(MemfoldError):
+    """A table cannot be adopted, or a step of its adoption cannot go on. Nothing is half done."""
+
+
 class MemoryHashConflict(MemfoldError):  # noqa: N818 (its name is part of the contract)
     """A plain INSERT met the unique index: the bucket holds this text."""
 
     code = "23505"
 
-    def __init__(self, content_hash: bytes | None, existing_id: UUID | None) -> None:
+    def __init__(
+        self,
+        content_hash: bytes | None,
+        existing_id: Any,
+        *,
+        hint: str = "Call ingest instead: it counts the observation.",
+    ) -> None:
+        """existing_id: a UUID; of an adopted table whatever its key is, several columns as a tuple."""
         super().__init__(
             "the bucket has a memory of this content",
-            detail=f"It is memory {existing_id}." if existing_id else "It is not visible to this session.",
-            hint="Call ingest instead: it counts the observation.",
+            detail=f"It is memory {existing_id}."
+            if existing_id is not None
+            else "It is not visible to this session.",
+            hint=hint,
         )
         self.content_hash = content_hash
         self.existing_id = existing_id

@@ -243,6 +243,8 @@ select p.oid::regprocedure::text, case
 end
 from pg_catalog.pg_proc as p
 where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
+    -- of no file: `memfold adopt` makes these for a table
+    and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
 """
 
 # the command line -------------------------------------------------------------------------------------------

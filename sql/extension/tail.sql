@@ -16,6 +16,8 @@ select pg_catalog.pg_extension_config_dump('memfold.memory_events', '');
 select pg_catalog.pg_extension_config_dump('memfold.idempotency_keys', '');
 select pg_catalog.pg_extension_config_dump('memfold.judgements', '');
 select pg_catalog.pg_extension_config_dump('memfold.labelled_pairs', '');
+select pg_catalog.pg_extension_config_dump('memfold.adoptions', '');
+select pg_catalog.pg_extension_config_dump('memfold.adoption_archive', '');
 
 -- A dump lists the privileges of an extension's objects that differ from those they were made with, and their change of
 -- owner counts as such. This makes the present ones those they were made with: a later version may have other functions.

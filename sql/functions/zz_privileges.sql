@@ -1,5 +1,5 @@
 -- After all others: everything belongs to memfold_owner, which row level security binds, and nothing to PUBLIC.
--- EXECUTE stands beside each function.
+-- EXECUTE stands beside each function. But what `memfold adopt` has made for a table runs its expressions: as their owner.
 do $$
 declare
     v_object record;
@@ -17,6 +17,7 @@ begin
         select p.oid::regprocedure::text as name
         from pg_catalog.pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
+            and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter function %s owner to memfold_owner', v_object.name);
     end loop;
@@ -30,6 +31,7 @@ begin
         from pg_catalog.pg_type as t
         join pg_catalog.pg_class as c on c.oid = t.typrelid
         where t.typnamespace = 'memfold'::regnamespace and c.relkind = 'c' and t.typowner <> 'memfold_owner'::regrole
+            and coalesce(pg_catalog.obj_description(t.oid, 'pg_type'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter type %s owner to memfold_owner', v_object.name);
     end loop;

@@ -1,0 +1,26 @@
+"""Adoption of a table that is not memfold's: hashes, duplicates, a unique index, without stopping its writers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memfold.adopt.options import Options
+
+if TYPE_CHECKING:
+    from memfold.adopt.adoption import Adopter, conflict_of, conflict_of_async
+    from memfold.adopt.importing import Import
+
+__all__ = ["Adopter", "Import", "Options", "conflict_of", "conflict_of_async"]
+
+
+def __getattr__(name: str) -> Any:
+    # sqlglot takes as long to import as all of memfold: only for those who adopt
+    if name == "Import":
+        from memfold.adopt import importing
+
+        return importing.Import
+    if name in __all__:
+        from memfold.adopt import adoption
+
+        return getattr(adoption, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

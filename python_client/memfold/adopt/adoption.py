@@ -1,0 +1,450 @@
+"""The parts put together: what the command line calls, and what an application catches a conflict with."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, LiteralString, Self
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from memfold.adopt import catalog, duplicates, plan, session, statements, steps, undo
+from memfold.adopt.options import Options
+from memfold.adopt.session import Adoption, Paused, Session
+from memfold.adopt.statements import Definition
+from memfold.errors import AdoptError, MemfoldError, MemoryHashConflict, translate
+
+__all__ = ["Adopter", "conflict_of", "conflict_of_async"]
+
+LAST = 6
+
+
+class Adopter:
+    """Adopts tables of one database."""
+
+    def __init__(self, dsn: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self.say = say
+        self.connection = session.connect(dsn)
+        try:
+            session.installed(self.connection)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(psycopg.Error):
+            self.connection.close()
+
+    # Definitions
+
+    def define(
+        self,
+        table: str,
+        given: Mapping[str, str | None],
+        *,
+        key: str | None = None,
+        profile: str | None = None,
+        hash_column: str | None = None,
+    ) -> tuple[Definition, Adoption | None]:
+        """What is to be adopted, from the options or, where it has begun, from what is recorded.
+
+        Nothing is written. Raises ``AdoptError`` where it cannot be.
+        """
+        with _clear("reading the catalog"):
+            found = catalog.find(self.connection, table)
+            known = session.load_adoption(self.connection, found.schema, found.name)
+            asked = {name: value for name, value in given.items() if value is not None}
+            if known is not None:
+                self._compare(known, asked, key, profile, hash_column)
+                stored = known.definition
+                asked = {name: stored[name] for name in ("content", "tenant", "bucket", "created", "where")}
+                key, profile, hash_column = (
+                    ",".join(map(_quoted, stored["key"])),
+                    stored["profile"],
+                    stored["hash_column"],
+                )
+            columns = catalog.key_of(self.connection, found, key)
+            definition = statements.define(
+                found,
+                known.name if known is not None else self._free_name(found),
+                columns,
+                asked,
+                profile=profile or "prose",
+                hash_column=hash_column or "content_hash",
+            )
+            if known is None and definition.hash_column in found.columns:
+                raise AdoptError(
+                    f"{found} has a column {definition.hash_column} already",
+                    hint="Choose another name for memfold's: --hash-column memfold_hash.",
+                )
+            if known is not None:
+                definition = replace(definition, schemas=tuple(known.definition["schemas"]))
+            else:
+                loose = [definition.created] if definition.created is not None else []
+                definition = replace(
+                    definition, schemas=catalog.bind(self.connection, found, definition.fixed, loose)
+                )
+            session.check_children(self.connection, definition)
+        return definition, known
+
+    def _compare(
+        self,
+        known: Adoption,
+        asked: Mapping[str, str],
+        key: str | None,
+        profile: str | None,
+        hash_column: str | None,
+    ) -> None:
+        """Refuse options that differ from what has begun: rows would be hashed in two ways."""
+        stored = known.definition
+        given: dict[str, Any] = dict(asked)
+        if profile is not None:
+            given["profile"] = statements.PROFILES.get(profile, profile)
+        if hash_column is not None:
+            given["hash_column"] = hash_column
+        for name, value in given.items():
+            if stored[name] != value:
+                raise AdoptError(
+                    f"the adoption of {known.table_schema}.{known.table_name} has begun with another"
+                    f" --{name.replace('_', '-')}: {stored[name]}",
+                    hint="Leave the option out to go on, or take it back first: memfold adopt undo.",
+                )
+        if key is not None and sorted(part.strip().strip('"') for part in key.split(",")) != sorted(
+            stored["key"]
+        ):
+            raise AdoptError(f"the adoption has begun with another --id: {', '.join(stored['key'])}")
+
+    def _free_name(self, table: catalog.Table) -> str:
+        name = statements.short_name(table.schema, table.name)
+        taken = {one.name for one in session.list_adoptions(self.connection)}
+        return name if name not in taken else statements.short_name(table.schema, table.name, unique=True)
+
+    # Commands
+
+    def plan(self, definition: Definition, known: Adoption | None, options: Options) -> Iterator[str]:
+        """The lines of the plan; nothing is changed."""
+        with _clear("plan"):
+            yield from plan.write(self.connection, definition, known, options)
+
+    def begin(self, definition: Definition) -> Adoption:
+        """Record that the adoption has begun."""
+        table = definition.table
+        catalog.fetch(
+            self.connection,
+            "insert into memfold.adoptions (table_schema, table_name, name, definition) values ($1, $2, $3, $4)"
+            " on conflict (table_schema, table_name) do nothing returning 1 as one",
+            [table.schema, table.name, definition.name, json.dumps(definition.to_json())],
+        )
+        known = session.load_adoption(self.connection, table.schema, table.name)
+        assert known is not None  # noqa: S101 (it was just written)
+        return known
+
+    def session(self, definition: Definition, known: Adoption, options: Options) -> Session:
+        """The session of a run, which no other run has at the same time."""
+        made = Session(self.connection, definition, known, options, self.say)
+        made.claim()
+        return made
+
+    def run(
+        self,
+        definition: Definition,
+        known: Adoption | None,
+        options: Options,
+        *,
+        only: int | None = None,
+        confirm: bool = False,
+        dry_run: bool = False,
+        report: Path | None = None,
+        show: Callable[[str], None] = lambda _: None,
+    ) -> Adoption:
+        """Walk the steps that are left, or one of them. Stops before step 4 changes anything, until confirmed."""
+        adoption = known or self.begin(definition)
+        current = self.session(definition, adoption, options)
+        if current.adoption.paused:
+            current.save(paused=False)
+            current.reload()
+        step = current.adoption.step + 1
+        with _stopping(current):
+            try:
+                while step <= LAST and (only is None or step <= only):
+                    if only is not None and step < only:
+                        raise AdoptError(
+                            f"step {only} comes after step {step}, which is not finished",
+                            hint=f"Run: memfold adopt run --table {definition.table} --step {step}",
+                        )
+                    if step == 4 and not self._step_4(current, confirm, dry_run, report, show):
+                        break
+                    if step != 4:
+                        self.say(f"step {step}: {steps.NAMES[step]}")
+                    with _clear(f"step {step}"):
+                        _STEPS[step](current)
+                    current.reload()
+                    # what the step has changed of the table
+                    fresh, _ = catalog.load(self.connection, definition.table.oid)
+                    current.definition = replace(definition, table=fresh)
+                    current.statements = statements.Statements(current.definition)
+                    current.save(last_error=None)
+                    self.say(f"step {step}: done")
+                    step += 1
+            except Paused as stop:
+                self.say(f"{stop} in step {step}; run it again to go on where it stopped")
+            except MemfoldError as error:
+                with suppress(psycopg.Error, AdoptError):
+                    current.save(last_error=f"step {step}: {error.message}"[:2000])
+                raise
+        current.reload()
+        return current.adoption
+
+    def _step_4(
+        self,
+        current: Session,
+        confirm: bool,
+        dry_run: bool,
+        path: Path | None,
+        show: Callable[[str], None],
+    ) -> bool:
+        """The report, and whether the step may go on."""
+        self.say("step 4: looking for duplicates")
+        with _clear("step 4"):
+            report = duplicates.find(current)
+            confirmed = confirm or current.adoption.confirmed
+            show(
+                f"duplicates: {report.groups:,} groups of {report.rows:,} rows;"
+                f" {report.surplus:,} would be archived"
+                if not confirmed or dry_run
+                else f"duplicates: {report.groups:,} groups of {report.rows:,} rows; {report.surplus:,} to archive"
+            )
+            for row in report.buckets[:10]:
+                name = (
+                    " / ".join(str(row[one]) for one in ("tenant", "bucket") if row[one] is not None)
+                    or "(all)"
+                )
+                show(
+                    f"  {name}: {row['groups']:,} groups, {row['rows']:,} rows, {row['surplus']:,} to archive"
+                )
+            if len(report.buckets) > 10:
+                show(f"  and {len(report.buckets) - 10:,} more buckets")
+            if path is not None:
+                written = duplicates.write_csv(current, path)
+                show(f"{path}: {written:,} lines, one for each row to archive")
+            if dry_run or not confirmed:
+                for child, rows, collisions in duplicates.dry_run(current):
+                    show(
+                        f"  {child.table} ({', '.join(child.columns)}): {rows:,} references to re-point"
+                        + (f", of which {collisions:,} collide and would be archived" if collisions else "")
+                    )
+            if dry_run:
+                show("dry run: nothing was changed")
+                return False
+            if not confirmed:
+                show(
+                    "Nothing was changed. To archive these rows and go on:\n"
+                    f"  memfold adopt run --table {current.definition.table} --confirm\n"
+                    "To take everything back:\n"
+                    f"  memfold adopt undo --table {current.definition.table}"
+                )
+                return False
+            if not current.adoption.confirmed:
+                now = current.fetch("select pg_catalog.clock_timestamp() as now")[0]["now"]
+                current.save(confirmed_at=now)
+                current.reload()
+        return True
+
+    def pause(self, table: str) -> bool:
+        """Have a run stop between two batches; whether one was at work."""
+        known = self.known(table)
+        with _clear("pause"):
+            catalog.fetch(
+                self.connection,
+                "update memfold.adoptions set paused = true where table_schema = $1 and table_name = $2 returning 1 as one",
+                [known.table_schema, known.table_name],
+            )
+            return session.running(self.connection, known) is not None
+
+    def known(self, table: str) -> Adoption:
+        """The adoption of a table, which may be gone or no longer adoptable."""
+        with _clear("reading the state"):
+            for one in session.list_adoptions(self.connection):
+                if table in {one.name, one.table_name, f"{one.table_schema}.{one.table_name}"}:
+                    return one
+            with suppress(AdoptError):
+                found = catalog.find(self.connection, table)
+                if (recorded := session.load_adoption(self.connection, found.schema, found.name)) is not None:
+                    return recorded
+        raise AdoptError(f"no adoption of {table} has begun", hint="See: memfold adopt status")
+
+    def status(self) -> list[tuple[Adoption, int | None]]:
+        """All adoptions, with the process that works on each."""
+        with _clear("status"):
+            return [
+                (one, session.running(self.connection, one))
+                for one in session.list_adoptions(self.connection)
+            ]
+
+    def undo(self, table: str, options: Options, *, put_back: bool = False) -> tuple[int, int]:
+        """Everything as it was; after step 4 only with the rows of the archive put back. Rows and references."""
+        known = self.known(table)
+        if known.confirmed and not put_back:
+            raise AdoptError(
+                f"duplicates of {known.table_schema}.{known.table_name} have been archived (step 4 is confirmed)",
+                detail=f"{known.row['rows_archived']:,} rows are in memfold.adoption_archive.",
+                hint="To put them back, with the references to them, and take everything off: add --restore.",
+            )
+        definition, _ = self.define(f"{_quoted(known.table_schema)}.{_quoted(known.table_name)}", {})
+        current = self.session(definition, known, options)
+        with _stopping(current), _clear("undo"):
+            try:
+                if not known.confirmed:
+                    undo.undo(current)
+                    return 0, 0
+                undo.undo(current, forget_it=False)
+                restored = undo.restore(current)
+                undo.forget(current)
+            except Paused as stop:
+                raise AdoptError(f"{stop}; run it again to go on") from stop
+            return restored
+
+
+_STEPS: dict[int, Callable[[Session], object]] = {
+    1: steps.step_1,
+    2: steps.step_2,
+    3: steps.step_3,
+    4: steps.step_4,
+    5: steps.step_5,
+    6: steps.step_6,
+}
+
+
+def _quoted(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
+
+
+@contextmanager
+def _clear(what: str) -> Iterator[None]:
+    """Errors of the database as memfold's, with what was going on and what to do."""
+    try:
+        yield
+    except psycopg.Error as error:
+        known = translate(error)
+        hint = known.hint
+        if (known.sqlstate or "").startswith("53"):
+            hint = "What was committed stays; once there is room again, run it again: it goes on where it stopped."
+        elif known.sqlstate == "57014":
+            hint = "A time limit was hit, or someone has cancelled it. Nothing is half done: run it again to go on."
+        elif known.sqlstate is None or known.sqlstate.startswith(("08", "57P")):
+            hint = "Nothing is half done: run it again to go on where it stopped."
+        raise type(known)(
+            f"{what}: {known.message}", sqlstate=known.sqlstate, detail=known.detail, hint=hint
+        ) from error
+
+
+@contextmanager
+def _stopping(current: Session) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a run between two batches; a second one at once."""
+
+    def stop(number: int, _: object) -> None:
+        if current.stopping:
+            signal.default_int_handler(number, None)
+        current.stopping = True
+
+    try:
+        earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+# The catch --------------------------------------------------------------------------------------------------
+
+
+def conflict_of(
+    connection: psycopg.Connection[Any], error: psycopg.Error, row: Mapping[str, Any]
+) -> MemfoldError:
+    """What to raise for what a plain INSERT into an adopted table raised.
+
+    ``MemoryHashConflict``, with the id of the row that holds the text, if it was the index of the adoption. row: the
+    columns that were to be inserted. The connection must be able to run a query: rolled back, or in autocommit.
+    """
+    names = _names(error)
+    if names is None:
+        return translate(error)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        function = cursor.execute(_FIND, [names]).fetchone()
+        found = None if function is None else cursor.execute(*_question(function, row)).fetchone()
+    return _conflict(found)
+
+
+async def conflict_of_async(
+    connection: psycopg.AsyncConnection[Any], error: psycopg.Error, row: Mapping[str, Any]
+) -> MemfoldError:
+    """As ``conflict_of``."""
+    names = _names(error)
+    if names is None:
+        return translate(error)
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(_FIND, [names])
+        function = await cursor.fetchone()
+        if function is None:
+            return _conflict(None)
+        await cursor.execute(*_question(function, row))
+        return _conflict(await cursor.fetchone())
+
+
+# The longer name, if there is one, was made because the shorter one was taken.
+_FIND: LiteralString = """
+select p.proname as name, p.proargnames[1:p.pronargs] as columns, array(
+    select pg_catalog.format_type(t.oid, null) from unnest(p.proargtypes::oid[]) with ordinality as t (oid, n) order by t.n
+) as types
+from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
+where n.nspname = 'memfold' and p.proname = any(%s)
+order by pg_catalog.length(p.proname) desc
+limit 1
+"""
+
+
+def _names(error: psycopg.Error) -> list[str] | None:
+    """What the function may be called that finds the row; None: it was another error."""
+    diagnosis = error.diag
+    schema, table = diagnosis.schema_name, diagnosis.table_name
+    if error.sqlstate != "23505" or schema is None or table is None:
+        return None
+    if diagnosis.constraint_name != statements.index_name(table):
+        return None
+    return [f"find_{statements.short_name(schema, table, unique=unique)}" for unique in (False, True)]
+
+
+def _question(function: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:
+    # An INSERT casts what it is given to the column's type; so does this, json to jsonb for instance.
+    given = [pair for pair in zip(function["columns"], function["types"], strict=True) if pair[0] in row]
+    arguments = sql.SQL(", ").join(
+        sql.SQL("{} => %s::{}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in given
+    )
+    query = sql.SQL("select * from memfold.{}({})").format(sql.Identifier(function["name"]), arguments)
+    return query, [row[name] for name, _ in given]
+
+
+def _conflict(found: Mapping[str, Any] | None) -> MemoryHashConflict:
+    if found is None:
+        return MemoryHashConflict(None, None)
+    key = [value for name, value in found.items() if name != "content_hash"]
+    existing = key[0] if len(key) == 1 else tuple(key)
+    return MemoryHashConflict(
+        found["content_hash"], None if key[0] is None else existing, hint="Use the row that is there."
+    )

@@ -1,0 +1,279 @@
+"""What an adoption would do: the SQL of all steps, the locks it takes, and about how long. Reads only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import psycopg
+from sqlglot import exp
+
+from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.duplicates import Folds
+from memfold.adopt.expressions import build, render, text
+from memfold.adopt.options import Options
+from memfold.adopt.session import Adoption
+from memfold.adopt.statements import Definition, Statements
+
+__all__ = ["write"]
+
+_SAMPLE = 500
+
+
+def write(
+    connection: Connection, definition: Definition, adoption: Adoption | None, options: Options
+) -> Iterator[str]:
+    """The lines of the plan."""
+    made = Statements(definition)
+    table = definition.table
+    lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, tried again for {options.patience:.0f} s"
+    folds = Folds(connection, definition)
+    children = folds.children(table)
+    role = fetch(
+        connection,
+        "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
+        " where r.rolname = current_user",
+    )[0]
+    owner = table.owner if role["super"] and table.owner != role["role"] else None
+    done = adoption.step if adoption is not None else 0
+
+    yield f"Adoption of {table} in database {connection.info.dbname}" + (f", at step {done}" if done else "")
+    yield ""
+    yield from _shown(definition)
+    yield ""
+    yield from _estimates(connection, definition, made)
+    yield ""
+    yield from _sample(connection, definition)
+
+    def step(number: int, name: str, lines: list[str], sql: list[str]) -> Iterator[str]:
+        yield ""
+        yield f"-- Step {number}: {name}" + (" (done)" if done >= number else "")
+        for one in lines:
+            yield f"--   {one}"
+        for one in sql:
+            yield f"{one};"
+
+    yield from step(
+        1,
+        "add the column",
+        [
+            "Locks: ACCESS EXCLUSIVE on the table, for a change of the catalog alone (milliseconds); no row is read or",
+            f"written. {lock}; while a transaction of more than a second",
+            "holds the table it does not even ask, so that nobody queues behind it.",
+        ],
+        made.add_column(),
+    )
+    others = [one for one in table.triggers if not one.startswith("zz_memfold_")]
+    yield from step(
+        2,
+        "writers hash",
+        [
+            "Locks: SHARE ROW EXCLUSIVE on the table, for a change of the catalog alone (milliseconds);",
+            "readers do not wait.",
+            f"{lock}.",
+            "From then on an INSERT, and an UPDATE of what is hashed, computes the hash: about 10 microseconds a row.",
+            *(
+                [
+                    f"Other BEFORE triggers ({', '.join(others)}) may change a row: every UPDATE compares what is hashed."
+                ]
+                if others
+                else []
+            ),
+        ],
+        [*made.step_2_functions(owner), *made.triggers()],
+    )
+    size = options.batch or f"as many rows as take {options.batch_time * 1000:.0f} ms"
+    yield from step(
+        3,
+        "backfill",
+        [
+            f"Per batch ({size}), each in a transaction of its own:",
+            "Locks: the rows of the batch, FOR NO KEY UPDATE, until it commits; readers and foreign keys do not wait.",
+            f"It waits {options.lock_timeout * 1000:.0f} ms at most for a row, then passes by",
+            "what is locked, and looks for it at the end.",
+            "$1: the last key of the batch before; then the last key of this one. The first batch has no lower bound.",
+            *([f"At most {options.rate:,.0f} rows a second."] if options.rate else []),
+            f"Waits while a standby is more than {options.max_lag_bytes // 1048576} MB or {options.max_lag:g} s behind."
+            if not options.ignore_lag
+            else "Standbys are not looked at.",
+        ],
+        [made.next_batch(first=False), made.fill_batch(first=False), made.reasons()],
+    )
+    yield from step(
+        4,
+        "duplicates",
+        [
+            "The report reads the table twice (no lock but ACCESS SHARE). Resolving, which has to be confirmed,",
+            "goes on per batch of groups, each in a transaction of its own:",
+            "Locks: the rows of the groups and what refers to them, FOR UPDATE, until it commits.",
+            "The oldest row of a group stays"
+            + (f" (by {definition.created}, then by key)" if definition.created else " (the lowest key)")
+            + "; the others go to memfold.adoption_archive.",
+            *(
+                f"Re-pointed: {one.table} ({', '.join(one.columns)}), {one.constraint}"
+                + (
+                    ""
+                    if one.indexed
+                    else "; IT HAS NO INDEX: create index concurrently on "
+                    f"{one.table} ({', '.join(one.columns)})"
+                )
+                for one in children
+            ),
+            *(["No foreign key refers to the table."] if not children else []),
+        ],
+        [
+            *made.find_groups()[1:3],
+            made.lock_rows(),
+            made.rank_rows(folds.wanted(table)),
+            *folds.all(),
+        ],
+    )
+    yield from step(
+        5,
+        "unique index",
+        [
+            "Locks: SHARE UPDATE EXCLUSIVE on the table while the index is built; readers and writers do not wait.",
+            "It waits for transactions that are older than itself, in nobody's way. While it is built new rows get no",
+            "hash (the trigger's function is replaced, which locks nothing); afterwards they get theirs per batch.",
+            "From then on a writer of a duplicate gets 23505, unique_violation.",
+        ],
+        [
+            *made.find_functions(owner, []),
+            made.trigger_function(withhold=True),
+            made.create_index(),
+            made.trigger_function(),
+        ],
+    )
+    yield from step(
+        6,
+        "the catch",
+        [
+            "Locks: none on the table.",
+            f"memfold.insert_{definition.name}(...) inserts, and gives (key, deduped) instead of an error.",
+        ],
+        made.insert_functions(owner, []),
+    )
+
+
+def _shown(definition: Definition) -> Iterator[str]:
+    rows = [
+        ("content", definition.content),
+        ("tenant", definition.tenant or "(one)"),
+        ("bucket", definition.bucket or "(one)"),
+        ("created", definition.created or "(by key)"),
+        ("where", definition.where or "(all rows)"),
+        ("key", ", ".join(definition.key)),
+        ("canonicalizer", definition.profile),
+        ("hash column", definition.hash_column),
+        ("functions", f"memfold.insert_{definition.name}, memfold.find_{definition.name}"),
+    ]
+    for name, value in rows:
+        yield f"  {name:14} {value}"
+
+
+def _estimates(connection: Connection, definition: Definition, made: Statements) -> Iterator[str]:
+    table = definition.table
+    if table.rows < 0:
+        yield f"  rows           unknown: the table was never analyzed ({_size(table.bytes)}); run: analyze {table}"
+        return
+    yield f"  rows           about {table.rows:,.0f}, {_size(table.bytes)}"
+    width = table.bytes / table.rows if table.rows else 0
+    yield (
+        f"  disk           step 3 writes each row anew: up to {_size(int(table.bytes + 33 * table.rows))} more until"
+        f" VACUUM can use the room again; index about {_size(int(table.rows * 80))}"
+    )
+    tree = build(
+        "select count(HASH) as n from (select * from T as t limit N) as t",
+        HASH=made.hashed("t"),
+        T=table.node,
+        N=exp.Literal.number(_SAMPLE),
+    )
+    try:
+        started = time.monotonic()
+        with connection.transaction(force_rollback=True):
+            connection.execute(f"set local search_path = {', '.join(made.path)}".encode())
+            fetch(connection, render(tree))
+        each = (time.monotonic() - started) / min(max(table.rows, 1), _SAMPLE)
+    except psycopg.Error as error:
+        yield f"  time           unknown: an expression fails on a row ({error.diag.message_primary})"
+        return
+    # writing a row costs about as much as hashing it, and more the wider it is
+    seconds = table.rows * (each + 12e-6 + width * 4e-9)
+    yield (
+        f"  time           step 3 about {_span(seconds)} unthrottled;"
+        f" the hash of a row takes {each * 1e6:.0f} microseconds here"
+    )
+    if definition.content.is_column:
+        stats = fetch(
+            connection,
+            "select s.n_distinct::double precision as n from pg_catalog.pg_stats as s"
+            " where s.schemaname = $1 and s.tablename = $2 and s.attname = $3",
+            [table.schema, table.name, definition.content.columns[0]],
+        )
+        if stats:
+            n = stats[0]["n"]
+            distinct = n if n > 0 else -n * table.rows
+            yield (
+                f"  duplicates     {max(table.rows - distinct, 0):,.0f} rows at most, by the statistics:"
+                f" about {distinct:,.0f} different texts in all tenants and buckets together"
+            )
+            return
+    yield "  duplicates     unknown: there are no statistics of the expression; step 4 counts them"
+
+
+def _sample(connection: Connection, definition: Definition) -> Iterator[str]:
+    """What the expressions give for some rows."""
+    made = Statements(definition)
+    parts = [("content", definition.content), ("tenant", definition.tenant), ("bucket", definition.bucket)]
+    tree = build(
+        "select X from T as t limit 3",
+        X=[
+            *(
+                exp.alias_(exp.Cast(this=one.on("t"), to=exp.DataType.build("text")), name)
+                for name, one in parts
+                if one is not None
+            ),
+            exp.alias_(
+                build(
+                    "memfold.canonicalize(C, P)",
+                    C=exp.Cast(this=definition.content.on("t"), to=exp.DataType.build("text")),
+                    P=text(definition.profile),
+                ),
+                "canonical",
+            ),
+        ],
+        T=definition.table.node,
+    )
+    yield "  some rows, as the expressions give them:"
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(f"set local search_path = {', '.join(made.path)}".encode())
+            rows = fetch(connection, render(tree))
+    except psycopg.Error as error:
+        yield f"    (an expression fails: {error.diag.message_primary})"
+        return
+    for row in rows:
+        shown = (f"{name} {_cut(value)}" for name, value in row.items())
+        yield f"    {', '.join(shown)}"
+    if not rows:
+        yield "    (the table is empty)"
+
+
+def _cut(value: str | None) -> str:
+    if value is None:
+        return "null"
+    return repr(value if len(value) <= 48 else value[:45] + "...")
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 10240 or unit == "GB":
+            return f"{count:,.0f} {unit}"
+        count /= 1024
+    return ""
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

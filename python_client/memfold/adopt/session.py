@@ -1,0 +1,483 @@
+"""The session of a run: its settings, the patience with which it waits for locks, and the state that it keeps."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from memfold.adopt import catalog, statements
+from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.options import Options
+from memfold.adopt.statements import Definition
+from memfold.errors import AdoptError, translate
+
+__all__ = ["Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
+
+T = TypeVar("T")
+
+PASSING = {"55P03", "40P01", "40001"}
+"""A lock that was not to be had in time, and what concurrent transactions meet: tried again."""
+_LONG = 1.0
+"""Seconds after which a transaction that holds a lock is waited for without queueing behind it."""
+
+
+@dataclass
+class Adoption:
+    """A row of memfold.adoptions."""
+
+    table_schema: str
+    table_name: str
+    name: str
+    definition: dict[str, Any]
+    step: int
+    confirmed: bool
+    withheld: bool
+    paused: bool
+    position: list[str] | None
+    row: DictRow
+
+    def describe(self, pid: int | None) -> Iterator[str]:
+        """Where it stands, in lines."""
+        row, table = self.row, f"{self.table_schema}.{self.table_name}"
+        steps = {
+            1: "add the column",
+            2: "writers hash",
+            3: "backfill",
+            4: "duplicates",
+            5: "unique index",
+            6: "the catch",
+        }
+        doing = f"process {pid} is at work" if pid else "paused" if self.paused else "no run is at work"
+        yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
+        for number, name in steps.items():
+            times = row["steps"].get(str(number), {})
+            if number <= self.step:
+                state = f"done {times.get('ended', '')[:19].replace('T', ' ')}"
+            elif "began" in times and number == self.step + 1:
+                state = f"began {times['began'][:19].replace('T', ' ')}"
+            else:
+                state = "-"
+            yield f"  {number} {name:16} {state}"
+        if row["rows_seen"]:
+            yield f"  rows looked at {row['rows_seen']:,}, hashed {row['rows_hashed']:,}"
+        for reason, rows in row["left_out"].items():
+            yield f"  without a hash {rows:,}: {reason}"
+        if self.confirmed:
+            yield (
+                f"  groups resolved {row['groups_resolved']:,}, rows archived {row['rows_archived']:,}, references"
+                f" re-pointed {row['children_repointed']:,}, colliding rows archived {row['children_archived']:,}"
+            )
+        if self.withheld:
+            yield "  new rows get no hash while the index is built; the next run gives it to them"
+        if row["last_error"]:
+            yield f"  last error: {row['last_error']}"
+        if not pid and self.step == 3 and not self.confirmed:
+            yield f"  next: memfold adopt run --table {table} --dry-run, then --confirm"
+        elif not pid and self.step < 6:
+            yield f"  next: memfold adopt run --table {table}"
+
+
+_ROW: LiteralString = "select * from memfold.adoptions where table_schema = $1 and table_name = $2"
+_ROWS: LiteralString = "select * from memfold.adoptions order by table_schema, table_name"
+_RUNNING: LiteralString = """
+select l.pid
+from pg_catalog.pg_locks as l
+where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+    and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+    and (l.classid::bigint << 32) | l.objid::bigint
+        = pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)
+"""
+_LOCK: LiteralString = """
+select pg_catalog.pg_try_advisory_lock(
+    pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)) as locked
+"""
+# Who holds a lock on the table that writers' or readers' own do not exclude, since when its transaction runs.
+_HOLDERS: LiteralString = """
+select l.pid, a.usename as role, coalesce(nullif(a.application_name, ''), 'unknown') as application, a.state,
+    extract(epoch from pg_catalog.clock_timestamp() - a.xact_start)::double precision as age
+from pg_catalog.pg_locks as l
+join pg_catalog.pg_stat_activity as a on a.pid = l.pid
+where l.locktype = 'relation' and l.relation = $1::bigint::oid and l.granted and l.mode = any($2)
+    and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+    and l.pid <> pg_catalog.pg_backend_pid()
+    and a.xact_start < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $3)
+order by a.xact_start
+"""
+
+WRITERS = ["RowExclusiveLock"]
+NOT_SHARE_ROW_EXCLUSIVE = [
+    "RowExclusiveLock", "ShareUpdateExclusiveLock", "ShareLock", "ShareRowExclusiveLock", "ExclusiveLock",
+    "AccessExclusiveLock",
+]  # fmt: skip
+ANY = ["AccessShareLock", "RowShareLock", *NOT_SHARE_ROW_EXCLUSIVE]
+
+_LAG: LiteralString = """
+select coalesce(nullif(r.application_name, ''), r.client_addr::text, 'standby') as standby,
+    r.state,
+    pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), r.replay_lsn)::double precision as bytes,
+    extract(epoch from r.replay_lag)::double precision as seconds,
+    pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage') as readable
+from pg_catalog.pg_stat_replication as r
+where r.state is null or r.state in ('streaming', 'catchup')
+"""
+
+
+def connect(dsn: str) -> Connection:
+    """A connection to where the table is."""
+    try:
+        return psycopg.connect(
+            dsn,
+            autocommit=True,
+            # what is prepared says so itself
+            prepare_threshold=1_000_000_000,
+            client_encoding="UTF8",
+            application_name="memfold adopt",
+            row_factory=dict_row,
+        )
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+def _adoption(row: DictRow) -> Adoption:
+    return Adoption(
+        row["table_schema"],
+        row["table_name"],
+        row["name"],
+        row["definition"],
+        row["step"],
+        row["confirmed_at"] is not None,
+        row["withheld"],
+        row["paused"],
+        row["position"],
+        row,
+    )
+
+
+def load_adoption(connection: Connection, schema: str, table: str) -> Adoption | None:
+    """What is recorded of the adoption of a table."""
+    found = fetch(connection, _ROW, [schema, table])
+    return _adoption(found[0]) if found else None
+
+
+def list_adoptions(connection: Connection) -> list[Adoption]:
+    """All adoptions of the database."""
+    return [_adoption(row) for row in fetch(connection, _ROWS)]
+
+
+def running(connection: Connection, adoption: Adoption) -> int | None:
+    """The process that works on it at the moment."""
+    found = fetch(connection, _RUNNING, [adoption.table_schema, adoption.table_name])
+    return int(found[0]["pid"]) if found else None
+
+
+class Paused(Exception):  # noqa: N818 (no error)
+    """Someone has asked the run to stop between two batches."""
+
+
+class Session:
+    """One run's connection, with what it has learnt of its adoption."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        definition: Definition,
+        adoption: Adoption,
+        options: Options,
+        say: Callable[[str], None],
+    ) -> None:
+        self.connection = connection
+        self.definition = definition
+        self.statements = statements.Statements(definition)
+        self.adoption = adoption
+        self.options = options
+        self.say = say
+        self.stopping = False
+        self._credit = 0.0
+        self._spent_at = time.monotonic()
+        self._lag_checked = 0.0
+        for setting, value in (
+            ("search_path", ", ".join(self.statements.path)),
+            ("statement_timeout", f"{int(options.statement_timeout * 1000)}ms"),
+            ("idle_in_transaction_session_timeout", "60s"),
+            ("lock_timeout", "0"),
+            # A client that is killed takes its statement with it: a build of the index above all.
+            ("client_connection_check_interval", "1s"),
+            # Keys and archived values are text.
+            ("datestyle", "ISO, YMD"),
+            ("intervalstyle", "postgres"),
+            ("timezone", "UTC"),
+            ("bytea_output", "hex"),
+            ("extra_float_digits", "1"),
+            ("standard_conforming_strings", "on"),
+            ("row_security", "off"),
+        ):
+            fetch(connection, "select pg_catalog.set_config($1, $2, false)", [setting, value])
+        found = fetch(
+            connection,
+            "select extract(epoch from setting::interval)::double precision as seconds"
+            " from (select pg_catalog.current_setting('deadlock_timeout') as setting) as s",
+        )
+        # Below it nobody else can become the victim of a deadlock with this session.
+        self.lock_timeout = min(options.lock_timeout, float(found[0]["seconds"]) / 2)
+
+    # Statements
+
+    def fetch(
+        self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool = False
+    ) -> list[DictRow]:
+        return fetch(self.connection, statement, parameters, prepare=prepare)
+
+    def fetch_all(self, sent: Sequence[tuple[str, Sequence[Any]]]) -> list[list[DictRow]]:
+        """The rows of several statements, sent together: rows are locked while each answer is waited for."""
+        if not psycopg.Pipeline.is_supported():
+            return [self.fetch(*one, prepare=True) if "$" in one[0] else self._run(one[0]) for one in sent]
+        cursors = []
+        with self.connection.pipeline():
+            for statement, parameters in sent:
+                cursor = psycopg.RawCursor(self.connection, row_factory=dict_row)
+                cursors.append(
+                    cursor.execute(statement.encode(), parameters or None, prepare=bool(parameters))
+                )
+        return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def _run(self, statement: str) -> list[DictRow]:
+        self.run(statement)
+        return []
+
+    def run(self, *made: str) -> None:
+        for statement in made:
+            psycopg.RawCursor(self.connection).execute(statement.encode())
+
+    @contextmanager
+    def transaction(self, *, lock_timeout: float | None = None) -> Iterator[None]:
+        """A transaction of its own, in which no lock is waited for longer than that."""
+        limit = self.lock_timeout if lock_timeout is None else lock_timeout
+        with self.connection.transaction():
+            self.connection.execute(f"set local lock_timeout = {max(1, int(limit * 1000))}".encode())
+            yield
+
+    def beginning(self) -> list[tuple[str, Sequence[Any]]]:
+        """What such a transaction begins with, for ``fetch_all``."""
+        return [("begin", ()), (f"set local lock_timeout = {max(1, int(self.lock_timeout * 1000))}", ())]
+
+    def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T], oid: int | None = None) -> T:
+        """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
+
+        Whoever waits for a lock makes all that come later wait behind it. So while a transaction that has gone on
+        for some time holds what is in the way, this does not ask; otherwise it asks for a tenth of a second, and
+        again after a random while.
+        """
+        began = time.monotonic()
+        told = 0.0
+        attempt = 0
+        while True:
+            attempt += 1
+            holders = self.fetch(_HOLDERS, [oid or self.definition.table.oid, list(modes), _LONG])
+            if not holders:
+                try:
+                    with self.transaction():
+                        return work()
+                except psycopg.Error as error:
+                    if error.sqlstate not in PASSING:
+                        raise
+            waited = time.monotonic() - began
+            who = "; ".join(
+                f"process {one['pid']} ({one['application']}, {one['state']}, for {one['age']:.0f} s)"
+                for one in holders[:3]
+            )
+            if waited > self.options.patience:
+                raise AdoptError(
+                    f"{what}: no lock on {self.definition.table} within {waited:.0f} s",
+                    detail=f"In the way: {who}." if who else "Many short transactions were in the way.",
+                    hint="Nothing was changed by this step. End what is in the way, or run it again later.",
+                )
+            if waited - told > 5:
+                told = waited
+                self.say(
+                    f"{what}: waiting for a lock, {waited:.0f} s so far" + (f"; held by {who}" if who else "")
+                )
+            self.pause_or_stop()
+            time.sleep(min(0.05 * 2 ** min(attempt, 5), 1.0) * random.uniform(0.5, 1.0))  # noqa: S311
+
+    # State
+
+    def claim(self) -> None:
+        """Be the only run that works on the table."""
+        schema, table = self.adoption.table_schema, self.adoption.table_name
+        for attempt in range(60):
+            if self.fetch(_LOCK, [schema, table])[0]["locked"]:
+                self.reload()
+                return
+            pid = running(self.connection, self.adoption)
+            # The server takes a moment to notice that a run was killed.
+            if attempt == 8:
+                self.say(f"waiting for process {pid}, which works on it")
+            time.sleep(0.25)
+        raise AdoptError(
+            f"another run works on {self.definition.table} (process {pid})",
+            hint="Stop it with: memfold adopt pause; it stops between two batches.",
+        )
+
+    def reload(self) -> None:
+        """Read the state anew."""
+        found = load_adoption(self.connection, self.adoption.table_schema, self.adoption.table_name)
+        if found is None:
+            raise AdoptError("the adoption was undone meanwhile")
+        self.adoption = found
+
+    def save(self, **columns: Any) -> DictRow:
+        """Write columns of the state, within whatever transaction is open. add_...: what is added to a counter."""
+        found = self.fetch(*self.saving(**columns))
+        if not found:
+            raise AdoptError("the adoption was undone meanwhile")
+        return found[0]
+
+    def saving(self, **columns: Any) -> tuple[str, Sequence[Any]]:
+        """The statement of ``save``, for ``fetch_all``."""
+        settings, values = [], []
+        for number, (name, value) in enumerate(columns.items(), 3):
+            if name.startswith("add_"):
+                settings.append(f"{name[4:]} = {name[4:]} + ${number}::bigint")
+            elif name == "note":
+                settings.append(f"steps = steps || ${number}::jsonb")
+            else:
+                settings.append(f'"{name}" = ${number}')
+            values.append(json.dumps(value) if isinstance(value, dict | list) else value)
+        statement = (
+            f"update memfold.adoptions set {', '.join(settings)}, updated_at = pg_catalog.clock_timestamp()"  # noqa: S608
+            " where table_schema = $1 and table_name = $2 returning *"
+        )
+        return statement, [self.adoption.table_schema, self.adoption.table_name, *values]
+
+    def note(self, step: int, what: str) -> dict[str, Any]:
+        """When a step began or ended, for ``save(note=...)``."""
+        now = self.fetch("select pg_catalog.to_jsonb(pg_catalog.clock_timestamp()) #>> '{}' as now")[0]["now"]
+        known = dict(self.adoption.row["steps"].get(str(step), {}))
+        if what not in known or what == "ended":
+            known[what] = now
+        return {str(step): known}
+
+    # Gentleness
+
+    def pause_or_stop(self) -> None:
+        """Stop where someone has asked for it, by memfold adopt pause or by a signal."""
+        if self.stopping:
+            raise Paused("stopped")
+        found = load_adoption(self.connection, self.adoption.table_schema, self.adoption.table_name)
+        if found is not None and found.paused:
+            raise Paused("paused")
+
+    def spend(self, rows: int) -> None:
+        """After so many rows, wait as the cap on rows a second demands."""
+        rate = self.options.rate
+        if not rate:
+            return
+        now = time.monotonic()
+        # What was not used counts for a second at most.
+        self._credit = min(self._credit + (now - self._spent_at) * rate, rate) - rows
+        self._spent_at = now
+        while self._credit < 0 and not self.stopping:
+            time.sleep(min(-self._credit / rate, 0.5))
+            now = time.monotonic()
+            self._credit += (now - self._spent_at) * rate
+            self._spent_at = now
+            self.pause_or_stop()
+
+    def mind_standbys(self) -> None:
+        """Wait while a standby is further behind than it may be."""
+        if self.options.ignore_lag or time.monotonic() - self._lag_checked < 0.2:
+            return
+        told = 0.0
+        while True:
+            self._lag_checked = time.monotonic()
+            behind = self.lag()
+            if not behind:
+                return
+            if self._lag_checked - told > 5:
+                told = self._lag_checked
+                self.say(f"waiting for {behind}")
+            self.pause_or_stop()
+            time.sleep(0.5)
+
+    def lag(self) -> str | None:
+        """Which standby is too far behind, in words."""
+        for one in self.fetch(_LAG):
+            if one["bytes"] is None and not one["readable"]:
+                raise AdoptError(
+                    "the role may not see how far the standbys are",
+                    hint="Grant it pg_read_all_stats (or pg_monitor), or give --ignore-lag.",
+                )
+            if (one["bytes"] or 0) > self.options.max_lag_bytes:
+                return f"{one['standby']}, which is {one['bytes'] / 1048576:,.0f} MB behind"
+            # An idle standby's last figure stands still; only with bytes to go does it say something.
+            if (one["seconds"] or 0) > self.options.max_lag and (one["bytes"] or 0) > 1048576:
+                return f"{one['standby']}, which is {one['seconds']:.0f} s behind"
+        return None
+
+
+class Batches:
+    """The size of a batch, such that one takes about as long as it may."""
+
+    def __init__(self, options: Options, *, start: int, most: int, time: float = 1.0) -> None:
+        """time: how long a batch may take, in parts of the option."""
+        self._time = options.batch_time * time
+        self._most = options.batch or most
+        self.size = min(options.batch or start, self._most)
+        self._fixed = options.batch is not None
+
+    def took(self, seconds: float, rows: int) -> None:
+        """Learn from a batch."""
+        if self._fixed or not rows:
+            return
+        wanted = self.size * min(1.5, max(0.25, self._time / max(seconds, 0.001)))
+        if rows >= self.size or wanted < self.size:
+            self.size = int(min(max(wanted, 10), self._most))
+
+    def failed(self) -> None:
+        """A batch met a lock: take fewer rows."""
+        if not self._fixed:
+            self.size = max(self.size // 4, 1)
+
+
+def installed(connection: Connection) -> None:
+    """Refuse a database in which memfold is not, or is older, or where the role may not keep state."""
+    # by the catalog: whoever may not use the schema may not ask for its tables by name
+    row = fetch(
+        connection,
+        "select pg_catalog.pg_is_in_recovery() as standby, current_user::text as role, n.oid is not null as present,"
+        " c.oid is not null as installed, pg_catalog.has_schema_privilege(n.oid, 'create') as functions,"
+        " pg_catalog.has_table_privilege(c.oid, 'insert, update, delete') as state"
+        " from (select 1) as one"
+        " left join pg_catalog.pg_namespace as n on n.nspname = 'memfold'"
+        " left join pg_catalog.pg_class as c on c.relnamespace = n.oid and c.relname = 'adoptions'",
+    )[0]
+    if row["standby"]:
+        raise AdoptError("this server is a standby", hint="Connect to the primary.")
+    if not row["installed"]:
+        raise AdoptError(
+            "memfold is not installed in this database"
+            if not row["present"]
+            else "the memfold in this database is older",
+            hint="Run: memfold init DSN",
+        )
+    if not (row["state"] and row["functions"]):
+        raise AdoptError(
+            f"role {row['role']} may not keep the state of an adoption",
+            hint=f"Have an administrator run: grant memfold_owner to {row['role']}",
+        )
+
+
+def check_children(connection: Connection, definition: Definition) -> list[catalog.Child]:
+    """The foreign keys that refer to the table, all of which can be re-pointed."""
+    found = catalog.children(connection, definition.table.oid)
+    for child in found:
+        catalog.check_rights(connection, child)
+    return found

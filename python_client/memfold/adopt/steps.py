@@ -1,0 +1,430 @@
+"""The six steps. Each can be interrupted anywhere, by kill -9 too, and run again: what it did is committed together
+with the note that it did."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from memfold.adopt import duplicates
+from memfold.adopt.catalog import fetch
+from memfold.adopt.duplicates import Resolver
+from memfold.adopt.session import (
+    _HOLDERS,
+    ANY,
+    NOT_SHARE_ROW_EXCLUSIVE,
+    PASSING,
+    WRITERS,
+    Batches,
+    Session,
+    connect,
+)
+from memfold.errors import AdoptError
+
+__all__ = ["NAMES", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
+
+NAMES = {
+    1: "add the column",
+    2: "writers hash",
+    3: "backfill",
+    4: "duplicates",
+    5: "unique index",
+    6: "the catch",
+}
+
+# What a user's expression, or a function in it, may raise on a row.
+_ROW_ERRORS = ("22", "P0", "38", "39", "21", "42")
+
+
+def owner_of_functions(session: Session) -> str | None:
+    """Who the functions are to belong to: not to a superuser, as whom the owner's expressions would then run."""
+    row = fetch(
+        session.connection,
+        "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
+        " where r.rolname = current_user",
+    )[0]
+    owner = session.definition.table.owner
+    return owner if row["super"] and owner != row["role"] else None
+
+
+def step_1(session: Session) -> None:
+    """A nullable column: a change of the catalog alone."""
+    of = session.definition
+    if of.hash_column in of.table.columns:
+        raise AdoptError(
+            f"{of.table} has a column {of.hash_column} already",
+            hint="Choose another name: --hash-column memfold_hash.",
+        )
+
+    def work() -> None:
+        session.save(step=1, note=session.note(1, "ended"))
+        session.run(*session.statements.add_column())
+
+    session.briefly("step 1", ANY, work)
+
+
+def step_2(session: Session) -> None:
+    """From now on every row that is written gets its hash."""
+
+    def work() -> None:
+        session.save(step=2, note=session.note(2, "ended"))
+        session.run(*session.statements.step_2_functions(owner_of_functions(session)))
+        session.run(*session.statements.triggers())
+
+    session.briefly("step 2", NOT_SHARE_ROW_EXCLUSIVE, work)
+
+
+def step_3(session: Session) -> None:
+    """Hash the rows that were there before, in order of their keys."""
+    session.save(note=session.note(3, "began"))
+    position = session.adoption.position
+    batches = Batches(session.options, start=500, most=20_000)
+    progress = _Progress(session, session.adoption.row["rows_seen"])
+    first = session.fetch(
+        session.statements.next_batch(first=position is None), [*(position or []), batches.size]
+    )
+    batch: dict[str, Any] = first[0] if first else {"n": 0}
+    # of each statement: there is no other in its transaction
+    session.run(f"set lock_timeout = {max(1, int(session.lock_timeout * 1000))}")
+    session.pause_or_stop()
+    while batch["n"]:
+        session.mind_standbys()
+        rows, last = batch["n"], [batch[one] for one in session.definition.key]
+        started = time.monotonic()
+        batch = _fill(session, position, last, rows, batches.size)
+        batches.took(time.monotonic() - started, rows)
+        position = last
+        progress.more(rows)
+        session.spend(rows)
+        if batch["paused"] or session.stopping:
+            session.pause_or_stop()
+    progress.end()
+    session.run("set lock_timeout = 0")
+    left_out = _fill_missing(session, "step 3")
+    session.save(step=3, left_out=left_out, note=session.note(3, "ended"))
+    for reason, rows in left_out.items():
+        session.say(f"step 3: {rows:,} rows have no hash: {reason}")
+
+
+def _fill(
+    session: Session, position: Sequence[str] | None, last: Sequence[str], rows: int, size: int
+) -> dict[str, Any]:
+    """One batch and the note of it, in one statement; gives where the next one ends."""
+    made = session.statements
+    first = position is None
+    parameters = [*(position or []), *last, rows, size]
+    careful = False
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            statement = (made.fill_batch_carefully if careful else made.fill_batch)(first=first)
+            found = session.fetch(statement, parameters)[0]
+        except psycopg.Error as error:
+            state = error.sqlstate or ""
+            if state in PASSING and (not careful or attempt < 100):
+                careful = True  # somebody has a row: pass it by, it is looked for again at the end
+                continue
+            if not careful and state[:2] in _ROW_ERRORS and state != "42501":
+                careful = True  # an expression fails on a row: that row has no hash
+                continue
+            raise
+        if found["paused"] is None:
+            raise AdoptError("the adoption was undone meanwhile")
+        return found
+
+
+def _fill_missing(session: Session, step: str) -> dict[str, int]:
+    """Hash the rows that were passed by; gives the rows that have no hash, by reason."""
+    began = time.monotonic()
+    while True:
+        left_out, waiting = _reasons(session)
+        if not waiting:
+            return left_out
+        keys = _keys(session, session.fetch(session.statements.missing(), [200_000]))
+        done = 0
+        for some in duplicates.batched(keys, session.options.batch or 1000):
+            session.pause_or_stop()
+            session.mind_standbys()
+            with session.transaction():
+                hashed = session.fetch(session.statements.fill_keys(), _columns(some))[0]["hashed"]
+                session.save(add_rows_hashed=hashed)
+            done += hashed
+            session.spend(len(some))
+        if keys and not done:
+            if time.monotonic() - began > session.options.patience:
+                raise AdoptError(
+                    f"{step}: {len(keys)} rows stay locked by other transactions",
+                    hint="End what holds them, and run it again.",
+                )
+            time.sleep(0.5)
+
+
+def _reasons(session: Session) -> tuple[dict[str, int], int]:
+    """Rows without a hash by reason, and how many of them are to get one."""
+    try:
+        row = session.fetch(session.statements.reasons())[0]
+        return (
+            {name: n for name, n in row.items() if n and name not in {"without_hash", "waiting"}},
+            row["waiting"],
+        )
+    except psycopg.Error as error:
+        if (error.sqlstate or "")[:2] not in _ROW_ERRORS:
+            raise
+        row = session.fetch(session.statements.without_hash())[0]
+        why = f"left out, some because an expression fails ({error.diag.message_primary})"
+        return ({why: row["without_hash"] - row["waiting"]}, row["waiting"])
+
+
+def _keys(session: Session, rows: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return [tuple(row[one] for one in session.definition.key) for row in rows]
+
+
+def _columns(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    return [list(one) for one in zip(*keys, strict=True)]
+
+
+def step_4(session: Session) -> Resolver:
+    """Resolve the duplicates that ``duplicates.find`` has found, and what has come meanwhile."""
+    session.save(note=session.note(4, "began"))
+    duplicates.refuse_slow(session)
+    resolver = Resolver(session)
+    # What was found for the report first; then what has come since, which step 5 finds too.
+    for _ in range(4):
+        resolver.resolve_found()
+        if not duplicates.find(session).groups:
+            break
+    session.save(step=4, note=session.note(4, "ended"))
+    return resolver
+
+
+def step_5(session: Session) -> None:
+    """The unique index, built beside writers that go on.
+
+    Duplicates that arrive while it is built would make it fail. So for that time rows get no hash, which keeps
+    them out of a partial index; afterwards they get it one batch after the other, and what turns out a duplicate
+    is resolved as in step 4.
+    """
+    made = session.statements
+    with session.transaction(lock_timeout=5):
+        session.save(note=session.note(5, "began"))
+        session.run(*made.find_functions(owner_of_functions(session), _grantees(session)))
+    for attempt in range(1, 21):
+        state = _index_state(session)
+        if state == "valid":
+            break
+        _withhold(session, True)
+        _wait_for_writers(session)
+        if state == "invalid":
+            session.say(f"step 5: dropping the INVALID index {made.index} that an earlier run has left")
+            concurrently(session, made.drop_index())
+        resolver = Resolver(session)
+        while duplicates.find(session).groups:
+            resolver.resolve_found()
+        session.pause_or_stop()
+        try:
+            concurrently(session, made.create_index())
+        except psycopg.errors.UniqueViolation as error:
+            if attempt == 20:
+                raise
+            session.say(
+                f"step 5: duplicates slipped in ({error.diag.message_detail}); resolving them, then again"
+            )
+        except psycopg.Error as error:
+            if error.sqlstate not in PASSING or attempt == 20:
+                raise
+    _withhold(session, False)
+    _wait_for_writers(session)
+    left_out = _fill_withheld(session)
+    session.save(step=5, left_out=left_out, note=session.note(5, "ended"))
+
+
+def _index_state(session: Session) -> str:
+    """valid, invalid or missing; anything else of that name is refused."""
+    found = session.fetch(
+        "select i.indisvalid and i.indisready as valid, i.indisunique as is_unique,"
+        " i.indrelid::bigint as relation, pg_catalog.pg_get_indexdef(i.indexrelid) as definition"
+        " from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace"
+        " left join pg_catalog.pg_index as i on i.indexrelid = c.oid"
+        " where n.nspname = $1 and c.relname = $2",
+        [session.definition.table.schema, session.statements.index],
+    )
+    if not found:
+        return "missing"
+    row = found[0]
+    if row["relation"] != session.definition.table.oid or not row["is_unique"]:
+        raise AdoptError(f"there is something else of the name {session.statements.index}")
+    return "valid" if row["valid"] else "invalid"
+
+
+def _withhold(session: Session, withhold: bool) -> None:
+    """Have the trigger give no hash, or give it again. Replacing its function locks nothing."""
+    session.reload()
+    if session.adoption.withheld == withhold:
+        return
+    with session.transaction(lock_timeout=5):
+        session.save(withheld=withhold)
+        session.run(session.statements.trigger_function(withhold=withhold))
+    session.reload()
+
+
+def _wait_for_writers(session: Session) -> None:
+    """Wait until whoever writes to the table now is through: later ones use the function as it is now."""
+    began = told = time.monotonic()
+    while True:
+        # whose transaction is older than this wait
+        waited = time.monotonic() - began
+        holders = session.fetch(_HOLDERS, [session.definition.table.oid, WRITERS, waited])
+        if not holders or time.monotonic() - began > session.options.patience:
+            return
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            session.say(
+                f"step 5: waiting for writers: process {', '.join(str(one['pid']) for one in holders)}"
+            )
+        session.pause_or_stop()
+        time.sleep(0.05)
+
+
+def concurrently(session: Session, statement: str) -> None:
+    """Run it as it is: it may wait for long transactions, in nobody's way, and says for which."""
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(session, done), daemon=True)
+    session.run("set lock_timeout = 0")
+    watcher.start()
+    try:
+        session.run(statement)
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _watch(session: Session, done: threading.Event) -> None:
+    pid = session.connection.info.backend_pid
+    told = ""
+    if done.wait(2):
+        return
+    try:
+        where = make_conninfo(session.connection.info.dsn, password=session.connection.info.password or None)
+        with connect(where) as watcher:
+            while not done.wait(1):
+                rows = fetch(
+                    watcher,
+                    "select p.phase, p.current_locker_pid as locker,"
+                    " case when p.blocks_total > 0 then p.blocks_done * 100 / p.blocks_total end as percent,"
+                    " coalesce(nullif(a.application_name, ''), 'unknown') as application, a.state,"
+                    " extract(epoch from pg_catalog.clock_timestamp() - a.xact_start)::bigint as age"
+                    " from pg_catalog.pg_stat_progress_create_index as p"
+                    " left join pg_catalog.pg_stat_activity as a on a.pid = p.current_locker_pid"
+                    " where p.pid = $1",
+                    [pid],
+                )
+                for row in rows:
+                    line = f"step 5: {row['phase']}"
+                    if row["locker"]:
+                        line += f": process {row['locker']} ({row['application']}, {row['state']}, for {row['age']} s)"
+                    elif row["percent"] is not None:
+                        line += f", {row['percent'] // 10 * 10} %"
+                    if line.partition(", for")[0] != told:
+                        told = line.partition(", for")[0]
+                        session.say(line)
+    except psycopg.Error:
+        return  # only a report
+
+
+def _fill_withheld(session: Session) -> dict[str, int]:
+    """Give rows the hash that was withheld, with the index in force: what collides is a duplicate."""
+    resolver = Resolver(session)
+    began = time.monotonic()
+    while True:
+        left_out, waiting = _reasons(session)
+        if not waiting:
+            return left_out
+        keys = _keys(session, session.fetch(session.statements.missing(), [200_000]))
+        batches = Batches(session.options, start=50, most=1000)
+        start = stuck = 0
+        while start < len(keys):
+            session.pause_or_stop()
+            session.mind_standbys()
+            some = keys[start : start + batches.size]
+            started = time.monotonic()
+            try:
+                held = _keys(session, session.fetch(session.statements.holders(), _columns(some)))
+                resolver.resolve(sorted({*some, *held}))
+            except psycopg.Error as error:
+                # locked, or a writer has inserted the same text meanwhile
+                if error.sqlstate not in PASSING | {"23505"}:
+                    raise
+                if len(some) == 1:
+                    start += 1  # the next look finds it again
+                    stuck += 1
+                    time.sleep(0.02)
+                batches.failed()
+                continue
+            batches.took(time.monotonic() - started, len(some))
+            session.spend(len(some))
+            start += len(some)
+        if stuck and time.monotonic() - began > session.options.patience:
+            raise AdoptError(
+                f"step 5: {stuck} rows stay locked by other transactions",
+                hint="End what holds them, and run it again.",
+            )
+
+
+def step_6(session: Session) -> list[str]:
+    """The functions of the catch; gives the roles that may use them."""
+    grantees = _grantees(session)
+    owner = owner_of_functions(session)
+    with session.transaction(lock_timeout=5):
+        session.run(*session.statements.find_functions(owner, grantees))
+        session.run(*session.statements.insert_functions(owner, grantees))
+        session.save(step=6, note=session.note(6, "ended"))
+    return grantees
+
+
+def _grantees(session: Session) -> list[str]:
+    """The roles that may insert into the table, beside its owner."""
+    found = session.fetch(
+        "select distinct r.rolname as role from pg_catalog.pg_class as c"
+        " cross join lateral pg_catalog.aclexplode(c.relacl) as a"
+        " join pg_catalog.pg_roles as r on r.oid = a.grantee"
+        " where c.oid = $1::bigint::oid and a.privilege_type = 'INSERT' and a.grantee <> c.relowner order by 1",
+        [session.definition.table.oid],
+    )
+    return [row["role"] for row in found]
+
+
+class _Progress:
+    """A line every now and then: how far, how fast, how long still."""
+
+    def __init__(self, session: Session, seen: int) -> None:
+        self._session = session
+        self._seen = seen
+        self._start = seen
+        self._began = self._told = time.monotonic()
+
+    def more(self, rows: int) -> None:
+        self._seen += rows
+        now = time.monotonic()
+        if now - self._told >= 2:
+            self._told = now
+            self._line(now)
+
+    def end(self) -> None:
+        self._line(time.monotonic(), last=True)
+
+    def _line(self, now: float, *, last: bool = False) -> None:
+        rate = (self._seen - self._start) / max(now - self._began, 0.001)
+        total = max(self._session.definition.table.rows, 0)
+        line = f"step 3: {self._seen:,} rows"
+        if total and not last:
+            line = f"{line} of about {total:,.0f}, {min(self._seen / total, 1):.0%}"
+        line += f", {rate:,.0f} rows a second"
+        if total > self._seen and rate and not last:
+            line += f", {(total - self._seen) / rate:,.0f} s left"
+        self._session.say(line)

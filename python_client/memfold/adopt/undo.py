@@ -1,0 +1,214 @@
+"""Back again: everything as it was, until step 4 is confirmed; afterwards with the rows of the archive put back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import DictRow
+from sqlglot import exp
+
+from memfold.adopt import catalog
+from memfold.adopt import expressions as x
+from memfold.adopt.catalog import Table
+from memfold.adopt.expressions import Node, build, column, render, typed
+from memfold.adopt.session import ANY, Batches, Session
+from memfold.adopt.statements import composed, name_of, parameter, rendered
+from memfold.adopt.steps import concurrently
+from memfold.errors import AdoptError
+
+__all__ = ["forget", "restore", "undo"]
+
+
+def undo(session: Session, *, forget_it: bool = True) -> None:
+    """Take the index, the triggers, the functions and the column away again."""
+    made = session.statements
+    session.save(withheld=False)
+    # The index first, and in nobody's way: the others are changes of the catalog alone.
+    concurrently(session, made.drop_index())
+
+    def work() -> None:
+        session.run(*made.drop_triggers(), *made.drop_functions(), made.drop_column())
+        if forget_it:
+            forget(session)
+        else:
+            session.save(step=0, position=None, rows_seen=0, rows_hashed=0)
+
+    session.briefly("undo", ANY, work)
+
+
+def forget(session: Session) -> None:
+    """Delete the record of the adoption; the archive stays."""
+    session.fetch(
+        "delete from memfold.adoptions where table_schema = $1 and table_name = $2 returning 1 as one",
+        [session.adoption.table_schema, session.adoption.table_name],
+    )
+
+
+def restore(session: Session) -> tuple[int, int]:
+    """Put the archived rows back, and what was re-pointed; gives how many rows and references.
+
+    The index, triggers and column must be gone: what comes back are duplicates.
+    """
+    rows = references = 0
+    batches = Batches(session.options, start=100, most=2000)
+    tables: dict[tuple[str, str], Table] = {}
+    after: tuple[object, object] = (None, None)
+    postponed = progressed = 0
+    while True:
+        session.pause_or_stop()
+        waiting = session.fetch(
+            # The last batch first, since later ones build on earlier ones; in a batch parents before children.
+            "select * from memfold.adoption_archive where adoption = $1 and restored_at is null"
+            " and ($2::timestamptz is null or archived_at < $2 or (archived_at = $2 and archive_id > $3::uuid))"
+            " order by archived_at desc, archive_id limit $4",
+            [session.adoption.name, *after, batches.size],
+        )
+        if not waiting:
+            if not postponed:
+                return rows, references
+            if not progressed:
+                raise AdoptError(
+                    f"{postponed} archived rows cannot be put back: what they refer to is gone",
+                    hint="They stay in memfold.adoption_archive. Put back what they refer to, and run it again.",
+                )
+            # rows of one table may refer to one another: once more
+            after, postponed, progressed = (None, None), 0, 0
+            continue
+        started = time.monotonic()
+        for row in waiting:
+            after = (row["archived_at"], row["archive_id"])
+            try:
+                with session.transaction(lock_timeout=2):
+                    references += _put_back(session, row, tables)
+                rows += 1
+                progressed += 1
+            except psycopg.errors.ForeignKeyViolation:
+                postponed += 1
+        batches.took(time.monotonic() - started, len(waiting))
+        session.say(f"restore: {rows:,} rows, {references:,} references")
+
+
+def _put_back(session: Session, row: DictRow, tables: dict[tuple[str, str], Table]) -> int:
+    known = (row["table_schema"], row["table_name"])
+    if known not in tables:
+        tables[known] = _table(session, *known)
+    table = tables[known]
+    columns = [one for one in table.columns.values() if not one.generated and one.name in row["row_data"]]
+    values = [parameter(n + 1) for n in range(len(columns))]
+    casts = [typed(value, one.type) for value, one in zip(values, columns, strict=True)]
+    # as it was, ids that are generated always included
+    statement = composed(
+        "insert into {table} ({names}) overriding system value values ({values})",
+        table=rendered(table.node),
+        names=sql_list([name_of(one.name) for one in columns]),
+        values=sql_list([rendered(one) for one in casts]),
+    )
+    psycopg.RawCursor(session.connection).execute(
+        statement.encode(), [row["row_data"][one.name] for one in columns]
+    )
+    count = sum(_point_back(session, entry, tables) for entry in row["repointed"])
+    session.fetch(
+        "update memfold.adoption_archive set restored_at = pg_catalog.clock_timestamp()"
+        " where archive_id = $1 returning 1 as one",
+        [row["archive_id"]],
+    )
+    return count
+
+
+def sql_list(parts: Sequence[sql.Composable]) -> sql.Composed:
+    """With commas between them."""
+    return sql.SQL(", ").join(parts)
+
+
+def _table(session: Session, schema: str, name: str) -> Table:
+    found = session.fetch(
+        "select c.oid::bigint as oid from pg_catalog.pg_class as c"
+        " join pg_catalog.pg_namespace as n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = $2",
+        [schema, name],
+    )
+    if not found:
+        raise AdoptError(
+            f"{schema}.{name} is gone, so its archived rows cannot be put back",
+            hint="They stay in memfold.adoption_archive.",
+        )
+    return catalog.load(session.connection, found[0]["oid"])[0]
+
+
+def _point_back(session: Session, entry: dict[str, Any], tables: dict[tuple[str, str], Table]) -> int:
+    """Rows that were re-pointed and still refer to where they were pointed."""
+    known = (entry["schema"], entry["table"])
+    if known not in tables:
+        tables[known] = _table(session, *known)
+    table = tables[known]
+    if not entry["key"]:
+        return sum(_point_one_back(session, table, entry, row) for row in entry["rows"])
+    width, refs = len(entry["key"]), len(entry["columns"])
+    source = exp.Unnest(
+        expressions=[typed(parameter(n + 1), "text[]") for n in range(width)],
+        alias=exp.TableAlias(
+            this=exp.to_identifier("p"), columns=[exp.to_identifier(f"k{n}") for n in range(width)]
+        ),
+    )
+    same = [
+        exp.EQ(
+            this=column(one, "c"), expression=typed(exp.column(f"k{n}", table="p"), table.columns[one].type)
+        )
+        for n, one in enumerate(entry["key"])
+    ]
+    still = [
+        exp.NullSafeEQ(
+            this=column(one, "c"), expression=typed(parameter(width + n + 1), table.columns[one].type)
+        )
+        for n, one in enumerate(entry["columns"])
+    ]
+    tree = build(
+        "with done as (update C as c set X = null from P where S returning 1 as one) select count(*) as n from done",
+        C=table.node,
+        X=column(entry["columns"][0]),
+        P=source,
+        S=x.conjunction([*same, *still]),
+    )
+    _set(tree, table, entry, width + refs)
+    rows = entry["rows"]
+    done = session.fetch(
+        render(tree),
+        [*([one[n] for one in rows] for n in range(width)), *entry["to"], *entry["from"]],
+    )
+    return int(done[0]["n"])
+
+
+def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: dict[str, str | None]) -> int:
+    """A row of a table without a key: any one of those that hold exactly this, for they are all alike."""
+    names = list(row)
+    tree = build(
+        "with done as (update C as c set X = null where c.ctid = (select d.ctid from C as d where S limit 1)"
+        " returning 1 as one) select count(*) as n from done",
+        C=table.node,
+        X=column(entry["columns"][0]),
+        S=x.conjunction(
+            [
+                exp.NullSafeEQ(this=x.as_text(column(one, "d")), expression=typed(parameter(n + 1), "text"))
+                for n, one in enumerate(names)
+            ]
+        ),
+    )
+    _set(tree, table, entry, len(names))
+    values = [row[one] for one in names]
+    return int(session.fetch(render(tree), [*values, *entry["from"]])[0]["n"])
+
+
+def _set(tree: Node, table: Table, entry: dict[str, Any], after: int) -> None:
+    """Have the UPDATE in the tree set the columns to what they were; parameters follow that number."""
+    update = tree.find(exp.Update)
+    assert update is not None  # noqa: S101 (the templates have one)
+    update.set(
+        "expressions",
+        [
+            exp.EQ(this=column(one), expression=typed(parameter(after + n + 1), table.columns[one].type))
+            for n, one in enumerate(entry["columns"])
+        ],
+    )

@@ -1,0 +1,444 @@
+"""Adoption beside others: killed in each step and run again, paused, held up by transactions and by standbys."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from memfold.cli import main
+from tests.adopting import (
+    DB,
+    OPTIONS,
+    TABLE,
+    catalog,
+    check_adopted,
+    drop_roles,
+    make_tables,
+    one,
+    start,
+    state,
+    wait_for,
+)
+from tests.conftest import Connect, Target
+
+ROWS = 2000
+MORE = "select coalesce(max(rows_seen), 0) from memfold.adoptions where rows_seen > %s"
+
+
+def finish(dsn: str, *arguments: str, code: int = 0) -> str:
+    """Run the command line to its end, in this process; gives what it printed."""
+    result = CliRunner(env={"MEMFOLD_DSN": dsn}).invoke(main, ["adopt", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def waiting(db: DB) -> bool:
+    """Whether the adoption waits for a lock (or would, and does not even ask)."""
+    return bool(
+        one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt' and state <> 'idle'"
+                " and wait_event_type = 'Lock'")
+    )  # fmt: skip
+
+
+def there(db: DB) -> bool:
+    return bool(one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt'"))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect, step: int) -> None:
+    make_tables(db, 300)
+    before = state(db)
+    for earlier in range(1, step):
+        finish(dsn, "run", *OPTIONS, "--step", str(earlier))
+    holder = connect()
+    holder.execute("begin; lock table app.memories in share mode")
+    process = start(dsn, "run", *OPTIONS, "--confirm")
+    try:
+        wait_for(lambda: there(db))
+        time.sleep(2.5)
+        assert one(db, "select coalesce(max(step), 0) from memfold.adoptions") == step - 1
+        kill(process)
+    finally:
+        process.kill()
+    assert one(db, "select coalesce(max(step), 0) from memfold.adoptions") == step - 1
+    holder.execute("rollback")
+    finish(dsn, "run", *OPTIONS, "--confirm")
+    check_adopted(db, before)
+
+
+def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
+    """Each time at another place; together they look at each row once."""
+    make_tables(db, ROWS)
+    before = state(db)
+    seen = 0
+    for _ in range(4):
+        process = start(dsn, "run", *OPTIONS, "--batch", "40", "--rate", "1200")
+        try:
+            now = wait_for(lambda known=seen: one(db, MORE, [known]))
+            time.sleep(0.1)
+            kill(process)
+        finally:
+            process.kill()
+        wait_for(lambda: not there(db))
+        assert now > seen
+        seen = one(db, "select rows_seen from memfold.adoptions")
+        position = one(db, "select (position ->> 0)::bigint from memfold.adoptions")
+        assert position == seen, "what is noted is what is done"
+        hashed = one(
+            db, "select count(*) from app.memories where content_hash is not null and id <= %s", [position]
+        )
+        assert hashed == one(db, "select rows_hashed from memfold.adoptions")
+        assert one(db, "select count(*) from app.memories where content_hash is not null") == hashed
+    assert seen < ROWS
+    finish(dsn, "run", *TABLE, "--batch", "100", "--confirm")
+    assert one(db, "select rows_seen from memfold.adoptions") == ROWS
+    check_adopted(db, before)
+
+
+def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
+    make_tables(db, ROWS)
+    before = state(db)
+    finish(dsn, "run", *OPTIONS)
+    archived = 0
+    for _ in range(3):
+        process = start(dsn, "run", *TABLE, "--confirm", "--batch", "3", "--rate", "40")
+        try:
+            wait_for(lambda n=archived: one(db, "select count(*) from memfold.adoption_archive") > n)
+            time.sleep(0.15)
+            kill(process)
+        finally:
+            process.kill()
+        wait_for(lambda: not there(db))
+        archived = one(db, "select count(*) from memfold.adoption_archive")
+        # in the middle nothing is lost either
+        for table, rows in before.items():
+            gone = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", [table])
+            assert one(db, f"select count(*) from app.{table}") + gone == len(rows)
+    assert one(db, "select step from memfold.adoptions") == 3
+    finish(dsn, "run", *TABLE)
+    check_adopted(db, before)
+
+
+def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> None:
+    """An INVALID index stays behind, and new rows have no hash; the next run sees to both."""
+    make_tables(db, ROWS)
+    before = state(db)
+    for step in ("1", "2", "3", "4"):
+        finish(dsn, "run", *OPTIONS, "--step", step, "--confirm")
+    reader = connect()
+    reader.execute("begin isolation level repeatable read; select count(*) from app.tags")
+    process = start(dsn, "run", *TABLE)
+    try:
+        # It has been built, and waits for the reader's snapshot.
+        wait_for(
+            lambda: one(
+                db,
+                "select count(*) from pg_stat_progress_create_index where phase ~ 'waiting for old snapshots'",
+            )
+        )
+        db.execute("insert into app.memories (tenant_id, content) values ('t7', 'twin'), ('t7', 'TWIN')")
+        said = finish(dsn, "status")
+        assert "is at work" in said
+        assert "get no hash" in said
+        kill(process)
+    finally:
+        process.kill()
+    wait_for(lambda: not there(db))
+    invalid = "select count(*) from pg_index where indrelid = 'app.memories'::regclass and not indisvalid"
+    assert one(db, invalid) == 1
+    reader.execute("rollback")
+    said = finish(dsn, "run", *TABLE)
+    assert "INVALID" in said
+    assert one(db, invalid) == 0
+    before["memories"] += [(), ()]
+    check_adopted(db, before)
+    assert one(db, "select withheld from memfold.adoptions") is False
+
+
+def test_killed_before_the_last_step(db: DB, dsn: str, connect: Connect) -> None:
+    make_tables(db, 300)
+    before = state(db)
+    for step in ("1", "2", "3", "4", "5"):
+        finish(dsn, "run", *OPTIONS, "--step", step, "--confirm")
+    holder = connect()
+    holder.execute("begin; select 1 from memfold.adoptions for update")
+    process = start(dsn, "run", *TABLE)
+    try:
+        wait_for(lambda: waiting(db))
+        kill(process)
+    finally:
+        process.kill()
+    holder.execute("rollback")
+    wait_for(lambda: not there(db))
+    assert one(db, "select count(*) from pg_proc where proname = 'insert_app_memories'") == 0
+    finish(dsn, "run", *TABLE)
+    check_adopted(db, before)
+    assert (
+        one(db, "select deduped from memfold.insert_app_memories(tenant_id => 't9', content => 'x')") is False
+    )
+
+
+def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
+    make_tables(db, ROWS)
+    before = (catalog(db), state(db))
+    finish(dsn, "run", *OPTIONS, "--confirm")
+    for _ in range(2):
+        process = start(dsn, "undo", *TABLE, "--restore", "--batch", "1")
+        try:
+            restored = one(db, "select count(*) from memfold.adoption_archive where restored_at is not null")
+            wait_for(
+                lambda n=restored: one(
+                    db, "select count(*) from memfold.adoption_archive where restored_at is not null"
+                ) > n + 20
+            )  # fmt: skip
+            kill(process)
+        finally:
+            process.kill()
+        wait_for(lambda: not there(db))
+    finish(dsn, "undo", *TABLE, "--restore")
+    assert ([row for row in catalog(db) if row[0] != "archived"], state(db)) == before
+
+
+def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
+    make_tables(db, ROWS)
+    before = state(db)
+    process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "400")
+    try:
+        wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
+        assert "at work" in finish(dsn, "status")
+        # nobody else may work on it meanwhile
+        refused = start(dsn, "run", *TABLE)
+        assert "stops after its batch" in finish(dsn, "pause", *TABLE)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "paused in step 3" in err
+        refused.communicate(timeout=60)
+    finally:
+        process.kill()
+        refused.kill()
+    seen = one(db, "select rows_seen from memfold.adoptions")
+    assert seen > 0
+    # Ctrl-C does the same
+    process = start(dsn, "run", *TABLE, "--batch", "20", "--rate", "400")
+    try:
+        wait_for(
+            lambda: one(db, "select rows_seen from memfold.adoptions") > seen or process.poll() is not None
+        )
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert "stopped in step 3" in err or one(db, "select step from memfold.adoptions") >= 3
+    finally:
+        process.kill()
+    finish(dsn, "run", *TABLE, "--confirm")
+    check_adopted(db, before)
+
+
+def test_two_runs_at_once(db: DB, dsn: str) -> None:
+    make_tables(db, ROWS)
+    process = start(dsn, "run", *OPTIONS, "--batch", "5", "--rate", "15")
+    try:
+        wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
+        assert "another run works on app.memories" in finish(dsn, "run", *TABLE, code=1)
+        assert "another run works on app.memories" in finish(dsn, "undo", *TABLE, code=1)
+    finally:
+        kill(process)
+
+
+def test_the_cap_on_rows_a_second_holds(db: DB, dsn: str) -> None:
+    make_tables(db, ROWS)
+    for step in ("1", "2"):
+        finish(dsn, "run", *OPTIONS, "--step", step)
+    began = time.monotonic()
+    finish(dsn, "run", *TABLE, "--step", "3", "--rate", "800")
+    took = time.monotonic() - began
+    assert ROWS / 800 - 1 < took < ROWS / 800 + 8
+
+
+def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Connect) -> None:
+    """While someone holds the table, others go on: a lock that is waited for would make all of them wait."""
+    make_tables(db, 300)
+    before = catalog(db)
+    holder = connect()
+    holder.execute("begin; select count(*) from app.memories")
+    time.sleep(1.2)
+    longest = 0.0
+    stop = threading.Event()
+
+    def use() -> None:
+        nonlocal longest
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            while not stop.is_set():
+                began = time.monotonic()
+                connection.execute("update app.memories set reads = reads + 1 where id = 5")
+                longest = max(longest, time.monotonic() - began)
+
+    user = threading.Thread(target=use)
+    user.start()
+    try:
+        said = finish(dsn, "run", *OPTIONS, "--patience", "3", code=1)
+    finally:
+        stop.set()
+        user.join()
+    assert "no lock on app.memories" in said
+    assert f"process {holder.info.backend_pid}" in said
+    assert longest < 0.3
+    assert [row for row in catalog(db) if row[0] != "adoption"] == before
+    holder.execute("rollback")
+    finish(dsn, "run", *OPTIONS, "--step", "1")
+
+
+def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
+    make_tables(db, 600)
+    before = state(db)
+    for step in ("1", "2"):
+        finish(dsn, "run", *OPTIONS, "--step", step)
+    holder = connect()
+    holder.execute("begin; update app.memories set reads = 1 where id in (5, 17, 300)")
+    process = start(dsn, "run", *TABLE, "--confirm")
+    try:
+        wait_for(lambda: one(db, "select count(*) from app.memories where content_hash is null and id not in"
+                                 " (select id from app.memories where coalesce(content, ' . ') = ' . ')") == 3)  # fmt: skip
+        assert one(db, "select step from memfold.adoptions") == 2
+        holder.execute("commit")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    finally:
+        process.kill()
+    before["memories"] = state(db)["memories"] + [()] * one(
+        db, "select count(*) from memfold.adoption_archive where reason = 'duplicate'"
+    )
+    check_adopted(db, before)
+
+
+def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> None:
+    """Whoever writes without the trigger (a replication slot's worker does) makes the build fail: once more, then."""
+    make_tables(db, 300)
+    before = state(db)
+    for step in ("1", "2", "3", "4"):
+        finish(dsn, "run", *OPTIONS, "--step", step, "--confirm")
+    writer = connect()
+    writer.execute("begin; insert into app.memories (tenant_id, content) values ('t7', 'held')")
+    process = start(dsn, "run", *TABLE, "--patience", "1")
+    try:
+        wait_for(
+            lambda: one(
+                db, "select count(*) from pg_stat_progress_create_index where phase ~ 'waiting for writers'"
+            )
+        )
+        db.execute(
+            "set session_replication_role = 'replica';"
+            " insert into app.memories (tenant_id, content, content_hash) select 't7', 'HELD ' || repeat(' ', i),"
+            " memfold._adopted_hash('held', 'prose/1') from generate_series(1, 3) i;"
+            " reset session_replication_role"
+        )
+        writer.execute("commit")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert "duplicates slipped in" in err
+    finally:
+        process.kill()
+    before["memories"] += [()] * 4
+    check_adopted(db, before)
+    assert one(db, "select count(*) from app.memories where tenant_id = 't7'") == 1
+
+
+# Standbys ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standby(target: Target, db: DB) -> Iterator[Callable[[str], None]]:
+    """A streaming standby of the test's server, as an administrator sets one up; runs a statement on it."""
+    cluster = target.cluster
+    base = cluster.base / "standby"
+    base.mkdir()
+    os.chown(base, cluster.account.uid, cluster.account.gid)
+    cluster.run(
+        cluster.bindir / "pg_basebackup", "-h", cluster.base, "-p", "5432", "-U", "postgres", "-D", base / "data",
+        "-R", "-X", "stream", "-c", "fast", "--no-sync",
+    )  # fmt: skip
+    (base / "data").chmod(0o700)
+    with (base / "data" / "postgresql.auto.conf").open("a") as conf:
+        conf.write(f"unix_socket_directories = '{base}'\nfsync = off\n")
+    cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
+
+    def run(statement: str) -> None:
+        with psycopg.connect(
+            f"host={base} port=5432 user=postgres dbname={db.info.dbname}", autocommit=True
+        ) as connection:
+            connection.execute(statement.encode())
+
+    try:
+        yield run
+    finally:
+        with contextlib.suppress(psycopg.Error):
+            run("select pg_wal_replay_resume()")
+        cluster.account.run([cluster.bindir / "pg_ctl", "-D", base / "data", "-m", "immediate", "stop"])
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def test_the_backfill_waits_for_a_standby_that_is_behind(
+    db: DB, dsn: str, standby: Callable[[str], None], target: Target
+) -> None:
+    make_tables(db, ROWS)
+    before = state(db)
+    for step in ("1", "2"):
+        finish(dsn, "run", *OPTIONS, "--step", step)
+    lag = (
+        "select coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) from pg_stat_replication"
+    )
+    wait_for(lambda: one(db, "select count(*) from pg_stat_replication where state = 'streaming'"))
+    standby("select pg_wal_replay_pause()")
+    process = start(dsn, "run", *TABLE, "--batch", "50", "--max-lag-mb", "0.2", "--confirm")
+    try:
+        wait_for(lambda: one(db, lag) > 200_000)
+        time.sleep(1.5)
+        seen = one(db, "select rows_seen from memfold.adoptions")
+        assert 0 < seen < ROWS
+        time.sleep(1.5)
+        assert one(db, "select rows_seen from memfold.adoptions") == seen, "it stands still"
+        assert process.poll() is None
+        # while it waits it can be paused, too
+        finish(dsn, "pause", *TABLE)
+        _, err = process.communicate(timeout=20)
+        assert "waiting for walreceiver" in err
+        assert "MB behind" in err
+        standby("select pg_wal_replay_resume()")
+        finish(dsn, "run", *TABLE, "--confirm", "--max-lag-mb", "0.2")
+    finally:
+        process.kill()
+    check_adopted(db, before)
+    # without the right to see it, it does not guess
+    role = f"dba_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}; create role {role} login in role memfold_owner")
+    db.execute(f"create schema other authorization {role}; set role {role}")
+    db.execute(
+        "create table other.m (id integer primary key, t text); insert into other.m values (1, 'x'); reset role"
+    )
+    try:
+        asked = ["run", "--table", "other.m", "--content", "t", "--dsn", f"{dsn} user={role}"]
+        assert "pg_read_all_stats" in finish(dsn, *asked, code=1)
+        finish(dsn, *asked, "--ignore-lag", "--confirm")
+        db.execute(f"grant pg_read_all_stats to {role}")
+    finally:
+        drop_roles(db, role)
+    # the other way round: there is nothing to adopt on a standby
+    here = f"host={target.cluster.base / 'standby'} port=5432 user=postgres dbname={db.info.dbname}"
+    assert "is a standby" in finish(here, "plan", *OPTIONS, code=1)
