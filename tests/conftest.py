@@ -7,6 +7,7 @@ one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -69,11 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for cluster in CLUSTERS:
         cluster.start()
+    # the processes that pytest-xdist starts test on these servers, in databases of their own
+    os.environ[servers.STARTED] = servers.describe(CLUSTERS)
+    for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    os.environ.pop(servers.STARTED, None)
     for cluster in CLUSTERS:
         cluster.stop()
 

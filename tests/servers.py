@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -291,8 +292,23 @@ def contents(dsn: str, like: dict[str, list[str]] | None = None) -> dict[str, li
         return found
 
 
+STARTED = "MEMFOLD_TEST_SERVERS"
+"""The environment variable by which the processes of one run share its servers."""
+
+
+def describe(clusters: list[Cluster]) -> str:
+    return json.dumps(
+        [[c.name, str(c.bindir), str(c.base), c.extension, c.why_no_extension] for c in clusters]
+    )
+
+
 def available() -> tuple[list[Cluster], list[str]]:
     """Clusters that can be had here, not yet started, and what is left out with the reason."""
+    if STARTED in os.environ:
+        return [
+            Cluster(name, Path(bindir), Path(base), extension=extension, why_no_extension=why)
+            for name, bindir, base, extension, why in json.loads(os.environ[STARTED])
+        ], []
     account = _host.Account.choose()
     embedded = _host.bindir()
     if os.geteuid() == 0 and not account.can_enter(embedded):

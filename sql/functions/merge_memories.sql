@@ -17,6 +17,29 @@ revoke all on function memfold._check_pair(memfold.memories, memfold.memories) f
 comment on function memfold._check_pair(memfold.memories, memfold.memories) is
 'Raises MF034 unless these are two memories of one bucket.';
 
+create or replace function memfold._enter_pair(
+    tenant_id text, memory_id uuid, other_id uuid
+) returns memfold.memories[]
+language plpgsql volatile
+as $$
+declare
+    v_pair memfold.memories[];
+begin
+    perform memfold._enter(tenant_id);
+    v_pair := array[memfold._memory_root(tenant_id, memory_id, '{}'), memfold._memory_root(tenant_id, other_id, '{}')];
+    perform memfold._check_pair(v_pair[1], v_pair[2]);
+    perform memfold._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
+    v_pair := array[memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}'),
+        memfold._memory_root(tenant_id, other_id, '{rejected,withdrawn}')];
+    perform memfold._check_pair(v_pair[1], v_pair[2]);
+    return v_pair;
+end;
+$$;
+revoke all on function memfold._enter_pair(text, uuid, uuid) from public;
+comment on function memfold._enter_pair(text, uuid, uuid) is
+'What a person relates to each other: the roots of two memories, looked at again under the locks of both. Raises MF001 to
+MF003, MF018, MF034, MF025.';
+
 create or replace function memfold.merge_memories(
     memory_id uuid,
     into_id uuid,
@@ -26,17 +49,10 @@ create or replace function memfold.merge_memories(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    a memfold.memories;
-    b memfold.memories;
+    v_pair constant memfold.memories[] := memfold._enter_pair(tenant_id, memory_id, into_id);
+    a constant memfold.memories := v_pair[1];
+    b constant memfold.memories := v_pair[2];
 begin
-    perform memfold._enter(tenant_id);
-    a := memfold._memory_root(tenant_id, memory_id, '{}');
-    b := memfold._memory_root(tenant_id, into_id, '{}');
-    perform memfold._check_pair(a, b);
-    perform memfold._lock_memories(tenant_id, array[a.memory_id, b.memory_id]);
-    a := memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
-    b := memfold._memory_root(tenant_id, into_id, '{rejected,withdrawn}');
-    perform memfold._check_pair(a, b);
     return memfold._person_result('merged', b.memory_id, null,
         memfold._relate(memfold._person(tenant_id, a.bucket_id, reason), 'merged', a.memory_id, b.memory_id, null, null));
 end;

@@ -7,18 +7,11 @@ create or replace function memfold.supersede_memory(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    a memfold.memories;
-    b memfold.memories;
+    v_pair constant memfold.memories[] := memfold._enter_pair(tenant_id, memory_id, by_id);
+    a constant memfold.memories := v_pair[1];
+    b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    perform memfold._enter(tenant_id);
-    a := memfold._memory_root(tenant_id, memory_id, '{}');
-    b := memfold._memory_root(tenant_id, by_id, '{}');
-    perform memfold._check_pair(a, b);
-    perform memfold._lock_memories(tenant_id, array[a.memory_id, b.memory_id]);
-    a := memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
-    b := memfold._memory_root(tenant_id, by_id, '{rejected,withdrawn}');
-    perform memfold._check_pair(a, b);
     -- it holds from now on, also against an observation that is dated ahead
     select greatest(now(), k.last_seen) into strict v_stated_at
     from memfold.memory_counters as k

@@ -1,0 +1,296 @@
+-- The guard's names, the order of words, and prefixes that turn a word around.
+
+-- The same words in another order: what changed places, or null where only one phrase moved ("tomorrow I fly" / "I fly
+-- tomorrow") or the parts of a list did ("tea and milk" / "milk and tea").
+create or replace function memfold._guard_order(a text[], a_classes text[], b text[], b_classes text[])
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_a text[] := '{}'::text[];
+    v_b text[] := '{}'::text[];
+    v_length integer;
+    v_from integer := 1;
+    v_class text collate "C";
+    v_whole_a text[];
+    v_whole_b text[];
+    v_markers constant text[] := '{am,im,um,zum,zur,in,an,auf,bei,beim,mit,nach,vor,seit,von,vom,aus,für,während,wegen,
+        at,on,op,om}'::text[];
+    v_focus constant text[] := '{not,no,never,only,just,nicht,nur,nie,pas,seulement,solo,sólo,non,mai,não,só,не,
+        только}'::text[];
+    v_joints constant text[] := '{and,or,nor,&,",",plus,und,oder,sowie,et,ou,y,e,u,o,ed,и,или,和,与,與,跟,及,或,と,や}'::text[];
+begin
+    -- grammar is no content; single words joined by conjunctions or commas are put in one order
+    for v_place in 1..cardinality(a) loop
+        v_class := left(a_classes[v_place], 1);
+        if v_class is null or v_class <> 's' then
+            v_a := v_a || a[v_place];
+        end if;
+    end loop;
+    for v_place in 1..cardinality(b) loop
+        v_class := left(b_classes[v_place], 1);
+        if v_class is null or v_class <> 's' then
+            v_b := v_b || b[v_place];
+        end if;
+    end loop;
+    v_length := cardinality(v_a);
+    if v_a = v_b or v_length <> cardinality(v_b) then
+        return null;
+    end if;
+    v_whole_a := v_a;
+    v_whole_b := v_b;
+    while v_a[v_from] = v_b[v_from] loop
+        v_from := v_from + 1;
+    end loop;
+    while v_a[v_length] = v_b[v_length] loop
+        v_length := v_length - 1;
+    end loop;
+    v_a := v_a[v_from:v_length];
+    v_b := v_b[v_from:v_length];
+    v_length := cardinality(v_a);
+    if array(select listed.word from unnest(v_a) as listed(word) order by listed.word collate "C")
+        <> array(select listed.word from unnest(v_b) as listed(word) order by listed.word collate "C")
+    then
+        return null;
+    end if;
+
+    -- one phrase moved over another: the second text is a rotation of the first, unless what moved only negates
+    for v_place in 1..v_length - 1 loop
+        if v_b[1] = v_a[v_place + 1] and v_b = v_a[v_place + 1:] || v_a[:v_place] then
+            exit when v_place = 1 and v_a[1] = any (v_focus)
+                or v_place = v_length - 1 and v_a[v_length] = any (v_focus);
+            return null;
+        end if;
+    end loop;
+
+    -- verb-second languages: a phrase that has its preposition goes to the front, the subject behind the verb
+    -- (looked for in sentences only: the search is quadratic)
+    for v_left in 1..least(v_length, 40) - 2 loop
+        exit when v_length > 40;
+        for v_right in v_left + 2..v_length loop
+            if v_b[1] = v_a[v_right] and (v_a[1] = any (v_markers) or v_b[1] = any (v_markers))
+                and v_b = v_a[v_right:] || v_a[v_left + 1:v_right - 1] || v_a[:v_left]
+            then
+                return null;
+            end if;
+        end loop;
+    end loop;
+
+    -- the parts of a list changed places: what stands between conjunctions and commas is the same, in either frame
+    if v_joints && v_a
+        and (memfold._guard_parts(v_a, v_joints) = memfold._guard_parts(v_b, v_joints)
+             or memfold._guard_parts(v_whole_a, v_joints) = memfold._guard_parts(v_whole_b, v_joints))
+    then
+        return null;
+    end if;
+    return array_to_string(v_a[:6], ' ') || ' <> ' || array_to_string(v_b[:6], ' ');
+end;
+$function$;
+revoke all on function memfold._guard_order(text[], text[], text[], text[]) from public;
+
+-- The names among the words that only one text has, each led by '!' where it surely is one, by '?' where that depends
+-- on the other text: the subject that begins a sentence, every noun of German, katakana; by '~' where it begins a
+-- sentence and nothing else speaks for a name.
+create or replace function memfold._guard_new_names(
+    tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean)
+returns text[]
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_names text[] := '{}'::text[];
+    v_place integer;
+    v_count integer := 0;
+    v_token text collate "C";
+    v_next text collate "C";
+    v_class text collate "C";
+begin
+    for v_at in 1..cardinality(tokens) loop
+        if marked[v_at] <> tokens[v_at] then
+            v_count := v_count + 1;
+        end if;
+    end loop;
+    -- headlines and shouting: capitals say nothing
+    if not is_german and v_count > 2 and v_count * 10 > cardinality(tokens) * 7 then
+        return v_names;
+    end if;
+    foreach v_place in array only_here loop
+        v_token := tokens[v_place];
+        if v_token ~ '^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
+            v_names := v_names || ('?' || rtrim(v_token, 'ー'));
+            continue;
+        end if;
+        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]'
+            or v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
+        if v_place = 1 or tokens[v_place - 1] = '.' then
+            v_next := tokens[v_place + 1];
+            v_class := classes[v_place + 1];
+            if marked[v_place + 1] <> v_next and v_class is null and not is_german
+                or v_next in ('''s', 'is', 'was', 'has', 'had', 'does', 'did', 'will', 'would', 'can', 'ist', 'hat',
+                              'war', 'wird', 'est', 'a', 'es', 'ha', 'está', 'tiene', 'è', 'é', 'tem')
+                or (v_class is null or v_class = 'S') and v_next ~ '[^s]s$' and v_token !~ 's$'
+                or v_class is null and left(classes[v_place + 2], 1) in ('s', 'p')
+                    and v_next ~ '(?:[^s]s|ed|t|e|a|ó|é|и|т|л|ла)$' and v_token !~ '(?:s|ed|ing)$'
+            then
+                v_names := v_names || ('?' || v_token);
+            else
+                v_names := v_names || ('~' || v_token);
+            end if;
+        elsif is_german then
+            if left(classes[v_place - 1], 1) is distinct from 's' or tokens[v_place - 1] = 'ist' then
+                v_names := v_names || ('?' || v_token);
+            end if;
+        else
+            v_names := v_names || ('!' || v_token);
+        end if;
+    end loop;
+    return v_names;
+end;
+$function$;
+revoke all on function memfold._guard_new_names(text[], text[], text[], integer[], text[], boolean) from public;
+
+-- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) make none.
+create or replace function memfold._guard_name_change(a text[], b text[])
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_ending constant text := '(?:ами|ой|ою|ей|ом|ем|ах|ам|ов|[аяуюеыийь]|(?<=[a-z]{3})s)$';
+    v_a text[] := a;
+    v_b text[] := b;
+    v_name text collate "C";
+    v_other text collate "C";
+begin
+    if a <> '{}' and b <> '{}' then
+        foreach v_name in array a loop
+            foreach v_other in array b loop
+                if regexp_replace(substr(v_name, 2) collate "C", v_ending, '')
+                    = regexp_replace(substr(v_other, 2) collate "C", v_ending, '')
+                then
+                    v_a := array_remove(v_a, v_name);
+                    v_b := array_remove(v_b, v_other);
+                end if;
+            end loop;
+        end loop;
+        v_name := (select string_agg(substr(listed.name, 2, 1), '') from unnest(v_a) as listed(name));
+        v_other := (select string_agg(substr(listed.name, 2, 1), '') from unnest(v_b) as listed(name));
+        if length(v_name) > 1 and ('!' || v_name = any (v_b) or '?' || v_name = any (v_b))
+            or length(v_other) > 1 and ('!' || v_other = any (v_a) or '?' || v_other = any (v_a))
+        then
+            return null;
+        end if;
+    end if;
+    -- two that merely begin a sentence are two ways to begin one; a third thing is one sure name beside such a word
+    v_name := array_to_string(v_a, ',');
+    v_other := array_to_string(v_b, ',');
+    if v_name ~ '[!?]' and v_other ~ '[!?]' or v_name like '?%' and v_other like '~%'
+        or v_name like '~%' and v_other like '?%'
+    then
+        return replace(translate(v_name || ' <> ' || v_other, '!?~', ''), ',', ', ');
+    end if;
+    select string_agg(substr(listed.name, 2), ', ') into v_name
+    from unnest(v_a || v_b) as listed(name)
+    where listed.name collate "C" like '!%';
+    return v_name;
+end;
+$function$;
+revoke all on function memfold._guard_name_change(text[], text[]) from public;
+
+-- A word and its opposite by prefix or suffix (happy / unhappy, careful / careless), or null.
+create or replace function memfold._guard_prefix(a text[], b text[])
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_one text collate "C";
+    v_two text collate "C";
+    v_short text collate "C";
+    v_long text collate "C";
+    v_prefix text collate "C";
+    v_rest text collate "C";
+    v_prefixes constant text[] := '{un,dis,in,im,ir,il,non,anti,mis,miss,des,dés,mé,mal,не,бес,без,анти}'::text[];
+    v_innocent constant text[] := '{inside,instep,inform,invest,display,discover,impress,improve,discount}'::text[];
+    v_ending constant text := '(?:e?s|e?d|ing|ly|e|en|er|em|es|a|o|as|os|t)$';
+begin
+    -- (long texts are not near-identical by their fortieth new word)
+    foreach v_one in array a[:40] loop
+        foreach v_two in array b[:40] loop
+            v_short := v_one;
+            v_long := v_two;
+            if length(v_short) > length(v_long) then
+                v_short := v_two;
+                v_long := v_one;
+            end if;
+            continue when length(v_short) < 4;
+            foreach v_prefix in array v_prefixes loop
+                if starts_with(v_long, v_prefix) then
+                    v_rest := substr(v_long, length(v_prefix) + 1);
+                    if left(v_rest, 3) = left(v_short, 3)
+                        and regexp_replace(v_rest, v_ending, '') = regexp_replace(v_short, v_ending, '')
+                        and v_long <> all (v_innocent)
+                    then
+                        return v_one || ' <> ' || v_two;
+                    end if;
+                end if;
+            end loop;
+            if right(v_one, 3) = 'ful' and v_two = left(v_one, -3) || 'less'
+                or right(v_two, 3) = 'ful' and v_one = left(v_two, -3) || 'less'
+            then
+                return v_one || ' <> ' || v_two;
+            end if;
+        end loop;
+    end loop;
+    return null;
+end;
+$function$;
+revoke all on function memfold._guard_prefix(text[], text[]) from public;
+
+-- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it),
+-- and the number of the coordination ("Alice, Bob and Carol") it belongs to, with U+001F between.
+create or replace function memfold._guard_names(tokens text[], marked text[], classes text[])
+returns text[]
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_names text[] := '{}'::text[];
+    v_group integer := 0;
+    v_last integer := -1;
+    v_back integer;
+    v_joined boolean;
+    v_ending constant text := '(?<=[а-я]{2})(?:ами|ой|ою|ей|ом|ем|ах|ам|ов|[аяуюеыийь])$';
+    v_mark text;
+begin
+    for v_at in 1..cardinality(tokens) loop
+        if marked[v_at] <> tokens[v_at] and (classes[v_at] is null or left(classes[v_at], 1) in ('S', 'u', '$')) then
+            v_back := v_at - 1;
+            v_joined := v_back = v_last;
+            while v_back > v_last and left(classes[v_back], 1) in ('&', 's') and tokens[v_back] <> '.' loop
+                v_joined := v_joined or classes[v_back] = '&';
+                v_back := v_back - 1;
+            end loop;
+            if v_last < 1 or v_back > v_last or not v_joined then
+                v_group := v_group + 1;
+                v_back := v_at - 1;
+                while v_back > 0 and (left(classes[v_back], 1) = 's' and tokens[v_back] not in ('.', '''s')) loop
+                    v_back := v_back - 1;
+                end loop;
+                v_mark := case when left(classes[v_back], 1) in ('p', 't') then tokens[v_back] else '' end;
+            end if;
+            v_names := v_names || (regexp_replace(tokens[v_at] collate "C", v_ending, '') || E'\x1f'
+                || case when tokens[v_at + 1] = '''s' then '''s' else v_mark end || E'\x1f' || v_group);
+            v_last := v_at;
+        end if;
+    end loop;
+    return v_names;
+end;
+$function$;
+revoke all on function memfold._guard_names(text[], text[], text[]) from public;
