@@ -111,6 +111,7 @@ def make(*args: str) -> None:
 
 RELEASED = ROOT / "tests" / "data" / "released"
 REVISIONS = {"0.1.0": "0001"}
+PRESENT = re.search(r"default_version = '(.*)'", (ROOT / "memfold.control").read_text())[1]  # type: ignore[index]
 
 
 def releases() -> list[str]:
@@ -131,7 +132,7 @@ def released_schema(release: str) -> str:
 def released_functions(release: str, *, tail: bool = False) -> str:
     text = gzip.decompress((RELEASED / f"{release}.sql.gz").read_bytes()).decode()
     # the tail is for CREATE EXTENSION alone
-    return text if tail else re.sub(r"(?m)^select pg_catalog\.pg_extension_config_dump\(.*\n", "", text)
+    return text if tail else re.sub(r"(?ms)^select pg_catalog\.pg_extension_config_dump\(.*", "", text)
 
 
 def released_scripts(directory: Path) -> None:
@@ -139,6 +140,12 @@ def released_scripts(directory: Path) -> None:
     for release in releases():
         script = released_schema(release) + released_functions(release, tail=True)
         (directory / f"memfold--{release}.sql").write_text(script)
+    # as the update from the present version to a later one will be
+    sql = ROOT / "sql"
+    functions = sorted((sql / "functions").glob("*.sql"), key=lambda path: path.name.encode())
+    paths = [sql / "extension" / "update_head.sql", *functions, sql / "extension" / "tail.sql"]
+    later = "".join(path.read_text() for path in paths)
+    (directory / f"memfold--{PRESENT}--later.sql").write_text(later)
 
 
 def load_released(dsn: str, release: str, way: str, vector_schema: str = "public") -> None:
@@ -159,11 +166,11 @@ def load_released(dsn: str, release: str, way: str, vector_schema: str = "public
         connection.execute("insert into memfold.alembic_version values (%s)", [REVISIONS[release]])
 
 
-def upgrade(dsn: str, way: str) -> None:
-    """Bring a database up to date, as its way of installation has it."""
+def upgrade(dsn: str, way: str, *, later: bool = False) -> None:
+    """Bring a database up to date, as its way of installation has it; later: a database that is so already."""
     if way == "extension":
         with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("alter extension memfold update")
+            connection.execute("alter extension memfold update" + (" to 'later'" if later else ""))
     else:
         migrate.install(dsn)
 

@@ -1,4 +1,5 @@
--- Everything that the catalog says of schema memfold, one line an object: equal databases give equal lines.
+-- Everything that the catalog says of schema memfold, one line an object: equal databases give equal lines. Privileges that
+-- were never changed and the same ones, granted, are equal.
 with space as (select oid from pg_catalog.pg_namespace where nspname = 'memfold'),
 rels as (
     select c.* from pg_catalog.pg_class as c, space
@@ -7,7 +8,7 @@ rels as (
 select line from (
     select 'relation ' || relname || ' ' || relkind::text || ' rls ' || relrowsecurity::text || relforcerowsecurity::text
         || ' owner ' || relowner::regrole::text || ' acl ' || coalesce((select string_agg(a::text, ',' order by a::text)
-            from unnest(relacl) as a), '-') || ' options ' || coalesce(reloptions::text, '-')
+            from unnest(coalesce(relacl, acldefault('r', relowner))) as a), '-') || ' options ' || coalesce(reloptions::text, '-')
     from rels where relkind in ('r', 'v', 'c', 'p', 'S')
     union all
     select 'column ' || r.relname || '.' || a.attnum::text || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)

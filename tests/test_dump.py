@@ -15,9 +15,22 @@ import pytest
 from memfold import migrate
 from tests import servers
 from tests.conftest import Target
-from tests.test_upgrade import MEMBERS, ask, broken, catalog, install, make, run, way
+from tests.test_upgrade import (
+    GRANTED,
+    MEMBERS,
+    adopt_docs,
+    ask,
+    broken,
+    catalog,
+    install,
+    make,
+    run,
+    still_adopted,
+    stranger,
+    way,
+)
 
-__all__ = ["make", "way"]  # fixtures
+__all__ = ["make", "stranger", "way"]  # fixtures
 
 CIRCULAR = (
     r"pg_dump: warning: there are circular foreign-key constraints on this table:\n"
@@ -75,11 +88,21 @@ def edit(dsn: str) -> None:
 
 
 def test_a_copy_is_equal_and_goes_on(
-    make: Callable[..., str], way: str, target: Target, tmp_path: Path
+    stranger: str, make: Callable[..., str], way: str, target: Target, tmp_path: Path
 ) -> None:
+    """With a table that was adopted, and what an administrator has granted, after one more update."""
     source, copy = install(make(), way), make()
     servers.fill(source)
     edit(source)
+    adopt_docs(source, stranger)
+    run(source, f"grant select on memfold.memory_audit to {stranger}")
+    servers.upgrade(source, way, later=True)
+    granted = ask(source, GRANTED)
+    assert {name for name, _ in granted} == {
+        "schema",
+        "memfold.memory_audit",
+        "memfold._adopted_hash(text,text)",
+    }
     was = servers.contents(source)
     # two ways to write a text, a judgement and its answer, intervals, and the row that memfold ships
     with psycopg.connect(source) as connection:
@@ -94,6 +117,8 @@ def test_a_copy_is_equal_and_goes_on(
 
     assert servers.contents(copy) == was
     assert squashed(catalog(copy)) == squashed(catalog(source))
+    assert ask(copy, GRANTED) == granted
+    still_adopted(copy, stranger)
     assert broken(copy) == []
     assert migrate.drift(copy) == []
     if way == "extension":
@@ -106,7 +131,7 @@ def test_a_copy_is_equal_and_goes_on(
     # ids go on in order of time
     latest = "select event_id from memfold.memory_events order by {} desc limit 1"
     assert ask(copy, latest.format("event_id")) == ask(copy, latest.format("at"))
-    # of an extension, the dump holds rows: objects and privileges are its script's to make
+    # of an extension, the dump holds rows, and what was granted to others: objects are its script's to make
     if way == "extension":
         schema = subprocess.run(
             [str(target.cluster.bindir / "pg_dump"), "-s", "-d", copy],
@@ -115,7 +140,8 @@ def test_a_copy_is_equal_and_goes_on(
             check=True,
         ).stdout
         assert "CREATE EXTENSION IF NOT EXISTS memfold" in schema
-        assert re.findall(r"(?m)^(?:GRANT|REVOKE).* ON (?!SCHEMA).*", schema) == []
+        listed = re.findall(r"(?m)^(?:GRANT|REVOKE).* ON (?!SCHEMA).*", schema)
+        assert [line for line in listed if stranger not in line and "_app_docs_1" not in line] == []
     # and a copy of the copy
     again = make()
     move(target, copy, again, tmp_path)

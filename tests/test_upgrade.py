@@ -265,6 +265,93 @@ def test_part_of_the_way_is_refused(make: Callable[..., str]) -> None:
     assert ask(empty, "select to_regnamespace('memfold')") == [None]
 
 
+# --- what is not memfold's own -----------------------------------------------------------------------------------
+
+# What `memfold adopt run` made, by identity, with owner and privileges.
+ADOPTED = """
+select p.oid::text, pg_get_functiondef(p.oid), p.proowner::regrole::text, p.proacl::text, obj_description(p.oid, 'pg_proc')
+from pg_proc as p
+where p.pronamespace = 'memfold'::regnamespace and obj_description(p.oid, 'pg_proc') like 'Made by memfold adopt%'
+union all
+select t.oid::text, t.typname::text, t.typowner::regrole::text, t.typacl::text, obj_description(t.oid, 'pg_type')
+from pg_type as t
+where t.typnamespace = 'memfold'::regnamespace and obj_description(t.oid, 'pg_type') like 'Made by memfold adopt%'
+union all
+select t.oid::text, pg_get_triggerdef(t.oid), t.tgenabled::text, null, null from pg_trigger as t
+where t.tgrelid = 'app.docs_1'::regclass and not t.tgisinternal
+order by 2
+"""
+# To others than memfold's roles.
+GRANTED = """
+select r.name, a.privilege_type from (
+    select 'schema', nspacl, nspowner from pg_namespace where nspname = 'memfold'
+    union all
+    select p.oid::regprocedure::text, p.proacl, p.proowner from pg_proc as p
+    where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '_app_docs_1$'
+    union all
+    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c where c.relnamespace = 'memfold'::regnamespace
+) as r (name, acl, owner)
+cross join aclexplode(r.acl) as a
+where a.grantee <> r.owner and a.grantee::regrole::text !~ '^memfold_'
+order by 1, 2
+"""
+
+
+def adopt_docs(dsn: str, owner: str) -> None:
+    """Adopt a table of another role, with a duplicate in it; the table's name ends like a canonicalizer's part."""
+    run(
+        dsn,
+        "create schema app; create table app.docs_1 (id bigint generated always as identity primary key, text text);"
+        " insert into app.docs_1 (text) values ('A fact.'), ('a  FACT'), ('Another.');"
+        f" grant usage, create on schema app to {owner}; alter table app.docs_1 owner to {owner}",
+    )
+    arguments = ["adopt", "run", "--table", "app.docs_1", "--content", "text", "--confirm", "--dsn", dsn]
+    done = CliRunner().invoke(cli.main, arguments)
+    assert done.exit_code == 0, done.output
+    assert ask(dsn, "select count(*) from memfold.adoption_archive") == [1]
+
+
+def still_adopted(dsn: str, owner: str) -> None:
+    """Its owner writes to the table and finds what is there; a new text is new."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"set local role {owner}".encode())
+        call = "select deduped from memfold.insert_app_docs_1(text => %s)"
+        found = [connection.execute(call.encode(), [text]).fetchone() for text in ("a fact!", "New.", "new")]
+        assert found == [(True,), (False,), (True,)]
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            connection.execute("insert into app.docs_1 (text) values ('ANOTHER')")
+        connection.rollback()
+
+
+@pytest.fixture
+def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
+    """A role that is none of memfold's."""
+    role = f"stranger_{uuid.uuid4().hex[:8]}"
+    db.execute(f"create role {role}".encode())
+    yield role
+    # its databases are gone by now
+    db.execute(f"drop role {role}".encode())
+
+
+def test_what_adopt_made_is_left_alone(stranger: str, make: Callable[..., str], way: str) -> None:
+    """By memfold init, as often as it is called, and by the update to a later version."""
+    adopted = install(make(), way)
+    adopt_docs(adopted, stranger)
+    was, granted = ask(adopted, ADOPTED), ask(adopted, GRANTED)
+    assert [row[2] for row in was].count(stranger) == 5
+    assert ("memfold._adopted_hash(text,text)", "EXECUTE") in granted
+    still_adopted(adopted, stranger)
+    servers.upgrade(adopted, way, later=True)
+    assert ask(adopted, ADOPTED) == was
+    assert ask(adopted, GRANTED) == granted
+    assert migrate.drift(adopted) == []
+    still_adopted(adopted, stranger)
+    if way == "extension":
+        members = ask(adopted, MEMBERS)
+        assert members
+        assert [one for one in members if "docs_1" in one] == []
+
+
 # --- as someone who is no superuser ------------------------------------------------------------------------------
 
 
