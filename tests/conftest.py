@@ -2,13 +2,16 @@
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
-0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all.
+0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all, but for
+tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing more: those
+install memfold themselves, or need it nowhere.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
+    config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
+    config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     for cluster in CLUSTERS:
@@ -94,8 +99,15 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    core = metafunc.definition.get_closest_marker("core") is not None or metafunc.config.option.everywhere
-    chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
+
+    def marked(name: str) -> bool:
+        return metafunc.definition.get_closest_marker(name) is not None
+
+    chosen = [t for t in TARGETS if t.available and _makes_up_for(t)]
+    if marked("one_server"):
+        chosen = chosen[:1]
+    elif marked("core") or (metafunc.config.option.everywhere and not marked("each_server")):
+        chosen = [t for t in TARGETS if t.available]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
@@ -149,6 +161,26 @@ def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
 def extension_available(target: Target) -> bool:
     """Whether CREATE EXTENSION memfold works on this server."""
     return target.cluster.extension
+
+
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def make(db: psycopg.Connection[tuple[object, ...]], target: Target) -> Iterator[Make]:
+    """Makes databases on the server of the test: without memfold, or copies of one with it (``Cluster.template``)."""
+    names: list[str] = []
+
+    def one(way: str = "", *, options: str = "", **kind: str) -> str:
+        name = f"made_{uuid.uuid4().hex[:12]}"
+        template = target.cluster.template(way, **kind) if way else "template0 encoding 'UTF8'"
+        db.execute(f"create database {name} template {template} {options}")
+        names.append(name)
+        return target.cluster.dsn(name)
+
+    yield one
+    for name in names:
+        db.execute(f"drop database if exists {name} with (force)")
 
 
 Connect = Callable[..., psycopg.Connection[tuple[object, ...]]]

@@ -47,6 +47,7 @@ class Cluster:
     account: _host.Account = field(default_factory=_host.Account.choose)
     extension: bool = False
     why_no_extension: str = ""
+    templates: set[str] = field(default_factory=set)
 
     @property
     def major(self) -> int:
@@ -95,6 +96,23 @@ class Cluster:
 
     def dsn(self, dbname: str = "postgres", user: str = SUPERUSER) -> str:
         return f"host={self.base} port={PORT} user={user} dbname={dbname}"
+
+    def template(self, way: str, vector_schema: str = "public", release: str = "") -> str:
+        """A database to copy: the present version, or a release with what ``fill`` writes."""
+        name = f"made_{way}_{vector_schema}_{release.replace('.', '_')}"
+        if name not in self.templates:
+            with psycopg.connect(self.dsn(), autocommit=True) as connection:
+                connection.execute(f"create database {name} template template0 encoding 'UTF8'".encode())
+            dsn = self.dsn(name)
+            with psycopg.connect(dsn) as connection:
+                connection.execute(f"create schema if not exists {vector_schema}".encode())
+            if release:
+                load_released(dsn, release, way, vector_schema)
+                fill(dsn)
+            else:
+                load_present(dsn, way, vector_schema)
+            self.templates.add(name)
+        return name
 
 
 def make(*args: str) -> None:
@@ -164,6 +182,41 @@ def load_released(dsn: str, release: str, way: str, vector_schema: str = "public
             b" constraint alembic_version_pkc primary key (version_num))"
         )
         connection.execute("insert into memfold.alembic_version values (%s)", [REVISIONS[release]])
+
+
+def load_present(dsn: str, way: str, vector_schema: str = "public") -> None:
+    """Install the present version, beside pgvector in that schema."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"create extension if not exists vector schema {vector_schema}".encode())
+        if way == "extension":
+            connection.execute("create extension memfold")
+    if way != "extension":
+        migrate.install(dsn)
+
+
+TOGETHER = """
+import os, sys, traceback
+from memfold import migrate
+migrate.script()  # imports what install() will
+children = []
+for dsn in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            print(migrate.install(dsn), flush=True)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
+def install_together(*dsns: str) -> subprocess.Popen[str]:
+    """A process each installs memfold, all at once; each prints the revision it finds, or what went wrong."""
+    command = [sys.executable, "-c", TOGETHER, *dsns]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def upgrade(dsn: str, way: str, *, later: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +50,11 @@ def test_all_ways_in_give_the_same_catalog(db: DB, target: Target, extension_ava
     if not extension_available:
         assert target.way != "extension"
         other = "alembic"
-    name = f"other_{uuid.uuid4().hex[:8]}"
-    db.execute(f"create database {name}")
-    try:
-        where = {"host": target.cluster.base, "port": servers.PORT, "user": servers.SUPERUSER, "dbname": name}
-        Target(target.cluster, other).load(**where)
-        with psycopg.connect(target.cluster.dsn(name), autocommit=True) as connection:
-            elsewhere = snapshot(connection)
-        assert sorted(set(plain(found)) - set(plain(elsewhere))) == []
-        assert sorted(set(plain(elsewhere)) - set(plain(found))) == []
-        assert len(plain(found)) == len(plain(elsewhere))
-    finally:
-        db.execute(f"drop database {name} with (force)")
+    with psycopg.connect(target.cluster.dsn(target.cluster.template(other)), autocommit=True) as connection:
+        elsewhere = snapshot(connection)
+    assert sorted(set(plain(found)) - set(plain(elsewhere))) == []
+    assert sorted(set(plain(elsewhere)) - set(plain(found))) == []
+    assert len(plain(found)) == len(plain(elsewhere))
 
 
 FUNCTIONS = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from memfold import migrate
 from tests import servers
-from tests.conftest import Target
+from tests.conftest import Make, Target
 from tests.test_upgrade import (
     GRANTED,
     MEMBERS,
@@ -22,15 +21,16 @@ from tests.test_upgrade import (
     ask,
     broken,
     catalog,
-    install,
-    make,
     run,
     still_adopted,
     stranger,
     way,
 )
 
-__all__ = ["make", "stranger", "way"]  # fixtures
+__all__ = ["stranger", "way"]  # fixtures
+
+# They install memfold themselves.
+pytestmark = pytest.mark.each_server
 
 CIRCULAR = (
     r"pg_dump: warning: there are circular foreign-key constraints on this table:\n"
@@ -88,10 +88,10 @@ def edit(dsn: str) -> None:
 
 
 def test_a_copy_is_equal_and_goes_on(
-    stranger: str, make: Callable[..., str], way: str, target: Target, tmp_path: Path
+    stranger: str, make: Make, way: str, target: Target, tmp_path: Path
 ) -> None:
     """With a table that was adopted, and what an administrator has granted, after one more update."""
-    source, copy = install(make(), way), make()
+    source, copy = make(way), make()
     servers.fill(source)
     edit(source)
     adopt_docs(source, stranger)
@@ -150,12 +150,10 @@ def test_a_copy_is_equal_and_goes_on(
 
 @pytest.mark.parametrize("release", servers.releases())
 def test_a_dump_of_a_released_version(
-    make: Callable[..., str], way: str, target: Target, tmp_path: Path, release: str
+    make: Make, way: str, target: Target, tmp_path: Path, release: str
 ) -> None:
     """pg_dump names no version: the extension's tables come back as the present version makes them."""
-    source, copy = make(), make()
-    servers.load_released(source, release, way)
-    servers.fill(source)
+    source, copy = make(way, release=release), make()
     # 0.1.0 dumped no row that an extension ships: it is made anew
     same_time = "update memfold.policies set updated_at = '2025-01-01' where tenant_id = '*'"
     run(source, same_time)
@@ -165,17 +163,15 @@ def test_a_dump_of_a_released_version(
     servers.upgrade(copy, way)
     run(copy, same_time)
     assert servers.contents(copy, was) == was
-    assert sorted(set(catalog(copy)) ^ set(catalog(install(make(), way)))) == []
+    assert sorted(set(catalog(copy)) ^ set(catalog(make(way)))) == []
     assert broken(copy) == []
     servers.fill_on(copy)
     assert broken(copy) == []
 
 
-def test_who_may_dump(
-    make: Callable[..., str], way: str, target: Target, db: psycopg.Connection[Any]
-) -> None:
+def test_who_may_dump(make: Make, way: str, target: Target, db: psycopg.Connection[Any]) -> None:
     """Row level security is forced: a dump that would miss rows fails. BYPASSRLS and pg_read_all_data are enough."""
-    source = install(make(), way)
+    source = make(way)
     servers.fill(source)
     role = f"dumper_{uuid.uuid4().hex[:8]}"
     db.execute(f"create role {role} login in role memfold_owner, pg_read_all_data".encode())

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -19,10 +18,14 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import errors, migrate, server
+from tests import servers
+from tests.conftest import Make
+
+# They install memfold themselves.
+pytestmark = pytest.mark.each_server
 
 REPOSITORY = Path(__file__).parents[1]
 HEAD = ScriptDirectory(str(REPOSITORY / "migrations")).get_current_head()
-INSTALL = "import sys; from memfold import migrate; print(migrate.install(sys.argv[1]))"
 
 # What there is in the schema, by identity: an object that was dropped and made again has another oid.
 OBJECTS = """
@@ -51,37 +54,19 @@ def rows(dsn: str, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-class Databases:
-    """Makes databases without memfold, on the server of the suite."""
-
-    def __init__(self, dsn: str) -> None:
-        # What the session is started with would hide what the database says.
-        self.dsn = make_conninfo(**(conninfo_to_dict(dsn) | {"options": None}))
-        self.names: list[str] = []
-
-    def make(self, options: str = "") -> str:
-        name = f"install_{uuid.uuid4().hex[:12]}"
-        rows_of(self.dsn, f"create database {name} template template0 encoding 'UTF8' {options}")
-        self.names.append(name)
-        return make_conninfo(self.dsn, dbname=name)
-
-
 def rows_of(dsn: str, statement: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(statement.encode())
 
 
 @pytest.fixture
-def databases(dsn: str) -> Iterator[Databases]:
-    made = Databases(dsn)
-    yield made
-    for name in made.names:
-        rows_of(dsn, f"drop database {name} with (force)")
+def empty(make: Make) -> str:
+    return make()
 
 
 @pytest.fixture
-def empty(databases: Databases) -> str:
-    return databases.make()
+def installed(make: Make) -> str:
+    return make("alembic")
 
 
 def works(dsn: str) -> None:
@@ -125,6 +110,7 @@ def test_nothing_is_made_outside_the_schema(empty: str) -> None:
     assert set(rows(empty, outside)) - before == {("memfold",)}
 
 
+@pytest.mark.one_server
 def test_plain_alembic_does_the_same(empty: str) -> None:
     alembic = [sys.executable, "-m", "alembic"]
     environment = {**os.environ, "MEMFOLD_DSN": empty}
@@ -151,29 +137,27 @@ def test_alembic_without_a_dsn_says_what_it_needs() -> None:
     assert "MEMFOLD_DSN" in done.stdout + done.stderr
 
 
+@pytest.mark.one_server
 def test_ten_processes_at_once(empty: str) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", INSTALL, empty], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(10)
-    ]
-    outcomes = [(*process.communicate(timeout=300), process.returncode) for process in processes]
-    assert [(out.strip(), code) for out, _, code in outcomes] == [(HEAD, 0)] * 10, outcomes
+    processes = servers.install_together(*[empty] * 10)
+    out, err = processes.communicate(timeout=300)
+    assert (out.split(), processes.returncode) == ([HEAD] * 10, 0), err
     works(empty)
 
 
-def test_two_databases_of_one_server_at_once(databases: Databases) -> None:
+def test_two_databases_of_one_server_at_once(make: Make) -> None:
     """They share the roles, which PostgreSQL does not let two transactions change at once."""
-    pair = [databases.make(), databases.make()]
-    processes = [subprocess.Popen([sys.executable, "-c", INSTALL, dsn]) for dsn in pair * 2]
-    assert [process.wait(300) for process in processes] == [0] * 4
+    pair = [make(), make()]
+    processes = servers.install_together(*pair * 2)
+    out, err = processes.communicate(timeout=300)
+    assert (out.split(), processes.returncode) == ([HEAD] * 4, 0), err
     for dsn in pair:
         works(dsn)
 
 
-def test_threads_take_turns(databases: Databases) -> None:
-    pair = [databases.make(), databases.make()]
+@pytest.mark.one_server
+def test_threads_take_turns(make: Make) -> None:
+    pair = [make(), make()]
     found: list[str] = []
     threads = [threading.Thread(target=lambda one=dsn: found.append(migrate.install(one))) for dsn in pair]
     for thread in threads:
@@ -183,25 +167,25 @@ def test_threads_take_turns(databases: Databases) -> None:
     assert found == [HEAD, HEAD]
 
 
-def test_it_gives_way_and_tries_again(empty: str) -> None:
+@pytest.mark.one_server
+def test_it_gives_way_and_tries_again(installed: str) -> None:
     """Someone who reads a view stands in the way of its new definition, for longer than the lock timeout."""
-    migrate.install(empty)
-    with psycopg.connect(empty) as reader:
+    with psycopg.connect(installed) as reader:
         reader.execute("select * from memfold.dedup_stats")
-        timer = threading.Timer(4, reader.rollback)
+        timer = threading.Timer(1.5, reader.rollback)
         timer.start()
-        assert migrate.install(empty) == HEAD
+        assert migrate.install(installed) == HEAD
         assert not timer.is_alive()
         timer.join()
 
 
-def test_nothing_new_locks_no_table(empty: str) -> None:
+@pytest.mark.one_server
+def test_nothing_new_locks_no_table(installed: str) -> None:
     """Those who write go on, and nobody waits for them."""
-    migrate.install(empty)
-    with psycopg.connect(empty) as writer:
+    with psycopg.connect(installed) as writer:
         writer.execute("select memfold.ingest_memory('Alice has a cat.', 't')")
         writer.execute("lock table memfold.memories, memfold.memory_events in share row exclusive mode")
-        assert migrate.install(empty) == HEAD
+        assert migrate.install(installed) == HEAD
 
 
 def test_pgvector_in_another_schema(empty: str) -> None:
@@ -212,10 +196,10 @@ def test_pgvector_in_another_schema(empty: str) -> None:
     assert migrate.drift(empty) == []
 
 
-def test_pgvector_that_this_role_may_not_install(databases: Databases, db: psycopg.Connection) -> None:
+def test_pgvector_that_this_role_may_not_install(make: Make, db: psycopg.Connection) -> None:
     """Where it is not trusted, or PUBLIC may not create in public, an administrator has to."""
     role = f"guest_{uuid.uuid4().hex[:8]}"
-    dsn = databases.make()
+    dsn = make()
     db.execute(f"create role {role} login password 'guest'".encode())
     try:
         with pytest.raises(errors.InstallError, match="create extension vector"):
@@ -225,11 +209,11 @@ def test_pgvector_that_this_role_may_not_install(databases: Databases, db: psyco
         db.execute(f"drop role {role}".encode())
 
 
-def test_an_owner_who_is_no_superuser(databases: Databases, db: psycopg.Connection) -> None:
+def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> None:
     """On a server where another database has made memfold's roles: their administrator grants them."""
     role = f"owner_{uuid.uuid4().hex[:8]}"
     db.execute(f"create role {role} login createrole password 'owner'".encode())
-    dsn = databases.make(f"owner {role}")
+    dsn = make(options=f"owner {role}")
     try:
         rows_of(dsn, "create extension vector")
         db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
@@ -239,7 +223,7 @@ def test_an_owner_who_is_no_superuser(databases: Databases, db: psycopg.Connecti
         assert migrate.install(own) == HEAD
         assert migrate.drift(own) == []
     finally:
-        rows_of(db.info.dsn, f"drop database {databases.names.pop()} with (force)")
+        rows_of(db.info.dsn, f"drop database {conninfo_to_dict(dsn)['dbname']} with (force)")
         db.execute(f"drop owned by {role}".encode())
         db.execute(f"drop role {role}".encode())
 
@@ -286,6 +270,7 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
         assert migrate.install(empty) == HEAD
 
 
+@pytest.mark.one_server
 def test_an_unreachable_server_is_a_clear_error(dsn: str) -> None:
     with pytest.raises(errors.MemfoldError):
         migrate.install(make_conninfo(dsn, dbname="no_such_database"))
@@ -293,54 +278,55 @@ def test_an_unreachable_server_is_a_clear_error(dsn: str) -> None:
         migrate.install("postgresql://nobody@127.0.0.1:1/nothing")
 
 
-def test_drift_names_what_was_edited(empty: str) -> None:
-    migrate.install(empty)
-    assert migrate.drift(empty) == []
+@pytest.mark.one_server
+def test_drift_names_what_was_edited(installed: str) -> None:
+    assert migrate.drift(installed) == []
     rows_of(
-        empty,
+        installed,
         """
         create or replace function memfold._fail(code text, message text, detail text, hint text) returns void
         language plpgsql volatile parallel safe as $$ begin null; end $$
         """,
     )
-    edited = rows(empty, "select pg_get_functiondef('memfold._fail'::regproc)")
-    assert migrate.drift(empty) == ["_fail(text,text,text,text)"]
-    assert rows(empty, "select pg_get_functiondef('memfold._fail'::regproc)") == edited, "it only looks"
-    rows_of(empty, "drop function memfold.explain_memory(uuid, text)")
-    assert migrate.drift(empty) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
-    migrate.install(empty)
-    assert migrate.drift(empty) == []
+    edited = rows(installed, "select pg_get_functiondef('memfold._fail'::regproc)")
+    assert migrate.drift(installed) == ["_fail(text,text,text,text)"]
+    assert rows(installed, "select pg_get_functiondef('memfold._fail'::regproc)") == edited, "it only looks"
+    rows_of(installed, "drop function memfold.explain_memory(uuid, text)")
+    assert migrate.drift(installed) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
+    migrate.install(installed)
+    assert migrate.drift(installed) == []
 
 
-def test_drift_sees_what_only_schema_files_make(empty: str) -> None:
-    migrate.install(empty)
-    rows_of(empty, "create function memfold.helper() returns integer return 1")
-    rows_of(empty, "alter function memfold._new_id() stable")
-    assert migrate.drift(empty) == ["_new_id()", "helper()"]
+@pytest.mark.one_server
+def test_drift_sees_what_only_schema_files_make(installed: str) -> None:
+    rows_of(installed, "create function memfold.helper() returns integer return 1")
+    rows_of(installed, "alter function memfold._new_id() stable")
+    assert migrate.drift(installed) == ["_new_id()", "helper()"]
 
 
-def test_drift_makes_nobody_wait(empty: str) -> None:
+@pytest.mark.one_server
+def test_drift_makes_nobody_wait(installed: str) -> None:
     """Nor does it wait for a transaction that has written and goes on."""
-    migrate.install(empty)
-    with psycopg.connect(empty) as writer:
+    with psycopg.connect(installed) as writer:
         writer.execute("select memfold.ingest_memory('Alice has a cat.', 't')")
         writer.execute("lock table memfold.memories, memfold.memory_events in share row exclusive mode")
-        assert migrate.drift(empty) == []
+        assert migrate.drift(installed) == []
         assert writer.execute("select count(*) from memfold.memories").fetchone() == (1,)
 
 
-def test_search_path_is_appended_once(empty: str) -> None:
-    name = str(rows(empty, "select current_database()")[0][0])
-    migrate.install(empty)
-    assert migrate.search_path_statement(empty) == (
+@pytest.mark.one_server
+def test_search_path_is_appended_once(installed: str) -> None:
+    name = str(rows(installed, "select current_database()")[0][0])
+    assert migrate.search_path_statement(installed) == (
         f'alter database "{name}" set search_path = "$user", "public", "memfold"'
     )
-    assert migrate.set_search_path(empty) is not None
-    assert rows(empty, "show search_path") == [('"$user", public, memfold',)]
-    assert migrate.set_search_path(empty) is None
-    assert rows(empty, "select action from ingest_memory('Alice has a cat.', 't')") == [("inserted",)]
+    assert migrate.set_search_path(installed) is not None
+    assert rows(installed, "show search_path") == [('"$user", public, memfold',)]
+    assert migrate.set_search_path(installed) is None
+    assert rows(installed, "select action from ingest_memory('Alice has a cat.', 't')") == [("inserted",)]
 
 
+@pytest.mark.one_server
 def test_search_path_keeps_what_the_database_had(empty: str) -> None:
     rows_of(empty, 'create schema "My, Schema"')
     name = str(rows(empty, "select current_database()")[0][0])
