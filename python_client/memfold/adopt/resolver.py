@@ -46,6 +46,9 @@ class _Fold:
     repointed: list[dict[str, object]] = field(default_factory=list)
 
 
+_Room = tuple[Child, list[_Fold], catalog.Index | None, tuple[str, Sequence[Any]]]
+
+
 class Resolver(Folds):
     """Resolves groups of duplicates."""
 
@@ -74,8 +77,8 @@ class Resolver(Folds):
         """Resolve what ``find`` has found, so many of the rows that go at a time."""
         session = self.session
         most = session.fetch("select count(*) as n from pg_temp.memfold_members where place > 1")[0]["n"]
-        # many statements, few rows: a batch takes long before its first row
-        batches = Batches(session.options, start=10, most=2000, time=1.5)
+        # many statements, few rows: a batch takes long before its first row, and no less time with fewer of them
+        batches = Batches(session.options, start=20, least=20, most=2000, time=1.5)
         done, waiting = 0, [(0, most)]
         began = moved = time.monotonic()
         self._fetched = (0, -1)
@@ -230,25 +233,27 @@ class Resolver(Folds):
             for child in self.children(table)
             if (moved := [fold for fold in folds if _refers(child, fold)])
         ]
-        archived, *locked = self.session.fetch_all(
+        room = self._room(referred)
+        archived, *answers = self.session.fetch_all(
             [
                 self._archiving(table, key, folds, reason),
                 *(
                     (self.lock(child, self.key(child.table)), self._pairs(child, moved))
                     for child, moved in referred
                 ),
+                *(statement for _, _, _, statement in room),
             ]
         )
         self._identify(table, key, folds, archived)
-        held = [one for one, rows in zip(referred, locked, strict=True) if rows]
+        held = [one for one, rows in zip(referred, answers, strict=False) if rows]
         for child, moved in held:
             if any(fold.keeper is None for fold in moved):
                 raise AdoptError(
                     f"a row that collides is referred to by {child.table} ({child.constraint})",
                     hint="Resolve these rows by hand, then run it again.",
                 )
+        self._make_room(room, answers[len(referred) :], depth)
         if held:
-            self._make_room(held, depth)
             self._repoint(held, depth)
         gone = self.session.fetch_all([*self._noting(folds), self._deleting(table, key, folds)])[-1][0]["n"]
         if gone != len(folds):
@@ -303,21 +308,23 @@ class Resolver(Folds):
 
     # What refers to it
 
-    def _make_room(self, held: list[tuple[Child, list[_Fold]]], depth: int) -> None:
-        """Take away what would stand in the way of references that are re-pointed."""
-        sent: list[tuple[str, Sequence[Any]]] = []
-        asked: list[tuple[Child, list[_Fold], catalog.Index | None]] = []
-        for child, moved in held:
+    def _room(self, referred: list[tuple[Child, list[_Fold]]]) -> list[_Room]:
+        """What is asked to know, or to take away, what would stand in the way of references that are re-pointed."""
+        made: list[_Room] = []
+        for child, moved in referred:
+            if any(fold.keeper is None for fold in moved):
+                continue
             key = self.key(child.table)
             if child.itself and not child.table.columns[child.columns[0]].required:
-                sent.append(self._clearing(child, key, moved))
-                asked.append((child, moved, None))
+                made.append((child, moved, None, self._clearing(child, key, moved)))
             for first in self.touched(child)[:1]:
-                sent.append((self.collisions(child, key, first), self._pairs(child, moved)))
-                asked.append((child, moved, first))
-        if not sent:
-            return
-        for (child, moved, index), rows in zip(asked, self.session.fetch_all(sent), strict=True):
+                made.append(
+                    (child, moved, first, (self.collisions(child, key, first), self._pairs(child, moved)))
+                )
+        return made
+
+    def _make_room(self, room: list[_Room], answers: list[list[DictRow]], depth: int) -> None:
+        for (child, moved, index, _), rows in zip(room, answers, strict=True):
             key = self.key(child.table)
             if index is None:
                 self._note_cleared(child, key, moved, rows)

@@ -435,8 +435,11 @@ class Session:
 class Batches:
     """The size of a batch, such that one takes about as long as it may."""
 
-    def __init__(self, options: Options, *, start: int, most: int, time: float = 1.0) -> None:
+    def __init__(
+        self, options: Options, *, start: int, most: int, least: int = 10, time: float = 1.0
+    ) -> None:
         """time: how long a batch may take, in parts of the option."""
+        self._least = least
         self._time = options.batch_time * time
         self._most = options.batch or most
         self.size = min(options.batch or start, self._most)
@@ -448,7 +451,7 @@ class Batches:
             return
         wanted = self.size * min(1.5, max(0.25, self._time / max(seconds, 0.001)))
         if rows >= self.size or wanted < self.size:
-            self.size = int(min(max(wanted, 10), self._most))
+            self.size = int(min(max(wanted, self._least), self._most))
 
     def failed(self) -> None:
         """A batch met a lock: take fewer rows."""
