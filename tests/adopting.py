@@ -67,7 +67,7 @@ select 't' || i % 5, 'b' || i % 3,
 from generate_series(1, %(n)s) as i;
 update app.memories set parent_id = id - 12 where id > 12 and id % 24 = 0;
 insert into app.links (memory_id, note) select id, 'link of ' || id from app.memories where id % 3 = 0;
-insert into app.tags select id, tag from app.memories, (values ('x'), ('y')) as v (tag) where id % 12 = 0;
+insert into app.tags select id, tag from app.memories, (values ('x'), ('y')) as v (tag) where id % 60 = 0;
 insert into app.votes (memory_id, tag) select memory_id, tag from app.tags;
 insert into app.notes select tenant_id, id, 'note' from app.memories where id % 6 = 0;
 analyze app.memories, app.links, app.tags, app.votes, app.notes;

@@ -6,6 +6,7 @@ Started as a process of its own, as applications are: ``python -m tests.fire_wri
 from __future__ import annotations
 
 import json
+import math
 import random
 import signal
 import sys
@@ -19,6 +20,7 @@ from memfold.adopt import conflict_of
 from memfold.errors import MemoryHashConflict
 
 SLOW = 0.05
+SLOT = 0.25
 
 
 class Writer:
@@ -32,7 +34,7 @@ class Writer:
         self.done: Counter[str] = Counter()
         self.errors: list[str] = []
         self.slow: list[tuple[float, float, str]] = []
-        self.longest: dict[str, float] = {}
+        self.counts: Counter[tuple[int, int]] = Counter()
         self.own: list[int] = []
         self.serial = 0
         self.stopping = False
@@ -129,7 +131,8 @@ class Writer:
                 if self.db.closed:
                     break
             took = time.time() - began
-            self.longest[kind.__name__] = max(self.longest.get(kind.__name__, 0.0), took)
+            # how many calls of a quarter of a second took how long, within 5 %
+            self.counts[int(began / SLOT), round(20 * math.log(max(took, 1e-6)))] += 1
             if took > SLOW:
                 self.slow.append((began, took, kind.__name__))
             if think:
@@ -149,7 +152,12 @@ def main() -> None:
     writer.run(float(think))
     print(
         json.dumps(
-            {"done": writer.done, "errors": writer.errors, "slow": writer.slow, "longest": writer.longest}
+            {
+                "done": writer.done,
+                "errors": writer.errors,
+                "slow": writer.slow,
+                "counts": [[*what, calls] for what, calls in writer.counts.items()],
+            }
         )
     )
 

@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from pgvector import Vector
+try:
+    from pgvector import Vector
+except ImportError:  # before 0.4, which langchain-postgres asks for
+    from pgvector.utils import Vector  # type: ignore[no-redef]
 
 from memfold.errors import InvalidEmbeddingError
 from memfold.types import Embedding

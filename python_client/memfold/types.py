@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
 from uuid import UUID
 
-from pgvector import Vector
+try:
+    from pgvector import Vector
+except ImportError:  # before 0.4, which langchain-postgres asks for
+    from pgvector.utils import Vector  # type: ignore[no-redef]
 
 Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"

@@ -16,9 +16,10 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from memfold.adopt import catalog, duplicates, plan, session, statements, steps, undo
+from memfold.adopt import definition as definitions
+from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
 from memfold.adopt.session import Adoption, Paused, Session
-from memfold.adopt.statements import Definition
 from memfold.errors import AdoptError, MemfoldError, MemoryHashConflict, translate
 
 __all__ = ["Adopter", "conflict_of", "conflict_of_async"]
@@ -76,7 +77,7 @@ class Adopter:
                     stored["hash_column"],
                 )
             columns = catalog.key_of(self.connection, found, key)
-            definition = statements.define(
+            definition = definitions.define(
                 found,
                 known.name if known is not None else self._free_name(found),
                 columns,
@@ -111,7 +112,7 @@ class Adopter:
         stored = known.definition
         given: dict[str, Any] = dict(asked)
         if profile is not None:
-            given["profile"] = statements.PROFILES.get(profile, profile)
+            given["profile"] = definitions.PROFILES.get(profile, profile)
         if hash_column is not None:
             given["hash_column"] = hash_column
         for name, value in given.items():
@@ -127,9 +128,9 @@ class Adopter:
             raise AdoptError(f"the adoption has begun with another --id: {', '.join(stored['key'])}")
 
     def _free_name(self, table: catalog.Table) -> str:
-        name = statements.short_name(table.schema, table.name)
+        name = definitions.short_name(table.schema, table.name)
         taken = {one.name for one in session.list_adoptions(self.connection)}
-        return name if name not in taken else statements.short_name(table.schema, table.name, unique=True)
+        return name if name not in taken else definitions.short_name(table.schema, table.name, unique=True)
 
     # Commands
 
@@ -425,9 +426,9 @@ def _names(error: psycopg.Error) -> list[str] | None:
     schema, table = diagnosis.schema_name, diagnosis.table_name
     if error.sqlstate != "23505" or schema is None or table is None:
         return None
-    if diagnosis.constraint_name != statements.index_name(table):
+    if diagnosis.constraint_name != definitions.index_name(table):
         return None
-    return [f"find_{statements.short_name(schema, table, unique=unique)}" for unique in (False, True)]
+    return [f"find_{definitions.short_name(schema, table, unique=unique)}" for unique in (False, True)]
 
 
 def _question(function: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:

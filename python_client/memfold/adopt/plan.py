@@ -9,11 +9,12 @@ import psycopg
 from sqlglot import exp
 
 from memfold.adopt.catalog import Connection, fetch
-from memfold.adopt.duplicates import Folds
+from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import build, render, text
+from memfold.adopt.folds import Folds
 from memfold.adopt.options import Options
 from memfold.adopt.session import Adoption
-from memfold.adopt.statements import Definition, Statements
+from memfold.adopt.statements import Statements
 
 __all__ = ["write"]
 
@@ -59,7 +60,8 @@ def write(
         [
             "Locks: ACCESS EXCLUSIVE on the table, for a change of the catalog alone (milliseconds); no row is read or",
             f"written. {lock}; while a transaction of more than a second",
-            "holds the table it does not even ask, so that nobody queues behind it.",
+            "holds the table it does not even ask, so that nobody queues behind it. Before it: SHARE UPDATE EXCLUSIVE, to",
+            "which an autovacuum gives way; readers and writers do not wait for that one.",
         ],
         made.add_column(),
     )

@@ -15,8 +15,8 @@ from psycopg.rows import DictRow, dict_row
 
 from memfold.adopt import catalog, statements
 from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
-from memfold.adopt.statements import Definition
 from memfold.errors import AdoptError, translate
 
 __all__ = ["Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
@@ -108,6 +108,7 @@ join pg_catalog.pg_stat_activity as a on a.pid = l.pid
 where l.locktype = 'relation' and l.relation = $1::bigint::oid and l.granted and l.mode = any($2)
     and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
     and l.pid <> pg_catalog.pg_backend_pid()
+    and a.backend_type is distinct from 'autovacuum worker'
     and a.xact_start < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $3)
 order by a.xact_start
 """
@@ -225,8 +226,9 @@ class Session:
             "select extract(epoch from setting::interval)::double precision as seconds"
             " from (select pg_catalog.current_setting('deadlock_timeout') as setting) as s",
         )
+        self.deadlock_timeout = float(found[0]["seconds"])
         # Below it nobody else can become the victim of a deadlock with this session.
-        self.lock_timeout = min(options.lock_timeout, float(found[0]["seconds"]) / 2)
+        self.lock_timeout = min(options.lock_timeout, self.deadlock_timeout / 2)
 
     # Statements
 
@@ -261,29 +263,36 @@ class Session:
         """A transaction of its own, in which no lock is waited for longer than that."""
         limit = self.lock_timeout if lock_timeout is None else lock_timeout
         with self.connection.transaction():
-            self.connection.execute(f"set local lock_timeout = {max(1, int(limit * 1000))}".encode())
+            self.run(self._lock_timeout(limit))
             yield
+
+    @staticmethod
+    def _lock_timeout(seconds: float) -> str:
+        return f"set local lock_timeout = {max(1, int(seconds * 1000))}"
 
     def beginning(self) -> list[tuple[str, Sequence[Any]]]:
         """What such a transaction begins with, for ``fetch_all``."""
-        return [("begin", ()), (f"set local lock_timeout = {max(1, int(self.lock_timeout * 1000))}", ())]
+        return [("begin", ()), (self._lock_timeout(self.lock_timeout), ())]
 
-    def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T], oid: int | None = None) -> T:
+    def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
         """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
 
         Whoever waits for a lock makes all that come later wait behind it. So while a transaction that has gone on
         for some time holds what is in the way, this does not ask; otherwise it asks for a tenth of a second, and
-        again after a random while.
+        again after a random while. An autovacuum gives way to whoever has waited for deadlock_timeout: that is done
+        first, for a lock that only another VACUUM or DDL waits behind.
         """
+        quiet = f"lock table {self.definition.table.quoted} in share update exclusive mode"
         began = time.monotonic()
         told = 0.0
         attempt = 0
         while True:
             attempt += 1
-            holders = self.fetch(_HOLDERS, [oid or self.definition.table.oid, list(modes), _LONG])
+            holders = self.fetch(_HOLDERS, [self.definition.table.oid, list(modes), _LONG])
             if not holders:
                 try:
-                    with self.transaction():
+                    with self.transaction(lock_timeout=self.deadlock_timeout + 1):
+                        self.run(quiet, self._lock_timeout(self.lock_timeout))
                         return work()
                 except psycopg.Error as error:
                     if error.sqlstate not in PASSING:
@@ -426,8 +435,11 @@ class Session:
 class Batches:
     """The size of a batch, such that one takes about as long as it may."""
 
-    def __init__(self, options: Options, *, start: int, most: int, time: float = 1.0) -> None:
+    def __init__(
+        self, options: Options, *, start: int, most: int, least: int = 10, time: float = 1.0
+    ) -> None:
         """time: how long a batch may take, in parts of the option."""
+        self._least = least
         self._time = options.batch_time * time
         self._most = options.batch or most
         self.size = min(options.batch or start, self._most)
@@ -439,7 +451,7 @@ class Batches:
             return
         wanted = self.size * min(1.5, max(0.25, self._time / max(seconds, 0.001)))
         if rows >= self.size or wanted < self.size:
-            self.size = int(min(max(wanted, 10), self._most))
+            self.size = int(min(max(wanted, self._least), self._most))
 
     def failed(self) -> None:
         """A batch met a lock: take fewer rows."""

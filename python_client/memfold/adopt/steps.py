@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from memfold.adopt import duplicates
 from memfold.adopt.catalog import fetch
-from memfold.adopt.duplicates import Resolver
+from memfold.adopt.resolver import Resolver, batched
 from memfold.adopt.session import (
     _HOLDERS,
     ANY,
@@ -148,7 +148,7 @@ def _fill_missing(session: Session, step: str) -> dict[str, int]:
             return left_out
         keys = _keys(session, session.fetch(session.statements.missing(), [200_000]))
         done = 0
-        for some in duplicates.batched(keys, session.options.batch or 1000):
+        for some in batched(keys, session.options.batch or 1000):
             session.pause_or_stop()
             session.mind_standbys()
             with session.transaction():
