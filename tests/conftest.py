@@ -65,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
+    config.addinivalue_line("markers", "one_server: runs on one server; nothing in it depends on the version")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     for cluster in CLUSTERS:
@@ -89,6 +90,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     core = metafunc.definition.get_closest_marker("core") is not None or metafunc.config.option.everywhere
     chosen = [t for t in TARGETS if t.available and (core or _makes_up_for(t))]
+    if not core and metafunc.definition.get_closest_marker("one_server") is not None:
+        chosen = chosen[:1]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
