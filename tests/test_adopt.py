@@ -217,6 +217,7 @@ def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest
     assert "about 600" in plan
 
 
+@pytest.mark.one_server
 def test_nothing_of_the_planned_sql_is_an_opaque_command(db: DB, run: Run) -> None:
     """Every statement over rows of the table is a tree that sqlglot understands, not a text it passes on."""
     make_tables(db, 60)
@@ -232,6 +233,7 @@ def test_nothing_of_the_planned_sql_is_an_opaque_command(db: DB, run: Run) -> No
         assert type(x.sqlglot.parse_one(made, dialect="postgres")).__name__ != "Command"
 
 
+@pytest.mark.one_server
 def test_undo_before_step_4_leaves_everything_as_it_was(db: DB, run: Run) -> None:
     make_tables(db, 600)
     before = (catalog(db), state(db))
@@ -260,6 +262,7 @@ def test_undo_after_step_4_puts_every_row_back(db: DB, run: Run) -> None:
     check_adopted(db, before[1])
 
 
+@pytest.mark.one_server
 def test_steps_one_by_one_and_out_of_order(db: DB, run: Run) -> None:
     make_tables(db, 300)
     refused = run("run", *OPTIONS, "--step", "3", code=1)
@@ -275,6 +278,7 @@ def _with_archive(db: DB, table: str) -> int:
     return int(one(db, f"select count(*) from app.{table}") + archived)
 
 
+@pytest.mark.one_server
 def test_other_options_than_it_began_with_are_refused(db: DB, run: Run) -> None:
     make_tables(db, 60)
     run("run", *OPTIONS, "--step", "1")
@@ -323,6 +327,7 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
     assert one(db, f"{forged} content_hash = memfold._adopted_hash('x', 'prose/1')")
 
 
+@pytest.mark.one_server
 def test_an_unrelated_update_never_calls_the_trigger(db: DB, run: Run, connect: Connect) -> None:
     make_tables(db, 300)
     run("run", *OPTIONS, "--confirm")
@@ -337,6 +342,7 @@ def test_an_unrelated_update_never_calls_the_trigger(db: DB, run: Run, connect: 
     assert one(db, calls) == 1
 
 
+@pytest.mark.one_server
 def test_other_before_triggers_are_respected(db: DB, run: Run) -> None:
     make_tables(db, 60)
     db.execute(
@@ -416,6 +422,7 @@ def test_owner_without_superuser_and_a_writer_without_rights(
         drop_roles(db, owner, writer)
 
 
+@pytest.mark.one_server
 def test_functions_that_a_superuser_makes_belong_to_the_tables_owner(db: DB, run: Run) -> None:
     role = f"owner_{db.info.dbname}"
     make_tables(db, 60)
@@ -444,6 +451,7 @@ async def _async_conflict(dsn: str, error: psycopg.Error, row: dict[str, Any]) -
         return await conflict_of_async(connection, error, row)
 
 
+@pytest.mark.one_server
 def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     import asyncio
 
@@ -476,6 +484,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
 # What refers to it ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_server
 def test_a_large_group_goes_in_many_batches(db: DB, run: Run) -> None:
     make_tables(db, 60)
     db.execute(
@@ -535,6 +544,7 @@ def test_indexes_that_are_more_than_a_list_of_columns(db: DB, run: Run) -> None:
     assert state(db) == before
 
 
+@pytest.mark.one_server
 def test_a_large_child_without_an_index_is_refused_before_anything_is_archived(db: DB, run: Run) -> None:
     make_tables(db, 240)
     db.execute(
@@ -557,6 +567,7 @@ def test_a_large_child_without_an_index_is_refused_before_anything_is_archived(d
 # Rows of all kinds ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_server
 def test_rows_that_are_left_out_are_counted(db: DB, run: Run) -> None:
     db.execute("""
         create schema app;
@@ -583,6 +594,7 @@ def test_rows_that_are_left_out_are_counted(db: DB, run: Run) -> None:
     assert one(db, "select count(*) from app.memories where content_hash is not null") == 10
 
 
+@pytest.mark.one_server
 def test_an_expression_that_fails_on_a_row_fails_nobody(db: DB, run: Run) -> None:
     db.execute("""
         create schema app;
@@ -639,6 +651,7 @@ def test_names_of_all_kinds(db: DB, run: Run) -> None:
     )
 
 
+@pytest.mark.one_server
 def test_default_names_do_not_collide(db: DB, run: Run) -> None:
     db.execute("create schema a_b; create schema a; create table a_b.c (id integer primary key, t text);"
                " create table a.b_c (id integer primary key, t text)")  # fmt: skip
@@ -753,6 +766,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(odd_tables: DB, run: Run
     assert catalog(odd_tables) == before
 
 
+@pytest.mark.one_server
 def test_tables_of_others_and_hidden_rows_are_refused(db: DB, run: Run, dsn: str, connect: Connect) -> None:
     make_tables(db, 60)
     role = f"dba_{db.info.dbname}"
@@ -788,6 +802,7 @@ def test_tables_of_others_and_hidden_rows_are_refused(db: DB, run: Run, dsn: str
         drop_roles(db, role)
 
 
+@pytest.mark.one_server
 def test_without_memfold_and_without_a_table(db: DB, run: Run, dsn: str) -> None:
     name = f"adopt_{uuid.uuid4().hex[:12]}"
     db.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
@@ -819,6 +834,7 @@ def failing(db: DB) -> Iterator[Callable[[str, int], None]]:
     db.execute("drop function if exists app.fail() cascade")
 
 
+@pytest.mark.one_server
 def test_a_full_disk_in_the_backfill(db: DB, run: Run, failing: Callable[[str, int], None]) -> None:
     make_tables(db, 600)
     before = state(db)
@@ -839,6 +855,7 @@ def test_a_full_disk_in_the_backfill(db: DB, run: Run, failing: Callable[[str, i
     assert one(db, "select last_error from memfold.adoptions") is None
 
 
+@pytest.mark.one_server
 def test_a_full_disk_while_duplicates_are_resolved(db: DB, run: Run) -> None:
     make_tables(db, 1200)
     before = state(db)

@@ -61,6 +61,7 @@ def there(db: DB) -> bool:
     return bool(one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt'"))
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize("step", [1, 2])
 def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect, step: int) -> None:
     make_tables(db, 300)
@@ -83,6 +84,7 @@ def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect,
     check_adopted(db, before)
 
 
+@pytest.mark.one_server
 def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
     """Each time at another place; together they look at each row once."""
     make_tables(db, ROWS)
@@ -112,6 +114,7 @@ def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
     check_adopted(db, before)
 
 
+@pytest.mark.one_server
 def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     before = state(db)
@@ -172,6 +175,7 @@ def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> 
     assert one(db, "select withheld from memfold.adoptions") is False
 
 
+@pytest.mark.one_server
 def test_killed_before_the_last_step(db: DB, dsn: str, connect: Connect) -> None:
     make_tables(db, 300)
     before = state(db)
@@ -195,6 +199,7 @@ def test_killed_before_the_last_step(db: DB, dsn: str, connect: Connect) -> None
     )
 
 
+@pytest.mark.one_server
 def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     before = (catalog(db), state(db))
@@ -216,6 +221,7 @@ def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
     assert ([row for row in catalog(db) if row[0] != "archived"], state(db)) == before
 
 
+@pytest.mark.one_server
 def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     before = state(db)
@@ -251,6 +257,7 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     check_adopted(db, before)
 
 
+@pytest.mark.one_server
 def test_two_runs_at_once(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     process = start(dsn, "run", *OPTIONS, "--batch", "5", "--rate", "15")
@@ -262,6 +269,7 @@ def test_two_runs_at_once(db: DB, dsn: str) -> None:
         kill(process)
 
 
+@pytest.mark.one_server
 def test_the_cap_on_rows_a_second_holds(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     for step in ("1", "2"):
@@ -305,6 +313,7 @@ def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Conn
     finish(dsn, "run", *OPTIONS, "--step", "1")
 
 
+@pytest.mark.one_server
 def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
     make_tables(db, 600)
     before = state(db)

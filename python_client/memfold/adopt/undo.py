@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -55,7 +55,8 @@ def restore(session: Session) -> tuple[int, int]:
     """
     rows = references = 0
     batches = Batches(session.options, start=100, most=2000)
-    tables: dict[tuple[str, str], Table] = {}
+    known = _Known(session)
+    told = time.monotonic()
     after: tuple[object, object] = (None, None)
     postponed = progressed = 0
     while True:
@@ -79,44 +80,77 @@ def restore(session: Session) -> tuple[int, int]:
             after, postponed, progressed = (None, None), 0, 0
             continue
         started = time.monotonic()
-        for row in waiting:
-            after = (row["archived_at"], row["archive_id"])
-            try:
-                with session.transaction(lock_timeout=2):
-                    references += _put_back(session, row, tables)
-                rows += 1
-                progressed += 1
-            except psycopg.errors.ForeignKeyViolation:
-                postponed += 1
+        after = (waiting[-1]["archived_at"], waiting[-1]["archive_id"])
+        back = [_put_all_back(session, waiting, known)]
+        if back == [None] and len(waiting) > 1:
+            # what one of them refers to is not back yet: each on its own, then
+            back = [_put_all_back(session, [row], known) for row in waiting]
+            done = len(back) - back.count(None)
+        else:
+            done = len(waiting) if back != [None] else 0
+        references += sum(one or 0 for one in back)
+        rows += done
+        progressed += done
+        postponed += len(waiting) - done
         batches.took(time.monotonic() - started, len(waiting))
-        session.say(f"restore: {rows:,} rows, {references:,} references")
+        if time.monotonic() - told > 2:
+            told = time.monotonic()
+            session.say(f"restore: {rows:,} rows, {references:,} references")
 
 
-def _put_back(session: Session, row: DictRow, tables: dict[tuple[str, str], Table]) -> int:
-    known = (row["table_schema"], row["table_name"])
-    if known not in tables:
-        tables[known] = _table(session, *known)
-    table = tables[known]
+def _put_all_back(session: Session, rows: Sequence[DictRow], known: _Known) -> int | None:
+    """Put these rows back, or none of them: None, where one refers to what is not there. Gives the references."""
+    try:
+        with session.transaction(lock_timeout=2):
+            references = sum(_put_back(session, row, known) for row in rows)
+            session.fetch(
+                "update memfold.adoption_archive set restored_at = pg_catalog.clock_timestamp()"
+                " where archive_id = any($1::uuid[]) returning 1 as one",
+                [[row["archive_id"] for row in rows]],
+            )
+    except psycopg.errors.ForeignKeyViolation:
+        return None
+    return references
+
+
+class _Known:
+    """Tables and statements that were made before: making them takes longer than the statements."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tables: dict[tuple[str, str], Table] = {}
+        self._made: dict[object, str] = {}
+
+    def table(self, schema: str, name: str) -> Table:
+        if (schema, name) not in self._tables:
+            self._tables[schema, name] = _table(self._session, schema, name)
+        return self._tables[schema, name]
+
+    def statement(self, key: object, make: Callable[[], str]) -> str:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def _put_back(session: Session, row: DictRow, known: _Known) -> int:
+    table = known.table(row["table_schema"], row["table_name"])
     columns = [one for one in table.columns.values() if not one.generated and one.name in row["row_data"]]
-    values = [parameter(n + 1) for n in range(len(columns))]
-    casts = [typed(value, one.type) for value, one in zip(values, columns, strict=True)]
-    # as it was, ids that are generated always included
-    statement = composed(
-        "insert into {table} ({names}) overriding system value values ({values})",
+    made = known.statement(
+        (table.oid, *(one.name for one in columns)), lambda: _insert(table, [one.name for one in columns])
+    )
+    session.fetch(made, [row["row_data"][one.name] for one in columns], prepare=True)
+    return sum(_point_back(session, entry, known) for entry in row["repointed"])
+
+
+def _insert(table: Table, columns: Sequence[str]) -> str:
+    """As it was, ids that are generated always included."""
+    casts = [typed(parameter(n), table.columns[one].type) for n, one in enumerate(columns, 1)]
+    return composed(
+        "insert into {table} ({names}) overriding system value values ({values}) returning 1 as one",
         table=rendered(table.node),
-        names=sql_list([name_of(one.name) for one in columns]),
+        names=sql_list([name_of(one) for one in columns]),
         values=sql_list([rendered(one) for one in casts]),
     )
-    psycopg.RawCursor(session.connection).execute(
-        statement.encode(), [row["row_data"][one.name] for one in columns]
-    )
-    count = sum(_point_back(session, entry, tables) for entry in row["repointed"])
-    session.fetch(
-        "update memfold.adoption_archive set restored_at = pg_catalog.clock_timestamp()"
-        " where archive_id = $1 returning 1 as one",
-        [row["archive_id"]],
-    )
-    return count
 
 
 def sql_list(parts: Sequence[sql.Composable]) -> sql.Composed:
@@ -138,14 +172,21 @@ def _table(session: Session, schema: str, name: str) -> Table:
     return catalog.load(session.connection, found[0]["oid"])[0]
 
 
-def _point_back(session: Session, entry: dict[str, Any], tables: dict[tuple[str, str], Table]) -> int:
+def _point_back(session: Session, entry: dict[str, Any], known: _Known) -> int:
     """Rows that were re-pointed and still refer to where they were pointed."""
-    known = (entry["schema"], entry["table"])
-    if known not in tables:
-        tables[known] = _table(session, *known)
-    table = tables[known]
+    table = known.table(entry["schema"], entry["table"])
     if not entry["key"]:
         return sum(_point_one_back(session, table, entry, row) for row in entry["rows"])
+    made = known.statement(
+        (table.oid, "back", *entry["key"], "of", *entry["columns"]), lambda: _pointing_back(table, entry)
+    )
+    rows = entry["rows"]
+    arrays = [[one[n] for one in rows] for n in range(len(entry["key"]))]
+    done = session.fetch(made, [*arrays, *entry["to"], *entry["from"]], prepare=True)
+    return int(done[0]["n"])
+
+
+def _pointing_back(table: Table, entry: dict[str, Any]) -> str:
     width, refs = len(entry["key"]), len(entry["columns"])
     source = exp.Unnest(
         expressions=[typed(parameter(n + 1), "text[]") for n in range(width)],
@@ -173,12 +214,7 @@ def _point_back(session: Session, entry: dict[str, Any], tables: dict[tuple[str,
         S=x.conjunction([*same, *still]),
     )
     _set(tree, table, entry, width + refs)
-    rows = entry["rows"]
-    done = session.fetch(
-        render(tree),
-        [*([one[n] for one in rows] for n in range(width)), *entry["to"], *entry["from"]],
-    )
-    return int(done[0]["n"])
+    return render(tree)
 
 
 def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: dict[str, str | None]) -> int:
