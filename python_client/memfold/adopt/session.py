@@ -19,10 +19,18 @@ from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
 from memfold.errors import AdoptError, translate
 
-__all__ = ["Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
+__all__ = ["NAMES", "Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
 
 T = TypeVar("T")
 
+NAMES = {
+    1: "add the column",
+    2: "writers hash",
+    3: "backfill",
+    4: "duplicates",
+    5: "unique index",
+    6: "the catch",
+}
 PASSING = {"55P03", "40P01", "40001"}
 """A lock that was not to be had in time, and what concurrent transactions meet: tried again."""
 _LONG = 1.0
@@ -47,17 +55,9 @@ class Adoption:
     def describe(self, pid: int | None) -> Iterator[str]:
         """Where it stands, in lines."""
         row, table = self.row, f"{self.table_schema}.{self.table_name}"
-        steps = {
-            1: "add the column",
-            2: "writers hash",
-            3: "backfill",
-            4: "duplicates",
-            5: "unique index",
-            6: "the catch",
-        }
         doing = f"process {pid} is at work" if pid else "paused" if self.paused else "no run is at work"
         yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
-        for number, name in steps.items():
+        for number, name in NAMES.items():
             times = row["steps"].get(str(number), {})
             if number <= self.step:
                 state = f"done {times.get('ended', '')[:19].replace('T', ' ')}"

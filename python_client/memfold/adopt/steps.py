@@ -17,6 +17,7 @@ from memfold.adopt.resolver import Resolver, batched
 from memfold.adopt.session import (
     _HOLDERS,
     ANY,
+    NAMES,
     NOT_SHARE_ROW_EXCLUSIVE,
     PASSING,
     WRITERS,
@@ -27,15 +28,6 @@ from memfold.adopt.session import (
 from memfold.errors import AdoptError
 
 __all__ = ["NAMES", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
-
-NAMES = {
-    1: "add the column",
-    2: "writers hash",
-    3: "backfill",
-    4: "duplicates",
-    5: "unique index",
-    6: "the catch",
-}
 
 # What a user's expression, or a function in it, may raise on a row.
 _ROW_ERRORS = ("22", "P0", "38", "39", "21", "42")
