@@ -508,6 +508,7 @@ class Writers:
             self.calls += calls
 
 
+@pytest.mark.one_server
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     make: Make, record_property: Callable[[str, object], None]
 ) -> None:
