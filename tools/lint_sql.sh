@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # Schema files of a release that is out never change.
 (cd sql/schema && if command -v sha256sum >/dev/null; then sha256sum --quiet -c SHA256SUMS; else shasum -a 256 --quiet -c SHA256SUMS; fi)
-sqlfluff lint --disable-progress-bar --nocolor sql
+sqlfluff lint --processes 0 --disable-progress-bar --nocolor sql
 # The first release makes new tables in one transaction, with a lock_timeout set by migrations/env.py: nobody waits for
 # them, nothing is half done. Later schema files change what is in use: only the lock_timeout is migrations/env.py's.
 squawk --pg-version 15 --exclude prefer-robust-stmts,require-concurrent-index-creation,require-lock-timeout,require-statement-timeout,adding-foreign-key-constraint,constraint-missing-not-valid,prefer-bigint-over-smallint sql/schema/00.01.00_*.sql
