@@ -48,13 +48,14 @@ class Target:
 
     def load(self, **where: Any) -> None:
         """Install memfold in a database, in this way."""
-        if self.way == "alembic":
-            servers.load_alembic(**where)
-        elif self.way == "extension":
-            servers.load_extension(**where)
-        else:
-            main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
-            servers.load_upgraded(main, **where)
+        with self.cluster.turn():
+            if self.way == "alembic":
+                servers.load_alembic(**where)
+            elif self.way == "extension":
+                servers.load_extension(**where)
+            else:
+                main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
+                servers.load_upgraded(main, **where)
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]

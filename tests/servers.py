@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,10 +101,12 @@ class Cluster:
 
     def template(self, way: str, vector_schema: str = "public", release: str = "") -> str:
         """A database to copy: the present version, or a release with what ``fill`` writes."""
-        name = f"made_{way}_{vector_schema}_{release.replace('.', '_')}"
-        if name not in self.templates:
-            with psycopg.connect(self.dsn(), autocommit=True) as connection:
-                connection.execute(f"create database {name} template template0 encoding 'UTF8'".encode())
+        process = os.environ.get("PYTEST_XDIST_WORKER", "")
+        name = f"made_{way}_{vector_schema}_{release.replace('.', '_')}_{process}"
+        if name in self.templates:
+            return name
+        with self.turn() as connection:
+            connection.execute(f"create database {name} template template0 encoding 'UTF8'".encode())
             dsn = self.dsn(name)
             with psycopg.connect(dsn) as connection:
                 connection.execute(f"create schema if not exists {vector_schema}".encode())
@@ -111,8 +115,15 @@ class Cluster:
                 fill(dsn)
             else:
                 load_present(dsn, way, vector_schema)
-            self.templates.add(name)
+        self.templates.add(name)
         return name
+
+    @contextmanager
+    def turn(self) -> Iterator[psycopg.Connection[Any]]:
+        """One process of the run at a time: databases of one server share memfold's roles."""
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute("select pg_advisory_lock(1)")
+            yield connection
 
 
 def make(*args: str) -> None:
