@@ -99,7 +99,7 @@ demo: setup ## see about 60 memories being folded, on the embedded server
 test: setup ## everything that has to hold: lint, then the tests on each server that is to be had
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -n 2 --dist loadfile
+	$(PY) -m pytest -n 2 --dist loadgroup
 
 lint: setup ## check the sources
 	$(PY) -m ruff check .

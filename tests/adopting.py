@@ -209,7 +209,8 @@ def drop_roles(db: DB, *roles: str) -> None:
         lambda: (
             not one(
                 db,
-                "select count(*) from pg_stat_activity where usename = any(%s) and application_name = 'memfold adopt'",
+                "select count(*) from pg_stat_activity where datname = current_database() and usename = any(%s)"
+                " and application_name = 'memfold adopt'",
                 [list(roles)],
             )
         )

@@ -112,6 +112,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
+    for item in items:
+        name = item.path.stem
+        item.add_marker(
+            pytest.mark.xdist_group("adoption" if "adopt" in name or name == "test_import" else name)
+        )
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
     for target in TARGETS:

@@ -62,7 +62,7 @@ class Cluster:
             raise RuntimeError(f"{args[0]} failed: {printed}")
         return printed
 
-    def start(self) -> None:
+    def start(self, *, extension: bool = True) -> None:
         self.base.chmod(0o755)
         if os.geteuid() == 0:
             os.chown(self.base, self.account.uid, self.account.gid)
@@ -71,7 +71,8 @@ class Cluster:
             "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
         settings = dict(SETTINGS, unix_socket_directories=str(self.base), port=str(PORT))
-        settings.update(self._install_extension())
+        if extension:
+            settings.update(self._install_extension())
         with (self.base / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
         self.run(self.bindir / "pg_ctl", "-D", self.base / "data", "-l", self.base / "log", "-w", "start")

@@ -179,7 +179,11 @@ def _killed(
         wait_for(
             lambda: (
                 process.poll() is not None
-                or one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt'")
+                or one(
+                    db,
+                    "select count(*) from pg_stat_activity"
+                    " where datname = current_database() and application_name = 'memfold adopt'",
+                )
             ),
             60,
         )

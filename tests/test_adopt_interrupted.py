@@ -52,13 +52,14 @@ def kill(process: subprocess.Popen[str]) -> None:
 def waiting(db: DB) -> bool:
     """Whether the adoption waits for a lock (or would, and does not even ask)."""
     return bool(
-        one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt' and state <> 'idle'"
-                " and wait_event_type = 'Lock'")
+        one(db, "select count(*) from pg_stat_activity where datname = current_database()"
+                " and application_name = 'memfold adopt' and state <> 'idle' and wait_event_type = 'Lock'")
     )  # fmt: skip
 
 
 def there(db: DB) -> bool:
-    return bool(one(db, "select count(*) from pg_stat_activity where application_name = 'memfold adopt'"))
+    query = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'memfold adopt'"
+    return bool(one(db, query))
 
 
 @pytest.mark.one_server

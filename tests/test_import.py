@@ -100,7 +100,8 @@ def test_killed_and_run_again(db: DB, dsn: str, run: Run) -> None:
         process.communicate()
     finally:
         process.kill()
-    wait_for(lambda: one(db, "select count(*) from pg_stat_activity where application_name = 'memfold'") == 0)
+    query = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'memfold'"
+    wait_for(lambda: one(db, query) == 0)
     done = one(db, "select count(*) from memfold.memory_events")
     assert 300 < done < rows
     assert f"{done:,} of {rows:,} rows were in before" in run(*OPTIONS).stderr

@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow
 
+from memfold import migrate
 from memfold import worker as worker_module
 from memfold.cli import main
 from memfold.errors import ConnectionLostError, MemfoldError
@@ -30,7 +31,7 @@ from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Usage
 from memfold.worker import Summary, Worker
 from tests.chat_server import ChatServer, control, stats_of
 from tests.conftest import Target
-from tests.servers import ROOT
+from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -340,13 +341,27 @@ def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
 
 
-def test_the_database_restarts(dsn: str, db: DB, target: Target, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def own_cluster(target: Target) -> Iterator[Cluster]:
+    """A server that no other test uses, with memfold."""
+    cluster = Cluster("own", target.cluster.bindir)
+    cluster.start(extension=False)
+    try:
+        migrate.install(cluster.dsn())
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.one_server
+def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """While answers are under way: they are kept until they can be written, and no pair is asked twice."""
+    cluster = own_cluster
+    dsn = cluster.dsn() + " options='-csearch_path=public,memfold'"
     count = 18
     pairs(dsn, count)
     toy = Toy(latency=0.4)
     worker = Worker(dsn, toy, slots=4, poll=0.2, timeout=30)
-    cluster = target.cluster
 
     def pg_ctl(action: str) -> None:
         data = cluster.base / "data"
