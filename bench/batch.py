@@ -20,7 +20,7 @@ from pgvector.psycopg import register_vector
 
 ROWS = 1_000
 FACTS = 4_000
-SUBJECTS = 100
+SUBJECTS = 1_000
 DIMENSIONS = 384
 
 # The same columns as memfold's, with what the functions would make of a row: whoever writes these statements has the

@@ -18,7 +18,7 @@ from tests.support import check, model
 from tests.test_concurrency import together
 
 DB = psycopg.Connection[Any]
-BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "16"))
+BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
 COLUMNS = (
     "action", "memory_id", "tier", "method", "similarity", "superseded_id", "judgement_id", "event_id", "similar",
 )  # fmt: skip
@@ -249,7 +249,7 @@ def by_hand(db: DB, rnd: random.Random, tenants: list[str]) -> None:
     if not memories:
         return
     for _ in range(4):
-        kind = rnd.choice(["reject", "merge", "supersede", "undo", "undo", "undo", "update"])
+        kind = rnd.choice(["reject", "reject", "merge", "supersede", "undo", "undo", "update"])
         a, b, event = rnd.randrange(memories), rnd.randrange(memories), rnd.randrange(events)
         outcomes = []
         for tenant in tenants:

@@ -41,11 +41,9 @@ create or replace function memfold._full_hash(memory_type text, subject text, pr
 language sql stable parallel safe
 return pg_catalog.sha256(
     pg_catalog.convert_to(memory_type, 'UTF8')
-    || case
-        when subject is null and predicate is null then '\x00ff00ff00ff00'::bytea
-        else '\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), '\xff'::bytea) || '\x00'::bytea
-            || coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), '\xff'::bytea) || '\x00ff00'::bytea
-    end
+    || '\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), '\xff'::bytea)
+    || '\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), '\xff'::bytea)
+    || '\x00ff00'::bytea
     || pg_catalog.convert_to(canonical, 'UTF8')
 );
 revoke all on function memfold._full_hash(text, text, text, text) from public;
@@ -55,10 +53,13 @@ canonical form. One expression, which its caller inlines.';
 
 create or replace function memfold._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
-return pg_catalog.hashtextextended(coalesce(memfold._prose_1(predicate), '') collate "C",
-    pg_catalog.hashtextextended(coalesce(memfold._prose_1(subject), '') collate "C",
-        pg_catalog.hashtextextended(memory_type collate "C",
-            pg_catalog.hashtextextended(bucket_id collate "C", 0))));
+return pg_catalog.hashtextextended(
+    coalesce(memfold._prose_1(predicate), '') collate "C",
+    pg_catalog.hashtextextended(
+        coalesce(memfold._prose_1(subject), '') collate "C",
+        pg_catalog.hashtextextended(memory_type collate "C", pg_catalog.hashtextextended(bucket_id collate "C", 0))
+    )
+);
 revoke all on function memfold._scope_key_of(text, text, text, text) from public;
 comment on function memfold._scope_key_of(text, text, text, text) is
 'What _scope_key() gives. One expression, which its caller inlines.';
@@ -735,7 +736,8 @@ begin
         v_decided := v_classes;
         select array_agg(x.scope_key),
             -- an alias may lead elsewhere
-            array_agg(coalesce(x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.root_scope <> x.scope_key, false))
+            array_agg(coalesce(
+                x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.root_scope <> x.scope_key, false))
         into v_scope_keys, v_wide
         from (
             select v_root_scopes[c.ordinality] as root_scope, (v_policies[v_policy_of[c.ordinality]]).scope as scope,
