@@ -536,7 +536,7 @@ declare
     v_results memfold.ingest_result[];
     v_errors memfold.batch_result[] := coalesce(failed, '{}');
     v_first_of_key integer[];
-    v_held text[] := '{}';
+    v_held text[] := array[]::text[];
     v_locks text[];
     v_slots bigint[];
     v_singles text[];
