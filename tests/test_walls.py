@@ -50,7 +50,9 @@ def test_every_tenant_table_is_walled(db: DB) -> None:
     rows = db.execute(
         "select relname, relrowsecurity and relforcerowsecurity from pg_class c"
         " where relnamespace = 'memfold'::regnamespace and relkind = 'r' and exists ("
-        " select from pg_attribute where attrelid = c.oid and attname = 'tenant_id') and relname <> 'tenant_roles'"
+        " select from pg_attribute where attrelid = c.oid and attname = 'tenant_id')"
+        # staged_candidates: COPY is refused where there is row level security; nobody reads it (tests/test_batch.py)
+        " and relname not in ('tenant_roles', 'staged_candidates')"
     ).fetchall()
     assert dict(rows) == dict.fromkeys(TENANT_TABLES, True)
 
@@ -91,6 +93,8 @@ def test_without_a_tenant_there_is_nothing(two_tenants: DB, app: App) -> None:
 
 CALLS = [
     "ingest_memory('User likes Vim', 'globex')",
+    "ingest_memories('[]', 'globex')",
+    "ingest_staged(gen_random_uuid(), 'globex')",
     "preview_memory('User prefers dark mode', 'globex')",
     "known_memory('User prefers dark mode', 'globex')",
     "find_similar('globex', 'default', '[1,0,0,0]', 'm')",

@@ -56,6 +56,19 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "from ingest_memory('Alice has no cat.', 'acme', subject => 'Alice',\n"
             "    embedding => '[0.90, 0.11, 0.40]', embedding_model => 'toy')",
         ],
+        "ingest_memories": [
+            "select ordinal, action, tier, method, sqlstate, detail\n"
+            "from ingest_memories('[\n"
+            '    {"content": "Dan plays chess.", "subject": "Dan", "source_turn_ids": ["turn-1"]},\n'
+            '    {"content": "dan plays CHESS", "subject": "Dan", "source_turn_ids": ["turn-2"]},\n'
+            '    {"contents": "Dan plays go."}]\', \'globex\')',
+        ],
+        "ingest_staged": [
+            "insert into staged_candidates (tenant_id, batch_id, ordinal, content, subject)\n"
+            "values ('globex', '5eed5eed-0000-4000-8000-000000000000', 0, 'Dan plays chess!', 'Dan')",
+            "select ordinal, action, tier, method\n"
+            "from ingest_staged('5eed5eed-0000-4000-8000-000000000000', 'globex')",
+        ],
         "preview_memory": [
             "select action, tier, method, memory_id, event_id\n"
             "from preview_memory('Alice has a cat!', 'acme', subject => 'Alice')",
@@ -210,7 +223,7 @@ UNUSED: dict[str, set[str]] = {
 NOT_USED = "Not used by this version."
 
 # Of the composite types, those that a caller meets.
-RESULTS = {"ingest_result", "claimed_judgement", "resolution", "undone_memory"}
+RESULTS = {"batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory"}
 
 FUNCTIONS = """
 select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc'),
@@ -330,7 +343,9 @@ def example(connection: psycopg.Connection[Any], statements: Sequence[str]) -> s
     shown = []
     for statement in statements:
         cursor = connection.execute(statement.encode())
-        shown.append(f"{statement};\n{printed(cursor)}".rstrip())
+        # what inserts returns nothing
+        output = printed(cursor) if cursor.description else ""
+        shown.append(f"{statement};\n{output}".rstrip())
     return "```sql\n" + "\n\n".join(shown) + "\n```"
 
 
@@ -416,7 +431,10 @@ def make(connection: psycopg.Connection[Any]) -> str:
         if row[1] == "v":
             page += [*relation(row), example(connection, VIEWS[row[0]])]
     page.append("## Tables")
-    page.append("Applications read them (row level security applies) and write none of them.")
+    page.append(
+        "Applications read them (row level security applies) and write none of them. (staged_candidates is"
+        " the exception: they insert, and do not read.)"
+    )
     for row in relations:
         if row[1] == "r":
             page += relation(row)

@@ -235,6 +235,18 @@ class MemoryStateError(MemfoldError):
     code = "MF034"
 
 
+class InvalidBatchError(MemfoldError):
+    """A batch is no JSON array, has more than 10,000 candidates, or something new for more than 500 buckets."""
+
+    code = "MF035"
+
+
+class InvalidCandidateError(MemfoldError):
+    """An element of a batch is no object, or has a key that is no argument of ingest_memory."""
+
+    code = "MF036"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 
