@@ -235,6 +235,18 @@ class MemoryStateError(MemfoldError):
     code = "MF034"
 
 
+class BatchTooLargeError(MemfoldError):
+    """A batch is not an array, has more than 10,000 candidates, or something new for more than 500 buckets."""
+
+    code = "MF035"
+
+
+class InvalidCandidateError(MemfoldError):
+    """A candidate of a batch is not an object, or has a key or a value that does not belong there."""
+
+    code = "MF036"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 
@@ -302,13 +314,13 @@ def translate(error: psycopg.Error) -> MemfoldError:
     state = error.sqlstate
     message = diagnosis.message_primary or str(error)
     detail, hint = diagnosis.message_detail, diagnosis.message_hint
-    cls: type[MemfoldError] = MemfoldError
+    cls: type[MemfoldError]
     if state in RETRYABLE:
         cls = RetryableError
     elif is_connection_lost(error):
         cls = ConnectionLostError
-    elif state is not None:
-        cls = CLASSES.get(state, MemfoldError)
+    else:
+        cls = CLASSES.get(state or "", MemfoldError)
     return cls(message, sqlstate=state, detail=detail, hint=hint)
 
 

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from pgvector import Vector
 
+from memfold.errors import MemfoldError
+
 Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
 ]
@@ -52,6 +54,11 @@ class CandidateFields(Scope, total=False):
     metadata: Mapping[str, Any]
     observed_at: datetime
     idempotency_key: str | None
+
+
+Candidate: TypeAlias = str | Mapping[str, Any]
+"""What ``ingest_many`` takes: a text, or a mapping of ``content`` and CandidateFields."""
+OnError: TypeAlias = Literal["report", "abort"]
 
 
 class ProbeFields(Scope, total=False):
@@ -136,6 +143,19 @@ class IngestResult:
         values = {field.name: row[field.name] for field in fields(cls) if field.name != "resolution"}
         values["similar"] = tuple(SimilarMemory.from_row(item) for item in row["similar"] or ())
         return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """What became of one candidate of ``ingest_many``: ``index`` is its place, from 0 on.
+
+    Either ``result`` or ``error`` is set; ``content`` is None where the candidate has none.
+    """
+
+    index: int
+    content: str | None
+    result: IngestResult | None = None
+    error: MemfoldError | None = None
 
 
 @dataclass(frozen=True, slots=True)
