@@ -15,11 +15,11 @@ declare
     v_event_id uuid;
 begin
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
-        observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
+        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
     ) values (
-        c.tenant_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
+        c.tenant_id, coalesce(c.event_id, memfold._new_id()), c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
         d.reason, observation, d.on_timeline, c.content, c.memory_type, c.subject, c.predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, judgement_id, memfold._actor()
@@ -176,11 +176,11 @@ declare
     v_memory_id uuid;
 begin
     insert into memfold.memories as m (
-        tenant_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+        tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending
     ) values (
-        c.tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
-        (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
+        c.tenant_id, coalesce(c.memory_id, memfold._new_id()), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
+        c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
         c.embedding is null and (c.policy).dedup = 'on'
     )

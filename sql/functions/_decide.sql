@@ -151,7 +151,8 @@ begin
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
                 then 1000 else 10000 end,
-            v_policy.neighbours, least(v_merge, v_judge, v_report), except_root) as n
+            v_policy.neighbours, least(v_merge, v_judge, v_report), except_root,
+            c.memory_id, c.last_id) as n
     loop
         v_guard := null;
         -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean

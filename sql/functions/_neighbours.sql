@@ -1,6 +1,7 @@
 create or replace function memfold._neighbours(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
-    newest bigint, max_results bigint, threshold double precision, except_root uuid
+    newest bigint, max_results bigint, threshold double precision, except_root uuid,
+    hidden_after uuid, hidden_to uuid
 ) returns table (memory_id uuid, root_id uuid, similarity double precision, content text, object text)
 language plpgsql stable
 as $$
@@ -22,6 +23,7 @@ begin
                     and v.scope_key = _neighbours.scope_key
                     and v.model = embedding_model collate "C"
                     and v.live
+                    and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                 order by v.memory_id desc
                 limit newest
             ) as n
@@ -44,6 +46,7 @@ begin
                     and v.bucket_id = _neighbours.bucket_id collate "C"
                     and v.model = embedding_model collate "C"
                     and v.live
+                    and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                 order by v.memory_id desc
                 limit newest
             ) as n
@@ -57,7 +60,12 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, double precision, uuid) from public;
-comment on function memfold._neighbours(text, text, bigint, vector, text, bigint, bigint, double precision, uuid) is
+revoke all on function memfold._neighbours(
+    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
+) from public;
+comment on function memfold._neighbours(
+    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
+) is
 'The max_results live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope
-(scope_key null: of the bucket), most similar first, ties to the older text. Exact: a scan of the scope''s vectors, no approximate index.';
+(scope_key null: of the bucket), most similar first, ties to the older text. hidden_after, hidden_to: ids between them are
+not there yet (later ones of a batch); null: none. Exact: a scan of the scope''s vectors, no approximate index.';

@@ -28,7 +28,7 @@ begin
         tenant_id, bucket_id,
         case when find_similar.memory_type is not null
             then memfold._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
-        memfold._unit(embedding), embedding_model, 10000, max_results, threshold, null) as n;
+        memfold._unit(embedding), embedding_model, 10000, max_results, threshold, null, null, null) as n;
 end;
 $$;
 revoke all on function memfold.find_similar(

@@ -1,3 +1,27 @@
+create or replace function memfold._ingest_locked(c memfold.candidate) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    d memfold.decision;
+    r memfold.ingest_result;
+begin
+    for v_attempt in 1..10 loop
+        d := memfold._decide(c);
+        r := memfold._apply(c, d);
+        if r.action is not null then
+            return r;
+        end if;
+    end loop;
+    raise exception 'the bucket changes too fast' using
+        errcode = 'serialization_failure',
+        detail = 'Ten times in a row a row changed between decision and deed.',
+        hint = 'Retry the call, with the same idempotency_key if it has one.';
+end;
+$$;
+revoke all on function memfold._ingest_locked(memfold.candidate) from public;
+comment on function memfold._ingest_locked(memfold.candidate) is
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
+
 create or replace function memfold._ingest(c memfold.candidate, holds_row boolean) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to plan anew, which takes longer than the statement does
@@ -5,7 +29,6 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     d memfold.decision;
-    r memfold.ingest_result;
     v_wide boolean;
     v_patient boolean := not holds_row;
 begin
@@ -33,17 +56,7 @@ begin
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
     end if;
-    for v_attempt in 1..10 loop
-        d := memfold._decide(c);
-        r := memfold._apply(c, d);
-        if r.action is not null then
-            return r;
-        end if;
-    end loop;
-    raise exception 'the bucket changes too fast' using
-        errcode = 'serialization_failure',
-        detail = 'Ten times in a row a row changed between decision and deed.',
-        hint = 'Retry the call, with the same idempotency_key if it has one.';
+    return memfold._ingest_locked(c);
 end;
 $$;
 revoke all on function memfold._ingest(memfold.candidate, boolean) from public;

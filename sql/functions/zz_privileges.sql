@@ -44,6 +44,7 @@ memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
 memfold.tenant_roles, memfold._ledger
 to memfold_app, memfold_auditor;
+grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function

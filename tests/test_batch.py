@@ -1,0 +1,295 @@
+"""Promise 10: ingest_memories and ingest_staged do what the same candidates do one by one, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import uuid
+from collections import Counter
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tests.support import check, model
+
+DB = psycopg.Connection[Any]
+BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "16"))
+COLUMNS = (
+    "action", "memory_id", "tier", "method", "similarity", "superseded_id", "judgement_id", "event_id", "similar",
+)  # fmt: skip
+ERRORS = ("sqlstate", "error", "detail", "hint")
+STAGED = {
+    "content": "text", "bucket_id": "text", "memory_type": "text", "subject": "text", "predicate": "text",
+    "object": "text", "embedding": "text", "embedding_model": "text", "source_turn_ids": "text[]",
+    "source_confidence": "float8", "extractor_confidence": "float8", "session_id": "text", "origin": "text",
+    "metadata": "jsonb", "observed_at": "timestamptz", "idempotency_key": "text",
+}  # fmt: skip
+
+Candidate = dict[str, Any]
+
+
+# What is compared: everything a tenant has, with ids by the order in which they were made. -------------------
+
+STATE = {
+    "memories": "select m.* from memories m where m.tenant_id = %s order by memory_id",
+    "counters": "select k.* from memory_counters k where k.tenant_id = %s and k.observations > 0"
+    " order by memory_id",
+    "vectors": "select v.* from memory_vectors v where v.tenant_id = %s order by memory_id, model",
+    "sources": "select s.source_turn_id, s.memory_id from memory_sources s where s.tenant_id = %s order by 1, 2",
+    "intervals": "select i.* from memory_intervals i where i.tenant_id = %s"
+    " order by scope_key, valid_from, from_event, memory_id",
+    "ledger": "select e.* from memory_events e where e.tenant_id = %s order by event_id",
+    "judgements": "select j.* from judgements j where j.tenant_id = %s order by judgement_id",
+    "keys": "select k.* from idempotency_keys k where k.tenant_id = %s order by bucket_id,"
+    " idempotency_key",
+}  # fmt: skip
+
+
+# Read from the clock rather than from the transaction.
+CLOCK = ("at", "resolved_at")
+
+
+class Names:
+    """The ids of a tenant, by kind, in order."""
+
+    def __init__(self, db: DB, tenant: str) -> None:
+        self.names: dict[str, str] = {tenant: "tenant"}
+        for kind, query in {
+            "memory": "select memory_id from memories where tenant_id = %s order by 1",
+            "event": "select event_id from memory_events where tenant_id = %s order by 1",
+            "judgement": "select judgement_id from judgements where tenant_id = %s order by 1",
+        }.items():
+            for i, (found,) in enumerate(db.execute(query, [tenant]).fetchall()):
+                self.names[str(found)] = f"{kind} {i}"
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, uuid.UUID):
+            return self.names.get(str(value), str(value))
+        if isinstance(value, list):
+            return [self(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self(item) for key, item in value.items()}
+        if isinstance(value, str):
+            return self.names.get(value, value)
+        return value
+
+
+def state(db: DB, tenant: str) -> dict[str, list[Any]]:
+    """Every row of a tenant. (When a ledger row was written is all that may differ.)"""
+    names = Names(db, tenant)
+    found: dict[str, list[Any]] = {}
+    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        for part, query in STATE.items():
+            rows = cursor.execute(query.encode(), [tenant]).fetchall()
+            found[part] = [names({key: row[key] for key in row if key not in CLOCK}) for row in rows]
+    return found
+
+
+def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[Any]:
+    """The first rows that differ, of each part."""
+    found: list[Any] = []
+    for part in STATE:
+        if len(one[part]) != len(other[part]):
+            found.append((part, len(one[part]), len(other[part])))
+        for a, b in zip(one[part], other[part], strict=False):
+            if a != b:
+                found.append((part, a, {key: b[key] for key in b if b[key] != a[key]}))
+                break
+    return found
+
+
+# The two ways -----------------------------------------------------------------------------------------------
+
+
+def one_by_one(db: DB, tenant: str, candidates: list[Candidate]) -> list[list[Any]]:
+    results = []
+    for candidate in candidates:
+        arguments = {**candidate, "tenant_id": tenant}
+        if "embedding" in arguments:
+            arguments["embedding"] = json.dumps(arguments["embedding"])
+        if "metadata" in arguments:
+            arguments["metadata"] = Jsonb(arguments["metadata"])
+        call = ", ".join(f"{name} => %s" for name in arguments)
+        try:
+            with db.transaction():
+                row = db.execute(
+                    f"select * from ingest_memory({call})".encode(), list(arguments.values())
+                ).fetchone()
+            assert row is not None
+            results.append([*row, None, None, None, None])
+        except psycopg.Error as error:
+            diag = error.diag
+            results.append(
+                [None] * 9
+                + [diag.sqlstate, diag.message_primary, diag.message_detail, diag.message_hint]
+            )  # fmt: skip
+    return results
+
+
+def stage(db: DB, tenant: str, candidates: list[Candidate], batch_id: uuid.UUID) -> None:
+    columns = ", ".join(STAGED)
+    with (
+        db.cursor() as cursor,
+        cursor.copy(
+            f"copy staged_candidates (tenant_id, batch_id, ordinal, {columns}) from stdin".encode()
+        ) as sink,
+    ):
+        for i, candidate in enumerate(candidates):
+            row = dict(candidate)
+            if "embedding" in row:
+                row["embedding"] = json.dumps(row["embedding"])
+            if "metadata" in row:
+                row["metadata"] = json.dumps(row["metadata"])
+            sink.write_row([tenant, batch_id, i, *(row.get(name) for name in STAGED)])
+
+
+def at_once(
+    db: DB, tenant: str, candidates: list[Candidate], staged: bool = False, on_error: str = "report"
+) -> list[list[Any]]:
+    columns = ", ".join(f'"{name}"' for name in ("ordinal", *COLUMNS, *ERRORS))
+    if staged:
+        batch_id = uuid.uuid4()
+        stage(db, tenant, candidates, batch_id)
+        query, first = f"select {columns} from ingest_staged(%s, %s, %s)", batch_id
+    else:
+        query, first = f"select {columns} from ingest_memories(%s, %s, %s)", Jsonb(candidates)
+    rows = db.execute(query.encode(), [first, tenant, on_error]).fetchall()
+    assert [row[0] for row in rows] == list(range(len(candidates)))
+    return [list(row[1:]) for row in rows]
+
+
+# Batches equal singles --------------------------------------------------------------------------------------
+
+SUBJECTS = ["Ann", "Bob", "Émile"]
+ODD: list[Candidate] = [
+    {"content": ""}, {"content": " . "}, {"source_confidence": 2}, {"observed_at": "2099-01-01"},
+    {"embedding": [1, 2], "embedding_model": "m"}, {"embedding": [1, 2, 3, 4], "embedding_model": "no"},
+    {"embedding": [0, 0, 0, 0], "embedding_model": "m"}, {"embedding": [1, 2, 3, 4]}, {"embedding_model": "no"},
+    {"subject": "..."}, {"subject": "x" * 600}, {"metadata": [1]}, {"origin": "guessed"}, {"session_id": ""},
+    {"idempotency_key": ""}, {"idempotency_key": "x" * 600}, {"source_turn_ids": ["x"] * 1001},
+    {"source_turn_ids": [""]}, {"bucket_id": ""}, {"memory_type": "x" * 600},
+]  # fmt: skip
+
+
+def candidate(rnd: random.Random) -> Candidate:
+    predicate = rnd.choice([None, None, "likes", "works_at", "lives_in", "Works_At "])
+    number = rnd.randrange(40)
+    made: Candidate = {
+        "content": rnd.choice(["", "So ", "Not that ", "Très "]) + f"Ann {predicate} thing {number % 5} and {number}"
+        + rnd.choice(["", ".", " ", "!"]),
+        "bucket_id": rnd.choice(["default", "default", "wide", "keep", "off", "first", "content"]),
+        "subject": rnd.choice([None, *SUBJECTS]),
+        "predicate": predicate,
+        "observed_at": f"2026-{rnd.randrange(1, 11):02}-{rnd.randrange(1, 28):02}",
+        "origin": rnd.choices(["observed", "inferred", "recalled"], [12, 1, 1])[0],
+    }  # fmt: skip
+    if rnd.random() < 0.5:
+        made["source_turn_ids"] = [str(rnd.randrange(30)) for _ in range(rnd.randrange(4))]
+    if rnd.random() < 0.3:
+        made["memory_type"] = rnd.choice(["fact", "preference", "off"])
+    if rnd.random() < 0.4:
+        made["source_confidence"] = rnd.random()
+    if predicate in ("works_at", "lives_in") and rnd.random() < 0.6:
+        made["object"] = f"place {rnd.randrange(4)}"
+    if rnd.random() < 0.5:
+        made["embedding"] = [1.0, rnd.gauss(0, 0.5), rnd.gauss(0, 0.5), rnd.gauss(0, 0.3)]
+        made["embedding_model"] = rnd.choice(["m", "m", "m2"])
+    if rnd.random() < 0.15:
+        made["metadata"] = {rnd.choice("abc"): rnd.randrange(3)}
+    if rnd.random() < 0.1:
+        made["session_id"] = rnd.choice("st")
+    if rnd.random() < 0.08:
+        made["idempotency_key"] = str(rnd.randrange(60))
+    if rnd.random() < 0.04:
+        made.update(rnd.choice(ODD))
+    if rnd.random() < 0.05:
+        made.pop("observed_at")
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def rules(db: DB, tenant: str) -> None:
+    db.execute("select set_predicate(%s, 'works_at')", [tenant])
+    db.execute("select set_predicate(%s, 'lives_in', conflict => 'review')", [tenant])
+    for bucket, options in {
+        "wide": "scope => 'bucket', metadata_merge => 'newest'",
+        "keep": "on_ambiguous => 'keep', similar_threshold => 0.5",
+        "off": "dedup => 'off'",
+        "first": "metadata_merge => 'first', metadata_keys => '{a}', canonicalizer => 'flat/1'",
+        "content": "key_fields => '{type}', conflict => 'keep_existing'",
+    }.items():
+        db.execute(f"select set_policy(%s, %s, {options})".encode(), [tenant, bucket])
+    db.execute("select set_policy(%s, 'wide', 'off', dedup => 'off')", [tenant])
+
+
+def by_hand(db: DB, rnd: random.Random, tenants: list[str]) -> None:
+    """What makes aliases, tombstones, withdrawn and superseded memories, done to both tenants alike."""
+    counts = [
+        db.execute(
+            "select (select count(*) from memories where tenant_id = %s),"
+            " (select count(*) from memory_events where tenant_id = %s)",
+            [tenant, tenant],
+        ).fetchone()
+        for tenant in tenants
+    ]  # fmt: skip
+    assert counts[0] == counts[1]
+    assert counts[0] is not None
+    memories, events = counts[0]
+    for _ in range(4):
+        kind = rnd.choice(["reject", "merge", "supersede", "undo", "undo", "undo", "update"])
+        a, b, event = rnd.randrange(memories), rnd.randrange(memories), rnd.randrange(events)
+        outcomes = []
+        for tenant in tenants:
+            memory = "(select memory_id from memories where tenant_id = %s order by 1 offset %s limit 1)"
+            arguments: list[Any] = [tenant, a]
+            if kind == "reject":
+                call = f"reject_memory({memory}, tenant_id => %s)"
+            elif kind == "update":
+                call = f"update_memory({memory}, 'Updated ' || %s, tenant_id => %s)"
+                arguments.append(str(event))
+            elif kind == "undo":
+                call = (
+                    "undo((select event_id from memory_events where tenant_id = %s order by 1 offset %s limit 1),"
+                    " tenant_id => %s)"
+                )
+                arguments = [tenant, event]
+            else:
+                call = f"{kind}_{'memories' if kind == 'merge' else 'memory'}({memory}, {memory}, tenant_id => %s)"
+                arguments += [tenant, b]
+            try:
+                with db.transaction():
+                    db.execute(f"select * from {call}".encode(), [*arguments, tenant])
+                outcomes.append("done")
+            except psycopg.Error as error:
+                outcomes.append(error.sqlstate or "")
+        assert outcomes[0] == outcomes[1]
+        assert outcomes[0] == "done" or outcomes[0].startswith("MF")
+
+
+def test_batches_equal_singles(db: DB) -> None:
+    model(db)
+    model(db, "m2")
+    for tenant in ("single", "batch"):
+        rules(db, tenant)
+    actions: Counter[str] = Counter()
+    for seed in range(BATCHES):
+        rnd = random.Random(seed)
+        size = rnd.choice([1, 2, 5, 30, 60, 120])
+        candidates = [candidate(rnd) for _ in range(size)]
+        with db.transaction():  # one transaction, so that now() is the same
+            singles = one_by_one(db, "single", candidates)
+            batch = at_once(db, "batch", candidates, staged=rnd.random() < 0.5)
+        expected, found = Names(db, "single"), Names(db, "batch")
+        for i, (one, other) in enumerate(zip(singles, batch, strict=True)):
+            assert found(other) == expected(one), f"seed {seed}, candidate {i}: {candidates[i]}"
+            actions[f"{one[0]} {one[3]}" if one[0] else one[9]] += 1
+        assert differences(state(db, "single"), state(db, "batch")) == [], f"seed {seed}"
+        if seed % 8 == 7:
+            check(db)
+        with db.transaction():
+            by_hand(db, rnd, ["single", "batch"])
+    # each kind of decision was among them
+    assert {"inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
+            "superseded predicate", "superseded timeline", "escalated vector", "historical object",
+            "rejected tombstone", "rejected None", "MF004"} <= set(actions)  # fmt: skip
