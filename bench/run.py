@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import adoption
+import batch
 import breakdown
 import dataset
 import harness
@@ -28,7 +29,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, latency, profile or adopt (default: all)",
+        help="replay, newfact, latency, profile, batch or adopt (default: all)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -50,6 +51,7 @@ def main() -> int:
         "newfact": lambda server: newfact.run(server, data(), rounds=given.rounds, seconds=given.seconds),
         "latency": lambda server: latency.run(server, data(), rounds=given.rounds, memories=given.memories),
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
+        "batch": lambda server: batch.run(server, rounds=given.rounds),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows),
     }
     if unknown := set(given.questions) - set(questions):

@@ -236,6 +236,8 @@ def by_hand(db: DB, rnd: random.Random, tenants: list[str]) -> None:
     assert counts[0] == counts[1]
     assert counts[0] is not None
     memories, events = counts[0]
+    if not memories:
+        return
     for _ in range(4):
         kind = rnd.choice(["reject", "merge", "supersede", "undo", "undo", "undo", "update"])
         a, b, event = rnd.randrange(memories), rnd.randrange(memories), rnd.randrange(events)

@@ -38,7 +38,7 @@ comment on function memfold._is_sound(
 which its caller inlines.';
 
 create or replace function memfold._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
-language sql immutable parallel safe
+language sql stable parallel safe
 return pg_catalog.sha256(
     pg_catalog.convert_to(memory_type, 'UTF8')
     || case
@@ -251,12 +251,12 @@ declare
     v_items constant memfold.candidate[] := items;
     v_classes constant text[] := classes;
 begin
-    select array_agg(x.memory_id order by x.i), array_agg(x.root_id order by x.i), array_agg(x.root_scope order by x.i),
+    select array_agg(x.memory_id), array_agg(x.root_id), array_agg(x.root_scope),
         array_agg(case
             when x.class not in ('todo', 'hit', 'rest') then x.class
             when x.hit then 'hit'
             when x.memory_id is not null then 'rest'
-            else 'todo' end order by x.i)
+            else 'todo' end)
     into matched, roots, root_scopes, classes_now
     from (
         select c.ordinality as i, v_classes[c.ordinality] as class, m.memory_id, m.root_id, r.scope_key as root_scope,
@@ -282,6 +282,7 @@ begin
             where m.memory_id <> m.root_id and r.tenant_id = v_tenant_id and r.memory_id = m.root_id
             offset 0
         ) as r on true
+        order by c.ordinality
         offset 0
     ) as x;
 end;
@@ -292,26 +293,32 @@ comment on function memfold._look(text, memfold.candidate[], text[]) is
 hit (an addition to an active memory, in any order with others), rest (known, but not that), todo (not known). Candidates of
 another class are left alone. Only reads.';
 
-create or replace function memfold._lock_roots(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold._lock_roots(
+    tenant_id text, memory_ids uuid[], out changed uuid[], out aliased boolean
+)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 begin
-    perform
+    select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
+        coalesce(pg_catalog.bool_or(k.aliases > 0), false)
+    into changed, aliased
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
-        select from memfold.memory_counters as k
+        select k.memory_id, k.live, k.on_timeline, k.aliases from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;
 end;
 $$;
 revoke all on function memfold._lock_roots(text, uuid[]) from public;
-comment on function memfold._lock_roots(text, uuid[]) is 'Locks the rows of memory_counters, in the order of the ids.';
+comment on function memfold._lock_roots(text, uuid[]) is
+'Locks the rows of memory_counters, in the order of the ids. changed: those to which nothing can simply be added, as they are
+now; aliased: one of them has aliases.';
 
 create or replace function memfold._add_observations(
-    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[]
+    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean
 ) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -326,40 +333,83 @@ declare
     v_classes constant text[] := classes;
     v_matched constant uuid[] := matched;
     v_roots constant uuid[] := roots;
-    v_sums memfold.batch_sum[];
+    v_turns memfold.batch_turn[];
 begin
-    with observed as materialized (
-        select v_classes[c.ordinality] = 'new' as is_new, v_matched[c.ordinality] as memory_id,
-            v_roots[c.ordinality] as root_id, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.observed_at
-        from unnest(v_items) with ordinality as c
-        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-    ),
-    added as (
+    -- Which turns are new: to their texts, and where there are aliases, to the whole tree.
+    with added as (
         insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
-        select v_tenant_id, t.turn, o.memory_id
-        from observed as o
-        cross join lateral unnest(o.source_turn_ids) as t (turn)
+        select v_tenant_id, t.turn, v_matched[c.ordinality]
+        from unnest(v_items) with ordinality as c
+        cross join lateral unnest(c.source_turn_ids) as t (turn)
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
         order by 2, 3
         on conflict do nothing
         returning s.source_turn_id, s.memory_id
-    ),
-    -- Evidence is what the whole tree did not have.
-    evidence as (
-        select x.root_id, x.turn
+    )
+    select array_agg(row(a.memory_id, a.source_turn_id)::memfold.batch_turn) into v_turns from added as a;
+    if aliased and v_turns is not null then
+        v_turns := memfold._new_to_tree(v_tenant_id, v_turns);
+    end if;
+    with sums as materialized (
+        select o.root_id as memory_id, count(o.seen) as observations, sum(o.independent) as independent,
+            max(o.source_confidence) as source_confidence, max(o.extractor_confidence) as extractor_confidence,
+            min(o.seen) as first_seen, max(o.seen) as last_seen, bool_or(o.is_new) as is_new
         from (
-            select a.memory_id, a.turn, first_value(a.root_id) over (partition by a.memory_id order by a.root_id) as root_id
-            from (
-                select a.memory_id, a.source_turn_id as turn, null::uuid as root_id from added as a
-                union all
-                select o.memory_id, null, o.root_id from observed as o
-            ) as a
+            select v_roots[c.ordinality] as root_id, v_classes[c.ordinality] = 'new' as is_new,
+                (c.source_turn_ids = '{}')::integer as independent, c.source_confidence, c.extractor_confidence,
+                c.observed_at as seen
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+            union all
+            select t.memory_id, null, 1, null, null, null from unnest(v_turns) as t
+        ) as o
+        group by o.root_id
+    ),
+    made as (
+        insert into memfold.memory_counters (
+            tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
+        )
+        select v_tenant_id, s.memory_id, s.observations, s.independent, s.source_confidence, s.extractor_confidence,
+            s.first_seen, s.last_seen
+        from sums as s
+        where s.is_new
+    )
+    update memfold.memory_counters as k
+    set observations = k.observations + s.observations,
+        independent = k.independent + s.independent,
+        source_confidence = greatest(k.source_confidence, s.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, s.extractor_confidence),
+        first_seen = least(k.first_seen, s.first_seen),
+        last_seen = greatest(k.last_seen, s.last_seen)
+    from sums as s
+    where k.tenant_id = v_tenant_id and k.memory_id = s.memory_id and not s.is_new;
+end;
+$$;
+revoke all on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) from public;
+comment on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) is
+'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases.';
+
+create or replace function memfold._new_to_tree(tenant_id text, turns memfold.batch_turn[]) returns memfold.batch_turn[]
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+begin
+    return array(
+        select distinct row(x.root_id, x.turn)::memfold.batch_turn
+        from (
+            select t.memory_id, t.turn, r.root_id
+            from unnest(turns) as t
+            cross join lateral (
+                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+                offset 0
+            ) as r
         ) as x
-        left join lateral (
-            select k.aliases from memfold.memory_counters as k
-            where k.tenant_id = v_tenant_id and k.memory_id = x.root_id
-            offset 0
-        ) as k on true
-        where x.turn is not null and (coalesce(k.aliases, 0) = 0 or not exists (
+        where not exists (
             select
             from (
                 select x.root_id as memory_id
@@ -371,48 +421,15 @@ begin
                 where s.tenant_id = v_tenant_id and s.source_turn_id = x.turn and s.memory_id = m.memory_id
                 offset 0
             ) as s
-            where m.memory_id <> x.memory_id
-        ))
-    )
-    select array_agg(row(s.root_id, s.observations, s.independent, s.source_confidence, s.extractor_confidence, s.first_seen,
-        s.last_seen, s.is_new)::memfold.batch_sum)
-    into v_sums
-    from (
-        select o.root_id, count(o.seen) as observations,
-            count(*) filter (where o.turns = '{}') + count(distinct o.turn) as independent,
-            max(o.source_confidence) as source_confidence, max(o.extractor_confidence) as extractor_confidence,
-            min(o.seen) as first_seen, max(o.seen) as last_seen, bool_or(o.is_new) as is_new
-        from (
-            select o.root_id, o.is_new, o.source_turn_ids as turns, o.source_confidence, o.extractor_confidence,
-                o.observed_at as seen, null as turn
-            from observed as o
-            union all
-            select e.root_id, null, null, null, null, null, e.turn from evidence as e
-        ) as o
-        group by o.root_id
-    ) as s;
-
-    insert into memfold.memory_counters (
-        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
-    )
-    select v_tenant_id, s.memory_id, s.observations, s.independent, s.source_confidence, s.extractor_confidence,
-        s.first_seen, s.last_seen
-    from unnest(v_sums) as s
-    where s.is_new;
-    update memfold.memory_counters as k
-    set observations = k.observations + s.observations,
-        independent = k.independent + s.independent,
-        source_confidence = greatest(k.source_confidence, s.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, s.extractor_confidence),
-        first_seen = least(k.first_seen, s.first_seen),
-        last_seen = greatest(k.last_seen, s.last_seen)
-    from unnest(v_sums) as s
-    where k.tenant_id = v_tenant_id and k.memory_id = s.memory_id and not s.is_new;
+            -- another text of the tree that had it before
+            where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold.batch_turn = any(turns)
+        )
+    );
 end;
 $$;
-revoke all on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[]) from public;
-comment on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[]) is
-'Sources and counters of the candidates that only add. The caller holds the rows of their roots.';
+revoke all on function memfold._new_to_tree(text, memfold.batch_turn[]) from public;
+comment on function memfold._new_to_tree(text, memfold.batch_turn[]) is
+'Of turns that were just added to texts, those that are evidence: their tree did not have them. Each with its root, once.';
 
 create or replace function memfold._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
@@ -433,6 +450,19 @@ end;
 $$;
 revoke all on function memfold._use_keys(text, text[], text[], uuid[]) from public;
 comment on function memfold._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+
+create or replace function memfold._new_ids(number bigint) returns uuid[]
+language plpgsql volatile
+as $$
+begin
+    return (
+        select pg_catalog.array_agg(n.id)
+        from (select memfold._new_id() as id from pg_catalog.generate_series(1, number) order by id) as n
+    );
+end;
+$$;
+revoke all on function memfold._new_ids(bigint) from public;
+comment on function memfold._new_ids(bigint) is 'As many ids, in their order.';
 
 create or replace function memfold._ingest_rest(c memfold.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -497,9 +527,8 @@ declare
     v_slots bigint[];
     v_singles text[];
     v_root_scopes bigint[];
-    v_matched_now uuid[];
-    v_roots_now uuid[];
-    v_classes_now text[];
+    v_changed uuid[];
+    v_aliased boolean;
     v_firsts bigint[];
     v_near bigint[];
     v_ids uuid[];
@@ -509,6 +538,7 @@ declare
     v_written bigint;
     v_policy memfold.policies;
     v_now constant timestamptz := pg_catalog.now();
+    v_actor constant text := memfold._actor();
     c memfold.candidate;
     d memfold.decision;
     e memfold.batch_result;
@@ -533,8 +563,8 @@ begin
             v_policies[v_i] := v_policy;
         end if;
     end loop;
-    select array_agg(case when x.sound then 'todo' else 'error' end order by x.i), array_agg(x.ordinal order by x.i), array_agg(x.idempotency_key order by x.i),
-        array_agg(x.policy_of order by x.i), array_agg(x.sound order by x.i),
+    select array_agg(case when x.sound then 'todo' else 'error' end), array_agg(x.ordinal), array_agg(x.idempotency_key),
+        array_agg(x.policy_of), array_agg(x.sound),
         array_agg(row(
             v_tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, memfold._unit(x.embedding),
             x.embedding_model, x.source_turn_ids, x.source_confidence, x.extractor_confidence, x.session_id, x.origin,
@@ -548,7 +578,7 @@ begin
                     (v_policies[x.policy_of]).canonicalizer, (v_policies[x.policy_of]).key_fields, x.signature)
             end,
             null, x.signature, null, null, null, null
-        )::memfold.candidate order by x.i)
+        )::memfold.candidate)
     into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
     from (
         select z.*,
@@ -580,6 +610,7 @@ begin
             offset 0
         ) as z
         left join memfold.embedding_models as m on m.model = z.embedding_model
+        order by z.i
         offset 0
     ) as x;
     v_count := coalesce(cardinality(v_items), 0);
@@ -767,16 +798,15 @@ begin
     end if;
     if v_ids is not null then
         select array_agg(distinct i.id order by i.id) into v_ids from unnest(v_ids) as i (id);
-        perform memfold._lock_roots(v_tenant_id, v_ids);
-        -- They are read again by a new statement.
-        select l.matched, l.roots, l.classes_now into strict v_matched_now, v_roots_now, v_classes_now
-        from memfold._look(v_tenant_id, v_items,
-            array(select case when o.class = 'hit' then 'hit' else 'error' end
-                from unnest(v_classes) with ordinality as o (class, i) order by o.i)) as l;
+        select l.changed, l.aliased into strict v_changed, v_aliased
+        from memfold._lock_roots(v_tenant_id, v_ids) as l;
+        -- A text that led to a root is read again, by a new statement.
         if exists (
-            select from unnest(v_classes, v_matched, v_roots, v_classes_now, v_matched_now, v_roots_now)
-                as o (class, memory_id, root_id, class_now, memory_now, root_now)
-            where o.class = 'hit' and (o.class_now, o.memory_now, o.root_now) is distinct from ('hit'::text, o.memory_id, o.root_id)
+            select from unnest(v_classes, v_matched, v_roots) as o (class, memory_id, root_id)
+            where o.class = 'hit' and (o.root_id = any(v_changed) or o.memory_id <> o.root_id and not exists (
+                select from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = o.memory_id and m.root_id = o.root_id
+            ))
         ) then
             raise exception 'a memory leads elsewhere now' using
                 errcode = 'serialization_failure',
@@ -786,11 +816,11 @@ begin
     end if;
 
     -- 6. Ids in the order of the candidates.
-    select array_agg(n.id order by n.id) into v_ids
-    from (select memfold._new_id() as id from generate_series(1, 2 * v_count)) as n;
-    v_memory_ids := v_ids[1:v_count];
-    v_event_ids := v_ids[v_count + 1:];
-    v_last_id := v_ids[v_count];
+    if v_classes && array['new', 'rest'] then
+        v_memory_ids := memfold._new_ids(v_count);
+        v_last_id := v_memory_ids[v_count];
+    end if;
+    v_event_ids := memfold._new_ids(v_count);
     if v_classes && array['new', 'repeat'] then
         select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
         into v_matched, v_roots
@@ -827,7 +857,7 @@ begin
 
     -- 7. What only adds, all at once.
     if v_classes && array['hit', 'new', 'repeat'] then
-        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots);
+        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased);
         insert into memfold.memory_events (
             tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
             subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
@@ -838,7 +868,7 @@ begin
             case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end, o.memory_id,
             case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.subject, c.predicate,
             c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-            c.observed_at, memfold._actor()
+            c.observed_at, v_actor
         from unnest(v_items) with ordinality as c
         cross join lateral (
             select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id

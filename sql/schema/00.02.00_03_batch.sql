@@ -61,14 +61,5 @@ raised. sqlstate null: it was taken in.';
 alter type memfold.candidate
 add attribute memory_id uuid, add attribute event_id uuid, add attribute last_id uuid;
 
-create type memfold.batch_sum as (
-    memory_id uuid,
-    observations bigint,
-    independent bigint,
-    source_confidence double precision,
-    extractor_confidence double precision,
-    first_seen timestamptz,
-    last_seen timestamptz,
-    is_new boolean
-);
-comment on type memfold.batch_sum is 'What a batch adds to the counters of one memory.';
+create type memfold.batch_turn as (memory_id uuid, turn text collate "C");
+comment on type memfold.batch_turn is 'A source turn of a text, in a batch.';
