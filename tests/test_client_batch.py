@@ -192,7 +192,7 @@ def test_it_reads_no_further_than_a_batch(plain: Memfold, db: DB) -> None:
 
 
 def test_texts_that_are_long_make_smaller_batches(plain: Memfold, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batch, "_LARGEST_TEXT", 150)
+    monkeypatch.setattr(_batch, "_LONGEST", 150)
     seen: list[int] = []
     list(plain.ingest_many(("y" * 90 + str(n) for n in range(3)), progress=lambda n, _: seen.append(n)))
     assert seen == [2, 3]

@@ -32,7 +32,7 @@ Progress = Callable[[int, Counter[str]], object]
 
 LARGEST = 10_000
 """Candidates that the server takes in one batch."""
-_LARGEST_TEXT = 16_000_000
+_LONGEST = 16_000_000
 _EMBEDDED_AT_ONCE = 128
 _JUDGED_AT_ONCE = 10
 
@@ -89,8 +89,8 @@ class Batches:
             raise _of_candidate(entry)
         self._taken += 1
         self._waiting.append(entry)
-        self._length += len(entry.content or "")
-        return len(self._waiting) >= self._size or self._length >= _LARGEST_TEXT
+        self._length += sum(len(value) for value in entry.values.values() if isinstance(value, str | bytes))
+        return len(self._waiting) >= self._size or self._length >= _LONGEST
 
     def send(self) -> Steps[list[BatchItem]]:
         """Store what has been taken since the last time; what became of it."""
@@ -149,17 +149,18 @@ class Batches:
 
     def _embed(self, embedder: EmbedderProtocol, entries: list[_Entry]) -> Steps[None]:
         """Give those a vector that bring none and that tier 1 does not know; equal texts share one."""
-        bare: dict[tuple[str, ...], list[_Entry]] = {}
+        bare: dict[tuple[str, ...], dict[tuple[Any, ...], list[_Entry]]] = {}
         for entry in entries:
             if entry.values.get("embedding") is None:
                 entry.values.pop("embedding", None)
                 entry.values.pop("embedding_model", None)
-                named = tuple(name for name in queries.KNOWN_ARGUMENTS[2:] if name in entry.values)
-                bare.setdefault(named, []).append(entry)
+                named = tuple(n for n in queries.KNOWN_ARGUMENTS if n in entry.values and n != "tenant_id")
+                fact = tuple(entry.values[name] for name in named)
+                bare.setdefault(named, {}).setdefault(fact, []).append(entry)
         missing: dict[str, list[_Entry]] = {}
-        for named, group in bare.items():
-            for entry in (yield from self._unknown(("content", *named), group)):
-                missing.setdefault(entry.values["content"], []).append(entry)
+        for named, facts in bare.items():
+            for fact in (yield from self._unknown(named, list(facts))):
+                missing.setdefault(fact[named.index("content")], []).extend(facts[fact])
         texts = list(missing)
         for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
             chunk = texts[start : start + _EMBEDDED_AT_ONCE]
@@ -174,11 +175,13 @@ class Batches:
                 logger.warning("DEDUP_FAIL: %s texts go without a vector", len(texts) - start)
                 return
 
-    def _unknown(self, columns: tuple[str, ...], entries: list[_Entry]) -> Steps[list[_Entry]]:
-        """Those whose text tier 1 does not know. What it cannot even look for needs no vector either."""
+    def _unknown(
+        self, columns: tuple[str, ...], facts: list[tuple[Any, ...]]
+    ) -> Steps[list[tuple[Any, ...]]]:
+        """Those that tier 1 does not know. What it cannot even look for needs no vector either."""
         parameters: dict[str, Any] = {"tenant_id": self._tenant_id}
-        for column in columns:
-            values = [entry.values[column] for entry in entries]
+        for place, column in enumerate(columns):
+            values = [fact[place] for fact in facts]
             if column == "metadata":
                 values = [None if value is None else value[1:].decode() for value in values]
             parameters[column] = values
@@ -187,13 +190,13 @@ class Batches:
         except errors.MemfoldError as error:
             if not _of_one(error):
                 raise
-            if len(entries) == 1:
+            if len(facts) == 1:
                 return []  # what is wrong with it is said where it is to be stored
-            half = len(entries) // 2
-            first = yield from self._unknown(columns, entries[:half])
-            return first + (yield from self._unknown(columns, entries[half:]))
+            half = len(facts) // 2
+            first = yield from self._unknown(columns, facts[:half])
+            return first + (yield from self._unknown(columns, facts[half:]))
         known = {row["place"] for row in rows}
-        return [entry for place, entry in enumerate(entries, 1) if place not in known]
+        return [fact for place, fact in enumerate(facts, 1) if place not in known]
 
     # storing
 
