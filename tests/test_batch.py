@@ -7,12 +7,15 @@ import os
 import random
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.support import check, model
+from tests.test_concurrency import together
 
 DB = psycopg.Connection[Any]
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "16"))
@@ -196,6 +199,13 @@ def candidate(rnd: random.Random) -> Candidate:
     if rnd.random() < 0.5:
         made["embedding"] = [1.0, rnd.gauss(0, 0.5), rnd.gauss(0, 0.5), rnd.gauss(0, 0.3)]
         made["embedding_model"] = rnd.choice(["m", "m", "m2"])
+    if rnd.random() < 0.3:
+        # texts that differ by no more than a word, and come again
+        made["content"] = (
+            f"Ann {rnd.choice(['truly', 'really', 'surely', 'mostly', 'plainly'])} likes green tea"
+        )
+        made["embedding"] = [1.0, rnd.gauss(0, 0.1), rnd.gauss(0, 0.1), 0.0]
+        made["embedding_model"] = "m"
     if rnd.random() < 0.15:
         made["metadata"] = {rnd.choice("abc"): rnd.randrange(3)}
     if rnd.random() < 0.1:
@@ -277,7 +287,7 @@ def test_batches_equal_singles(db: DB) -> None:
     actions: Counter[str] = Counter()
     for seed in range(BATCHES):
         rnd = random.Random(seed)
-        size = rnd.choice([1, 2, 5, 30, 60, 120])
+        size = rnd.choice([1, 2, 40, 60, 120, 120])
         candidates = [candidate(rnd) for _ in range(size)]
         with db.transaction():  # one transaction, so that now() is the same
             singles = one_by_one(db, "single", candidates)
@@ -295,3 +305,180 @@ def test_batches_equal_singles(db: DB) -> None:
     assert {"inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
             "superseded predicate", "superseded timeline", "escalated vector", "historical object",
             "rejected tombstone", "rejected None", "MF004"} <= set(actions)  # fmt: skip
+
+
+# Errors and keys --------------------------------------------------------------------------------------------
+
+
+def refused(db: DB, candidates: Any, *, on_error: str = "report", tenant: str | None = "acme") -> str:
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select * from ingest_memories(%s, %s, %s)", [Jsonb(candidates), tenant, on_error])
+    assert error.value.diag.message_detail
+    assert error.value.diag.message_hint
+    return f"{error.value.sqlstate} {error.value.diag.message_detail}"
+
+
+def test_errors_of_candidates(db: DB) -> None:
+    """By their place; the others are taken in."""
+    model(db)
+    bad: list[Any] = [
+        {"content": "User likes tea", "contnt": "x"}, 5, None, [], {"content": "a", "source_turn_ids": "b"},
+        {"content": "a", "observed_at": "yesterday or so"}, {"content": "a", "tenant_id": "other"},
+        {"content": "a", "embedding": [1, "x"], "embedding_model": "m"},
+        {"content": "a", "embedding": [1, 2, 3], "embedding_model": "m"}, {"bucket_id": "b"},
+    ]  # fmt: skip
+    candidates: list[Any] = []
+    for odd in bad:
+        candidates += [{"content": f"User likes tea number {len(candidates)}", "tenant_id": "acme"}, odd]
+    rows = at_once(db, "acme", candidates)
+    assert [row[0] for row in rows[::2]] == ["inserted"] * len(bad)
+    assert [row[9] for row in rows[1::2]] == [
+        "MF036", "MF036", "MF036", "MF036", "22P02", "22007", "MF002", "22P02", "MF014", "MF004",
+    ]  # fmt: skip
+    assert [row[9:] for row in rows[::2]] == [[None] * 4] * len(bad)
+    assert rows[1][11] == "There is no 'contnt'."
+    assert db.execute("select count(*) from memories").fetchone() == (len(bad),)
+    check(db)
+
+
+def test_abort(db: DB) -> None:
+    candidates: list[Any] = [
+        {"content": "User likes tea"},
+        {"content": " "},
+        {"content": "x", "origin": "guessed"},
+    ]
+    assert refused(db, candidates, on_error="abort").startswith("MF004 Candidate 1: Nothing is left of ' '")
+    assert db.execute("select count(*) from memory_events").fetchone() == (0,)
+    assert [row[0] for row in at_once(db, "acme", candidates[:1], on_error="abort")] == ["inserted"]
+
+
+def test_errors_of_the_call(db: DB) -> None:
+    one = [{"content": "x"}]
+    assert refused(db, {"content": "x"}).startswith("MF035 candidates was a JSON object")
+    assert refused(db, one * 10_001).startswith("MF035 It has 10001")
+    assert refused(db, one, on_error="ignore").startswith("MF022")
+    assert refused(db, one, tenant=None).startswith("MF001")
+    buckets = [{"content": "x", "bucket_id": f"bucket {i}"} for i in range(501)]
+    assert refused(db, buckets).startswith("MF035 It has something new for 501")
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select * from ingest_staged(null, 'acme')")
+    assert error.value.sqlstate == "MF022"
+    db.execute("begin isolation level repeatable read")
+    assert refused(db, one).startswith("MF025")
+    db.execute("rollback")
+    assert at_once(db, "acme", []) == []
+    assert db.execute("select * from ingest_staged(%s, 'acme')", [uuid.uuid4()]).fetchall() == []
+
+
+def test_keys(db: DB) -> None:
+    """A key answers with what its first use did: in the batch, in an earlier one, whatever comes with it."""
+    candidates: list[Candidate] = [
+        {"content": "User likes tea", "idempotency_key": "a"},
+        {"content": "User likes coffee", "idempotency_key": "a"},
+        {"content": "", "idempotency_key": "a"},
+        {"content": "", "idempotency_key": "b"},
+        {"content": "User likes cake", "idempotency_key": "b"},
+        {"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"},
+    ]
+    first = at_once(db, "acme", candidates)
+    assert first[0] == first[1] == first[2]
+    assert first[3][9] == "MF004"
+    assert len({row[7] for row in first}) == 4
+    again = at_once(db, "acme", candidates, staged=True)
+    assert again == [*first[:3], first[4], *first[4:]]
+    assert db.execute("select count(*) from memory_events").fetchone() == (3,)
+    check(db)
+
+
+def test_hits_at_any_isolation(db: DB) -> None:
+    at_once(db, "acme", [{"content": "User likes tea"}])
+    db.execute("begin isolation level repeatable read")
+    assert at_once(db, "acme", [{"content": "user likes TEA"}] * 2)[1][0] == "merged"
+    db.execute("commit")
+    check(db)
+
+
+# The staging table ------------------------------------------------------------------------------------------
+
+
+def test_staged_rows_are_taken_out(db: DB) -> None:
+    mine, stale, others = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    stage(db, "acme", [{"content": "User likes tea"}], mine)
+    stage(db, "acme", [{"content": "User likes coffee"}, {"content": "User likes cake"}], stale)
+    stage(db, "globex", [{"content": "User likes beer"}], mine)
+    stage(db, "globex", [{"content": "User likes wine"}], others)
+    db.execute(
+        "update staged_candidates set staged_at = now() - interval '2 days' where batch_id <> %s", [mine]
+    )
+    assert len(db.execute("select * from ingest_staged(%s, 'acme')", [mine]).fetchall()) == 1
+    left = db.execute("select content from staged_candidates order by 1").fetchall()
+    assert left == [("User likes beer",), ("User likes wine",)]
+    assert db.execute("select content from memories").fetchall() == [("User likes tea",)]
+
+
+def test_staged_rows_are_behind_the_wall(db: DB, app: Callable[..., DB]) -> None:
+    """An application inserts, for ingest_staged of its own tenant; it never sees what is there."""
+    acme, globex = app("acme"), app("globex")
+    batch_id = uuid.uuid4()
+    stage(acme, "acme", [{"content": "User likes tea"}], batch_id)
+    for statement in ("select * from staged_candidates", "delete from staged_candidates", "truncate staged_candidates",
+                      "update staged_candidates set content = ''"):  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            globex.execute(statement.encode())
+    assert globex.execute("select * from ingest_staged(%s)", [batch_id]).fetchall() == []
+    with pytest.raises(psycopg.Error) as error:
+        globex.execute("select * from ingest_staged(%s, 'acme')", [batch_id])
+    assert error.value.sqlstate == "MF002"
+    with pytest.raises(psycopg.Error) as error:
+        globex.execute("select * from ingest_memories('[]', 'acme')")
+    assert error.value.sqlstate == "MF002"
+    assert len(acme.execute("select * from ingest_staged(%s)", [batch_id]).fetchall()) == 1
+
+
+# Many writers -----------------------------------------------------------------------------------------------
+
+
+def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
+    """Overlapping facts, values of slots and paraphrases in shuffled order; calls one by one beside them."""
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at')")
+    facts: list[Candidate] = [
+        {"content": f"User likes thing {i}", "source_turn_ids": ["t"]} for i in range(120)
+    ]
+    facts += [{"content": f"Ann {i} works at {place}", "subject": f"Ann {i}", "predicate": "works_at", "object": place}
+              for i in range(8) for place in ("VW", "Stripe")]  # fmt: skip
+    facts += [{"content": f"Thing {i} is {way} red", "subject": f"Thing {i}", "embedding_model": "m",
+               "embedding": [1.0, 0.01 * len(way), 0.0, 0.0]} for i in range(8) for way in ("truly", "really")]  # fmt: skip
+    outcomes: Counter[str] = Counter()
+
+    def work(i: int, connection: DB) -> None:
+        rnd = random.Random(i)
+        for _ in range(6):
+            batch = rnd.sample(facts, 60)
+            parts = [batch] if i < 6 else [[one] for one in batch[:20]]
+            for part in parts:
+                while True:
+                    if i < 6:
+                        try:
+                            at_once(connection, "acme", part)
+                            code = None
+                        except psycopg.Error as error:
+                            code = error.sqlstate
+                    else:
+                        code = one_by_one(connection, "acme", part)[0][9]
+                    outcomes[code or "done"] += 1 if code else len(part)
+                    if code != "40001":
+                        break
+
+    together([connect() for _ in range(8)], work)
+    assert set(outcomes) <= {"done", "40001"}
+    assert outcomes["done"] == 6 * 6 * 60 + 2 * 6 * 20
+    assert db.execute("select count(*) from memory_events").fetchone() == (outcomes["done"],)
+    row = db.execute("select count(*), count(distinct (bucket_id, content_hash)) from memories").fetchone()
+    assert row is not None
+    assert row[0] == row[1] <= len(facts)
+    found = db.execute(
+        "select subject, count(*) filter (where status = 'active') from memories where subject is not null group by 1"
+    ).fetchall()
+    assert {count for _, count in found} == {1}
+    check(db)

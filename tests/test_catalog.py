@@ -19,7 +19,7 @@ SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 PUBLIC = {
     "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements",
     "current_memories", "current_memory", "derive_scope", "explain_memory", "fail_judgement", "find_similar",
-    "ingest_memory", "known_memory", "merge_memories", "pending_embeddings", "preview_memory",
+    "ingest_memories", "ingest_memory", "ingest_staged", "known_memory", "merge_memories", "pending_embeddings", "preview_memory",
     "register_embedding_model", "reject_memory", "resolve_judgement", "revive_judgements", "set_policy",
     "set_predicate", "supersede_memory", "undo", "update_memory",
 }  # fmt: skip

@@ -235,14 +235,14 @@ class MemoryStateError(MemfoldError):
     code = "MF034"
 
 
-class BatchTooLargeError(MemfoldError):
-    """A batch is not an array, has more than 10,000 candidates, or something new for more than 500 buckets."""
+class InvalidBatchError(MemfoldError):
+    """A batch is no JSON array, has more than 10,000 candidates, or something new for more than 500 buckets."""
 
     code = "MF035"
 
 
 class InvalidCandidateError(MemfoldError):
-    """A candidate of a batch is not an object, or has a key or a value that does not belong there."""
+    """An element of a batch is no object, or has a key that is no argument of ingest_memory."""
 
     code = "MF036"
 
@@ -314,13 +314,13 @@ def translate(error: psycopg.Error) -> MemfoldError:
     state = error.sqlstate
     message = diagnosis.message_primary or str(error)
     detail, hint = diagnosis.message_detail, diagnosis.message_hint
-    cls: type[MemfoldError]
+    cls: type[MemfoldError] = MemfoldError
     if state in RETRYABLE:
         cls = RetryableError
     elif is_connection_lost(error):
         cls = ConnectionLostError
-    else:
-        cls = CLASSES.get(state or "", MemfoldError)
+    elif state is not None:
+        cls = CLASSES.get(state, MemfoldError)
     return cls(message, sqlstate=state, detail=detail, hint=hint)
 
 

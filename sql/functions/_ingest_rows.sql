@@ -53,6 +53,16 @@ comment on function memfold._full_hash(text, text, text, text) is
 'What _content_hash() gives by the key fields type, subject, predicate and without a metadata signature, of content in
 canonical form. One expression, which its caller inlines.';
 
+create or replace function memfold._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+language sql immutable parallel safe
+return pg_catalog.hashtextextended(coalesce(memfold._prose_1(predicate), '') collate "C",
+    pg_catalog.hashtextextended(coalesce(memfold._prose_1(subject), '') collate "C",
+        pg_catalog.hashtextextended(memory_type collate "C",
+            pg_catalog.hashtextextended(bucket_id collate "C", 0))));
+revoke all on function memfold._scope_key_of(text, text, text, text) from public;
+comment on function memfold._scope_key_of(text, text, text, text) is
+'What _scope_key() gives. One expression, which its caller inlines.';
+
 create or replace function memfold._lock_scopes(
     tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
 ) returns text[]
@@ -127,6 +137,9 @@ create or replace function memfold._near_in_batch(
     policies memfold.policies[], policy_of integer[]
 ) returns bigint[]
 language plpgsql stable
+-- planned on what the tables hold now: the same order can be had from an index that would read the whole tenant
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -529,6 +542,9 @@ declare
     v_locks text[];
     v_slots bigint[];
     v_singles text[];
+    v_seen_classes text[];
+    v_seen_scopes bigint[];
+    v_decided text[];
     v_root_scopes bigint[];
     v_changed uuid[];
     v_aliased boolean;
@@ -550,7 +566,8 @@ declare
     v_detail text;
     v_hint text;
 begin
-    -- 1. Validate and hash. The policy once for each bucket and type.
+    -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
+    -- The policy once for each bucket and type.
     select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type) into v_policies
     from (
         select t.bucket_id, t.memory_type, memfold._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
@@ -700,35 +717,36 @@ begin
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
         from memfold._look(v_tenant_id, v_items, v_classes) as l;
         exit when v_classes is null or not v_classes && array['todo', 'rest'];
+        if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes then
+            v_classes := v_decided;
+            exit;
+        end if;
+        v_seen_classes := v_classes;
+        v_seen_scopes := v_root_scopes;
         select coalesce(array_agg(p.predicate), '{}') into v_singles
-        from (
-            select distinct (v_items[o.i]).predicate as predicate
-            from unnest(v_classes) with ordinality as o (class, i)
-            where o.class in ('todo', 'rest') and (v_policies[v_policy_of[o.i]]).dedup = 'on'
-        ) as p
+        from (select distinct c.predicate from unnest(v_items) as c where c.predicate is not null offset 0) as p
         where memfold._is_single(v_tenant_id, p.predicate);
         if v_singles <> '{}' and 'hit' = any(v_classes) then
             -- Whoever may retire the value of a slot decides in order with everything that hits the slot.
-            select array_agg(distinct memfold._scope_key(
-                (v_items[o.i]).bucket_id, (v_items[o.i]).memory_type, (v_items[o.i]).subject, (v_items[o.i]).predicate))
-            into v_slots
-            from unnest(v_classes) with ordinality as o (class, i)
-            where o.class in ('todo', 'rest') and (v_items[o.i]).predicate = any(v_singles);
+            select array_agg(distinct memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(v_singles);
             select array_agg(case when o.class = 'hit' and o.root_scope = any(v_slots) then 'rest' else o.class end order by o.i)
             into v_classes
             from unnest(v_classes, v_root_scopes) with ordinality as o (class, root_scope, i);
         end if;
-        select array_agg(x.scope_key order by x.i),
+        v_decided := v_classes;
+        select array_agg(x.scope_key),
             -- an alias may lead elsewhere
-            array_agg(coalesce(x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.root_scope <> x.scope_key, false)
-                order by x.i)
+            array_agg(coalesce(x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.root_scope <> x.scope_key, false))
         into v_scope_keys, v_wide
         from (
-            select o.i, o.root_scope, (v_policies[v_policy_of[o.i]]).scope as scope, (v_policies[v_policy_of[o.i]]).key_fields as key_fields,
-                case when o.class in ('todo', 'rest') then memfold._scope_key(
-                    (v_items[o.i]).bucket_id, (v_items[o.i]).memory_type, (v_items[o.i]).subject, (v_items[o.i]).predicate)
-                end as scope_key
-            from unnest(v_classes, v_root_scopes) with ordinality as o (class, root_scope, i)
+            select v_root_scopes[c.ordinality] as root_scope, (v_policies[v_policy_of[c.ordinality]]).scope as scope,
+                (v_policies[v_policy_of[c.ordinality]]).key_fields as key_fields,
+                case when v_classes[c.ordinality] in ('todo', 'rest')
+                    then memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
+            from unnest(v_items) with ordinality as c
+            order by c.ordinality
             offset 0
         ) as x;
         -- Nothing is compared, nor locked, where dedup is off.

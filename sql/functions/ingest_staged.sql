@@ -12,11 +12,11 @@ declare
 begin
     -- what a client has left behind
     delete from memfold.staged_candidates as s
-    where s.tenant_id = v_tenant_id and s.batch_id in (
+    where s.tenant_id = v_tenant_id and s.batch_id = any(array(
         select o.batch_id from memfold.staged_candidates as o
         where o.tenant_id = v_tenant_id and o.ordinal = 0 and o.staged_at < now() - interval '1 day' and o.batch_id <> v_batch_id
         for update skip locked
-    );
+    ));
     with taken as (
         delete from memfold.staged_candidates as s
         where s.tenant_id = v_tenant_id and s.batch_id = v_batch_id
