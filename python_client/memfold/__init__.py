@@ -14,6 +14,7 @@ from memfold.errors import (
 )
 from memfold.judge import Answer, Judge, JudgeError, OpenAIJudge, Question
 from memfold.types import (
+    BatchItem,
     BucketStats,
     CurrentMemory,
     EmbedReport,
@@ -29,6 +30,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Answer",
     "AsyncMemfold",
+    "BatchItem",
     "BucketStats",
     "ConnectionLostError",
     "CurrentMemory",

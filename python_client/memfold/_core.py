@@ -14,7 +14,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, LiteralString, NoReturn, TypeAlias, TypeVar
@@ -49,11 +49,25 @@ _LONGEST_RETRY = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """Rows for a binary COPY, and the types of their columns."""
+
+    statement: LiteralString
+    types: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Transact:
-    """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows."""
+    """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows.
+
+    copy: goes before it. keep: whether to commit, by the statement's rows.
+    """
 
     statement: LiteralString
     parameters: Mapping[str, Any]
+    copy: Copy | None = None
+    keep: Callable[[list[Row]], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +92,24 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several calls at once, so many at a time; gives their results in order."""
+
+    calls: Sequence[Generator[Any, Any, Any]]
+    at_once: int
+
+
 class CommitLostError(Exception):
     """The connection went while COMMIT was under way. Never leaves this package."""
 
-    def __init__(self, error: psycopg.Error) -> None:
+    def __init__(self, error: psycopg.Error, rows: list[Row]) -> None:
         super().__init__(str(error))
         self.error = error
+        self.rows = rows
 
 
-Step: TypeAlias = Transact | Embed | Ask | Pause
+Step: TypeAlias = Transact | Embed | Ask | Pause | Together
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
@@ -128,16 +151,16 @@ class Core:
         if self.embedder is not None and arguments.get("embedding") is None:
             yield from self._embed_on_miss(self.embedder, arguments)
         if preview:
-            rows = yield from self._run(queries.PREVIEW, arguments)
+            rows = yield from self.run(queries.PREVIEW, arguments)
         else:
             if self.retry_safe and arguments.get("idempotency_key") is None:
                 arguments["idempotency_key"] = uuid.uuid4().hex
             keyed = arguments.get("idempotency_key") is not None
-            rows = yield from self._run(queries.INGEST, arguments, repeatable=keyed)
+            rows = yield from self.run(queries.INGEST, arguments, repeatable=keyed)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result, preview=preview)
         if seconds and result.judgement_id is not None and not preview:
-            resolution = yield from self._waited_for(result, arguments["tenant_id"], seconds)
+            resolution = yield from self.waited_for(result, arguments["tenant_id"], seconds)
             return replace(result, resolution=resolution)
         return result
 
@@ -161,11 +184,11 @@ class Core:
                 raise ValueError("find_similar needs an embedding, or a client with an embedder")
             check_text("content", content)
             vectors = yield from self._vectors(self.embedder, [content])
-            yield from self._register(self.embedder, vectors[0])
+            yield from self.register(self.embedder, vectors[0])
             named.update(embedding=vectors[0], embedding_model=self.embedder.model)
         else:
             named["embedding"] = embedding
-        rows = yield from self._run(
+        rows = yield from self.run(
             queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), repeatable=True
         )
         return tuple(SimilarMemory.from_row(row) for row in rows)
@@ -176,7 +199,7 @@ class Core:
         arguments = self._arguments(
             {"memory_id": memory_id, "embedding": embedding, "embedding_model": embedding_model}, tenant_id
         )
-        rows = yield from self._run(queries.ATTACH, arguments)
+        rows = yield from self.run(queries.ATTACH, arguments)
         result = IngestResult.from_row(rows[0])
         log_decision(f"memory {arguments['memory_id']}", result)
         return result
@@ -188,12 +211,12 @@ class Core:
         passed: set[UUID] = set()
         while True:
             arguments = self._arguments({"bucket": bucket_id, "max_results": batch + len(passed)}, tenant_id)
-            rows = yield from self._run(queries.PENDING, arguments, repeatable=True)
+            rows = yield from self.run(queries.PENDING, arguments, repeatable=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
             if not rows:
                 return report
             passed.update(row["memory_id"] for row in rows)
-            vectors = yield from self._vectors_or_none(self.embedder, [row["content"] for row in rows])
+            vectors = yield from self.vectors_or_none(self.embedder, [row["content"] for row in rows])
             failed = vectors.count(None)
             report = replace(report, failed=report.failed + failed)
             if failed == len(rows):
@@ -201,7 +224,7 @@ class Core:
             for row, vector in zip(rows, vectors, strict=True):
                 if vector is None:
                     continue
-                yield from self._register(self.embedder, vector)
+                yield from self.register(self.embedder, vector)
                 try:
                     result = yield from self.attach_embedding(
                         row["memory_id"], vector, self.embedder.model, tenant_id
@@ -219,7 +242,7 @@ class Core:
         arguments = self._arguments({"memory_id": memory_id}, tenant_id)
         if arguments["tenant_id"] is None:
             del arguments["tenant_id"]
-        rows = yield from self._run(queries.EXPLAIN, arguments, repeatable=True)
+        rows = yield from self.run(queries.EXPLAIN, arguments, repeatable=True)
         return "\n".join(row["explain_memory"] for row in rows)
 
     def current_memories(
@@ -232,7 +255,7 @@ class Core:
                 detail="Neither the call nor the client names a tenant.",
                 hint="Pass tenant_id to one of them.",
             )
-        rows = yield from self._run(queries.CURRENT, arguments, repeatable=True)
+        rows = yield from self.run(queries.CURRENT, arguments, repeatable=True)
         return tuple(CurrentMemory.from_row(row) for row in rows)
 
     # a person's hand
@@ -241,12 +264,12 @@ class Core:
         self, event_id: UUID | str, reason: str | None, tenant_id: str | None
     ) -> Steps[tuple[UndoneMemory, ...]]:
         arguments = self._arguments({"event_id": event_id, "reason": reason}, tenant_id)
-        rows = yield from self._run(queries.UNDO, arguments)
+        rows = yield from self.run(queries.UNDO, arguments)
         return tuple(UndoneMemory.from_row(row) for row in rows)
 
     def by_hand(self, function: str, given: Mapping[str, Any], tenant_id: str | None) -> Steps[IngestResult]:
         """merge_memories and the like: one decision of a person."""
-        rows = yield from self._run(function, self._arguments(given, tenant_id))
+        rows = yield from self.run(function, self._arguments(given, tenant_id))
         return IngestResult.from_row(rows[0])
 
     def update(
@@ -255,7 +278,7 @@ class Core:
         arguments = self._arguments({"memory_id": memory_id, "content": content, **given}, tenant_id)
         if arguments.get("embedding") is None and self.embedder is not None:
             yield from self._embed_or_not(self.embedder, arguments)
-        rows = yield from self._run(queries.UPDATE, arguments)
+        rows = yield from self.run(queries.UPDATE, arguments)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result)
         return result
@@ -279,7 +302,7 @@ class Core:
             "tenant_id": tenant_id,
             "judgement_ids": None if judgement_ids is None else list(judgement_ids),
         }
-        rows = yield from self._run(queries.CLAIM, arguments, repeatable=True)
+        rows = yield from self.run(queries.CLAIM, arguments, repeatable=True)
         return Question.from_row(rows[0]) if rows else None
 
     def answer_by_person(
@@ -291,7 +314,7 @@ class Core:
             "fuller": fuller,
             "tenant_id": question.tenant_id,
         }
-        rows = yield from self._run(queries.RESOLVE, arguments, repeatable=True)
+        rows = yield from self.run(queries.RESOLVE, arguments, repeatable=True)
         return Resolution.from_row(rows[0])
 
     def give_back(
@@ -313,7 +336,7 @@ class Core:
             "tenant_id": question.tenant_id,
             **(usage or {}),
         }
-        rows = yield from self._run(queries.FAIL, arguments, repeatable=True)
+        rows = yield from self.run(queries.FAIL, arguments, repeatable=True)
         state: JudgementState = rows[0]["fail_judgement"]
         return state
 
@@ -324,10 +347,10 @@ class Core:
             "memory_id": question.memory.memory_id,
             "other_id": question.other.memory_id,
         }
-        rows = yield from self._send(queries.QUEUED_AGAIN, parameters, repeatable=True)
+        rows = yield from self.send(queries.QUEUED_AGAIN, parameters, repeatable=True)
         return [row["judgement_id"] for row in rows]
 
-    def _waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
+    def waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
         """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
         assert result.judgement_id is not None  # noqa: S101 (only then is this called)
         try:
@@ -355,7 +378,7 @@ class Core:
                     resolution = yield from self._judged(question, left)
                     if resolution is not None:
                         return resolution
-            rows = yield from self._send(
+            rows = yield from self.send(
                 queries.JUDGEMENT, {"judgement_id": judgement_id, "tenant_id": tenant_id}, repeatable=True
             )
             if not rows:
@@ -390,7 +413,7 @@ class Core:
             }
             check_text("verdict", answer.verdict)
             check_text("merged_text", answer.merged_text)
-            rows = yield from self._run(queries.RESOLVE, verdict, repeatable=True)
+            rows = yield from self.run(queries.RESOLVE, verdict, repeatable=True)
         except (errors.JudgementClosedError, errors.JudgementNotFoundError):
             return None
         except errors.ConnectionLostError:
@@ -445,12 +468,12 @@ class Core:
 
     def stats(self, tenant_id: str | None, bucket_id: str | None) -> Steps[tuple[BucketStats, ...]]:
         arguments = self._arguments({"bucket_id": bucket_id}, tenant_id)
-        rows = yield from self._send(queries.STATS, arguments, repeatable=True)
+        rows = yield from self.send(queries.STATS, arguments, repeatable=True)
         return tuple(BucketStats.from_row(row) for row in rows)
 
     def register_embedding_model(self, model: str, dimensions: int) -> Steps[None]:
         check_text("model", model)
-        yield from self._run(
+        yield from self.run(
             queries.REGISTER_MODEL, {"model": model, "dimensions": dimensions}, repeatable=True
         )
 
@@ -466,11 +489,11 @@ class Core:
         return errors.MemoryHashConflict(known.content_hash, known.memory_id)
 
     def query(self, statement: LiteralString, tenant_id: str | None = None) -> Steps[list[Row]]:
-        return (yield from self._send(statement, {"tenant_id": tenant_id}, repeatable=True))
+        return (yield from self.send(statement, {"tenant_id": tenant_id}, repeatable=True))
 
     def check_invariants(self, tenant_id: str | None) -> Steps[list[Row]]:
         return (
-            yield from self._run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), repeatable=True)
+            yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), repeatable=True)
         )
 
     # embedding
@@ -484,23 +507,21 @@ class Core:
 
     def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
         """Add the vector of the content to the arguments, where one is to be had."""
-        vectors = yield from self._vectors_or_none(embedder, [arguments["content"]])
+        vectors = yield from self.vectors_or_none(embedder, [arguments["content"]])
         if vectors[0] is not None:
-            yield from self._register(embedder, vectors[0])
+            yield from self.register(embedder, vectors[0])
             arguments.update(embedding=vectors[0], embedding_model=embedder.model)
 
     def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
         probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}
-        rows = yield from self._run(queries.KNOWN, probe, repeatable=True)
+        rows = yield from self.run(queries.KNOWN, probe, repeatable=True)
         return KnownMemory.from_row(rows[0]) if rows else None
 
     def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorText]]:
         answer = yield Embed(texts)
         return checked_vectors(answer, texts, embedder.dimensions)
 
-    def _vectors_or_none(
-        self, embedder: EmbedderProtocol, texts: list[str]
-    ) -> Steps[list[VectorText | None]]:
+    def vectors_or_none(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorText | None]]:
         """A failing embedder costs no data: whoever gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
@@ -517,12 +538,12 @@ class Core:
         # as down.
         made: list[VectorText | None] = []
         for text in texts:
-            made += yield from self._vectors_or_none(embedder, [text])
+            made += yield from self.vectors_or_none(embedder, [text])
             if made == [None, None]:
                 return [None] * len(texts)
         return made
 
-    def _register(self, embedder: EmbedderProtocol, vector: str) -> Steps[None]:
+    def register(self, embedder: EmbedderProtocol, vector: str) -> Steps[None]:
         if self._registered:
             return
         dimensions = embedder.dimensions or vector.count(",") + 1
@@ -542,12 +563,12 @@ class Core:
         arguments["tenant_id"] = self.tenant_id if tenant_id is None else tenant_id
         return arguments
 
-    def _run(
+    def run(
         self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False
     ) -> Steps[list[Row]]:
-        return self._send(queries.call(function, arguments), arguments, repeatable=repeatable)
+        return self.send(queries.call(function, arguments), arguments, repeatable=repeatable)
 
-    def _send(
+    def send(
         self, statement: LiteralString, arguments: Mapping[str, Any], *, repeatable: bool
     ) -> Steps[list[Row]]:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
@@ -573,7 +594,7 @@ class Core:
             elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
                 self._give_up(error)
             logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
-            yield Pause(min(0.01 * 2**attempts, 1.0) * random.uniform(0.5, 1))  # noqa: S311 (jitter)
+            yield pause_before(attempts)
 
     @staticmethod
     def _give_up(error: psycopg.Error, *, committing: bool = False) -> NoReturn:
@@ -586,6 +607,11 @@ class Core:
                 " Memfold(retry_safe=True), it would have been sent again.",
             ) from error
         raise errors.translate(error) from error
+
+
+def pause_before(attempts: int) -> Pause:
+    """What lies between an attempt and the next one: longer each time, and never the same for two clients."""
+    return Pause(min(0.01 * 2**attempts, 1.0) * random.uniform(0.5, 1))  # noqa: S311 (jitter)
 
 
 # the judge --------------------------------------------------------------------------------------------------
@@ -676,10 +702,10 @@ def _number(name: str, value: Any) -> float:
 
 def prepared(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as psycopg is to send them, checked for what it or the server could not say clearly."""
-    return {name: _prepared(name, value) for name, value in given.items()}
+    return {name: prepared_value(name, value) for name, value in given.items()}
 
 
-def _prepared(name: str, value: Any) -> Any:
+def prepared_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     match name:

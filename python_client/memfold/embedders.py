@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -125,6 +127,28 @@ class VectorText(str):
 
 def vector_text(embedding: Embedding) -> VectorText:
     """The vector as pgvector's text, so that its type may live in any schema. Raises MF031."""
+    return VectorText(Vector(_floats(embedding)).to_text())
+
+
+def vector_binary(embedding: Embedding | VectorText) -> bytes:
+    """The vector as a binary COPY sends it. Raises MF031."""
+    if isinstance(embedding, VectorText):
+        return Vector.from_text(embedding).to_binary()
+    values: Any = embedding.tolist() if hasattr(embedding, "tolist") else embedding
+    # Nearly always these are plain floats: then no look at each one is needed.
+    if (
+        isinstance(values, list | tuple)
+        and len(values) <= _MAX_DIMENSIONS
+        and set(map(type, values)) == {float}
+    ):
+        with contextlib.suppress(OverflowError):
+            packed = struct.pack(f">HH{len(values)}f", len(values), 0, *values)
+            if all(map(math.isfinite, values)):
+                return packed
+    return Vector(_floats(embedding)).to_binary()
+
+
+def _floats(embedding: Embedding) -> list[float]:
     values: Any = embedding
     if isinstance(values, Vector):
         values = values.to_list()
@@ -143,7 +167,7 @@ def vector_text(embedding: Embedding) -> VectorText:
         if not abs(number) <= _MAX_FLOAT32:
             raise _invalid(f"element {place} is {value!r:.40}")
         floats.append(number)
-    return VectorText(Vector(floats).to_text())
+    return floats
 
 
 def _invalid(detail: str) -> InvalidEmbeddingError:

@@ -127,6 +127,59 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
     return head + "(" + ", ".join([arguments[name] for name in given]) + ")"
 
 
+# batches ----------------------------------------------------------------------------------------------------
+
+INGEST_STAGED = """
+select * from memfold.ingest_staged(batch_id => %(batch_id)s, tenant_id => %(tenant_id)s)
+"""
+
+# What a binary COPY sends for each column: of an embedding and of JSON, bytes that are made here.
+_STAGED: dict[str, tuple[LiteralString, str]] = {
+    name: (name, "text") for name in CANDIDATE if name not in ("tenant_id", "embedding", "metadata")
+}
+_STAGED |= {
+    "tenant_id": ("tenant_id", "text"),
+    "batch_id": ("batch_id", "uuid"),
+    "ordinal": ("ordinal", "int8"),
+    "embedding": ("embedding", "bytea"),
+    "metadata": ("metadata", "bytea"),
+    "source_turn_ids": ("source_turn_ids", "text[]"),
+    "source_confidence": ("source_confidence", "float8"),
+    "extractor_confidence": ("extractor_confidence", "float8"),
+    "observed_at": ("observed_at", "timestamptz"),
+}
+
+
+def stage(columns: Iterable[str]) -> tuple[LiteralString, list[str]]:
+    """The COPY of a batch's candidates with these columns, and the types that it is to send."""
+    columns = list(columns)
+    names = ", ".join([_STAGED[column][0] for column in columns])
+    statement = "copy memfold.staged_candidates (" + names + ") from stdin (format binary)"
+    return statement, [_STAGED[column][1] for column in columns]
+
+
+_PROBED: dict[str, tuple[LiteralString, LiteralString, LiteralString]] = {
+    name: ("%(" + name + ")s::text[]", name, name + " => i." + name)
+    for name in KNOWN_ARGUMENTS
+    if name not in ("tenant_id", "metadata")
+}
+_PROBED["metadata"] = ("%(metadata)s::text[]", "metadata", "metadata => i.metadata::jsonb")
+
+
+def known_places(columns: Iterable[str]) -> LiteralString:
+    """Which of many texts tier 1 knows, by their places in the arrays that hold the columns."""
+    arguments = [_PROBED[column] for column in columns]
+    return (
+        "select i.place::integer as place from unnest("  # noqa: S608 (literals of this file)
+        + ", ".join([values for values, _, _ in arguments])
+        + ") with ordinality as i ("
+        + ", ".join([name for _, name, _ in arguments])
+        + ", place) cross join lateral memfold.known_memory(tenant_id => %(tenant_id)s, "
+        + ", ".join([argument for _, _, argument in arguments])
+        + ")"
+    )
+
+
 STATS = """
 select * from memfold.dedup_stats
 where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)

@@ -13,6 +13,8 @@ try:
 except ImportError:  # before 0.4, which langchain-postgres asks for
     from pgvector.utils import Vector  # type: ignore[no-redef]
 
+from memfold.errors import MemfoldError
+
 Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
 ]
@@ -55,6 +57,11 @@ class CandidateFields(Scope, total=False):
     metadata: Mapping[str, Any]
     observed_at: datetime
     idempotency_key: str | None
+
+
+Candidate: TypeAlias = str | Mapping[str, Any]
+"""What ``ingest_many`` takes: a text, or a mapping of ``content`` and CandidateFields."""
+OnError: TypeAlias = Literal["report", "abort"]
 
 
 class ProbeFields(Scope, total=False):
@@ -139,6 +146,19 @@ class IngestResult:
         values = {field.name: row[field.name] for field in fields(cls) if field.name != "resolution"}
         values["similar"] = tuple(SimilarMemory.from_row(item) for item in row["similar"] or ())
         return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """What became of one candidate of ``ingest_many``: ``index`` is its place, from 0 on.
+
+    Either ``result`` or ``error`` is set; ``content`` is None where the candidate has none.
+    """
+
+    index: int
+    content: str | None
+    result: IngestResult | None = None
+    error: MemfoldError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ declare
     c memfold.candidate;
 begin
     perform memfold._enter(tenant_id);
-    c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, null,
-        null, null, null, null, metadata, null);
+    -- what it does not have as ingest_memory() has it by default: then it is looked at quickly
+    c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
+        0.5, 0.5, null, 'observed', metadata, now());
     return query
     select r.memory_id, m.memory_id, r.status::text, m.content_hash
     from memfold.memories as m

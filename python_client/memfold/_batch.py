@@ -1,0 +1,381 @@
+"""``ingest_many``, without doing it: steps as in ``memfold._core``, a batch at a time."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from memfold import errors, queries
+from memfold._core import (
+    CommitLostError,
+    Copy,
+    Core,
+    Steps,
+    Together,
+    Transact,
+    check_text,
+    log_decision,
+    logger,
+    pause_before,
+    prepared_value,
+    wait_seconds,
+)
+from memfold.embedders import EmbedderProtocol, vector_binary
+from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
+
+Progress = Callable[[int, Counter[str]], object]
+
+LARGEST = 10_000
+"""Candidates that the server takes in one batch."""
+_LONGEST = 16_000_000
+_EMBEDDED_AT_ONCE = 128
+_JUDGED_AT_ONCE = 10
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A candidate on its way: the columns that it fills, then what became of it."""
+
+    index: int
+    content: str | None
+    values: dict[str, Any]
+    result: IngestResult | None = None
+    error: errors.MemfoldError | None = None
+
+
+class Batches:
+    """One call of ``ingest_many``: takes candidates, and gives the steps that store what it has taken."""
+
+    def __init__(
+        self,
+        core: Core,
+        tenant_id: str | None,
+        defaults: Mapping[str, Any],
+        *,
+        batch_size: int,
+        wait: bool | float,
+        on_error: OnError,
+        progress: Progress | None,
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int):
+            raise TypeError(f"batch_size must be int, not {type(batch_size).__name__}")
+        if not 1 <= batch_size <= LARGEST:
+            raise _out_of_range("batch_size", batch_size, f"Pass 1 to {LARGEST:,}.")
+        if on_error not in ("report", "abort"):
+            raise _out_of_range("on_error", on_error, "Pass 'report' or 'abort'.")
+        if unknown := [name for name in defaults if name not in queries.CANDIDATE or name == "content"]:
+            raise TypeError(f"ingest_many has no argument {', '.join(unknown)}")
+        self._core = core
+        self._tenant_id = _checked_tenant(core.tenant_id if tenant_id is None else tenant_id)
+        self._defaults = {name: _column(name, value) for name, value in defaults.items()}
+        self._size = batch_size
+        self._seconds = wait_seconds(wait)
+        self._abort = on_error == "abort"
+        self._progress = progress
+        self._waiting: list[_Entry] = []
+        self._length = 0
+        self._taken = 0
+        self._actions: Counter[str] = Counter()
+
+    def add(self, candidate: Candidate) -> bool:
+        """Take a candidate; whether it is time to send. Raises what is wrong with it where that aborts."""
+        entry = self._entry(self._taken, candidate)
+        if entry.error is not None and self._abort:
+            raise _of_candidate(entry)
+        self._taken += 1
+        self._waiting.append(entry)
+        self._length += sum(len(value) for value in entry.values.values() if isinstance(value, str | bytes))
+        return len(self._waiting) >= self._size or self._length >= _LONGEST
+
+    def send(self) -> Steps[list[BatchItem]]:
+        """Store what has been taken since the last time; what became of it."""
+        entries, self._waiting, self._length = self._waiting, [], 0
+        sound = [entry for entry in entries if entry.error is None]
+        if sound:
+            if self._core.embedder is not None:
+                yield from self._embed(self._core.embedder, sound)
+            yield from self._store(sound)
+            if self._seconds:
+                yield from self._judge(sound)
+        if entries:
+            self._actions.update("error" if e.result is None else e.result.action for e in entries)
+            if self._progress is not None:
+                self._progress(self._taken, self._actions.copy())
+        return [BatchItem(entry.index, entry.content, entry.result, entry.error) for entry in entries]
+
+    # the candidates
+
+    def _entry(self, index: int, candidate: Candidate) -> _Entry:
+        given: Mapping[str, Any] = {}
+        if isinstance(candidate, str):
+            given = {"content": candidate}
+        elif isinstance(candidate, Mapping):
+            given = candidate
+        content = given.get("content")
+        entry = _Entry(index, content if isinstance(content, str) else None, {})
+        try:
+            if "content" not in given:
+                raise TypeError(
+                    f"a candidate is a text, or a mapping with content: this is {candidate!r:.80}"
+                )
+            if unknown := [name for name in given if name not in queries.CANDIDATE]:
+                raise TypeError(f"a candidate has no {', '.join(map(str, unknown))}")
+            if (tenant_id := given.get("tenant_id")) is not None and tenant_id != self._tenant_id:
+                raise errors.WrongTenantError(
+                    "the session is not of this tenant",
+                    detail="The tenant_id of the candidate differs from that of the batch.",
+                    hint="A batch belongs to one tenant: leave tenant_id out of the candidates.",
+                )
+            values = self._defaults | {name: _column(name, value) for name, value in given.items()}
+            values["tenant_id"] = self._tenant_id
+            entry.values = values
+        except errors.MemfoldError as error:
+            entry.error = error
+        except (TypeError, ValueError, OverflowError) as error:
+            entry.error = errors.InvalidCandidateError(
+                "the candidate cannot be sent",
+                detail=f"{str(error)[:1].upper()}{str(error)[1:]}.",
+                hint="Pass what ingest takes.",
+            )
+            entry.error.__cause__ = error
+        return entry
+
+    # embedding
+
+    def _embed(self, embedder: EmbedderProtocol, entries: list[_Entry]) -> Steps[None]:
+        """Give those a vector that bring none and that tier 1 does not know; equal texts share one."""
+        bare: dict[tuple[str, ...], dict[tuple[Any, ...], list[_Entry]]] = {}
+        for entry in entries:
+            if entry.values.get("embedding") is None:
+                entry.values.pop("embedding", None)
+                entry.values.pop("embedding_model", None)
+                named = tuple(n for n in queries.KNOWN_ARGUMENTS if n in entry.values and n != "tenant_id")
+                fact = tuple(entry.values[name] for name in named)
+                bare.setdefault(named, {}).setdefault(fact, []).append(entry)
+        missing: dict[str, list[_Entry]] = {}
+        for named, facts in bare.items():
+            for fact in (yield from self._unknown(named, list(facts))):
+                missing.setdefault(fact[named.index("content")], []).extend(facts[fact])
+        texts = list(missing)
+        for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
+            chunk = texts[start : start + _EMBEDDED_AT_ONCE]
+            vectors = yield from self._core.vectors_or_none(embedder, chunk)
+            for text, vector in zip(chunk, vectors, strict=True):
+                if vector is not None:
+                    yield from self._core.register(embedder, vector)
+                    given = {"embedding": vector_binary(vector), "embedding_model": embedder.model}
+                    for entry in missing[text]:
+                        entry.values |= given
+            if len(chunk) > 1 and vectors.count(None) == len(chunk):  # down: the rest would only fail too
+                logger.warning("DEDUP_FAIL: %s texts go without a vector", len(texts) - start)
+                return
+
+    def _unknown(
+        self, columns: tuple[str, ...], facts: list[tuple[Any, ...]]
+    ) -> Steps[list[tuple[Any, ...]]]:
+        """Those that tier 1 does not know. What it cannot even look for needs no vector either."""
+        parameters: dict[str, Any] = {"tenant_id": self._tenant_id}
+        for place, column in enumerate(columns):
+            values = [fact[place] for fact in facts]
+            if column == "metadata":
+                values = [None if value is None else value[1:].decode() for value in values]
+            parameters[column] = values
+        try:
+            rows = yield from self._core.send(queries.known_places(columns), parameters, repeatable=True)
+        except errors.MemfoldError as error:
+            if not _of_one(error):
+                raise
+            if len(facts) == 1:
+                return []  # what is wrong with it is said where it is to be stored
+            half = len(facts) // 2
+            first = yield from self._unknown(columns, facts[:half])
+            return first + (yield from self._unknown(columns, facts[half:]))
+        known = {row["place"] for row in rows}
+        return [fact for place, fact in enumerate(facts, 1) if place not in known]
+
+    # storing
+
+    def _store(self, entries: list[_Entry]) -> Steps[None]:
+        try:
+            rows = yield from self._sent(entries)
+        except errors.MemfoldError as error:
+            if self._abort or not _of_one(error):
+                raise
+            # The server could not even read them, or has no locks for so many buckets: smaller batches, down
+            # to the one that is to blame.
+            if len(entries) == 1:
+                entries[0].error = error
+                return
+            half = len(entries) // 2
+            yield from self._store(entries[:half])
+            yield from self._store(entries[half:])
+            return
+        for entry, row in zip(entries, rows, strict=True):
+            if row["sqlstate"] is not None:
+                entry.error = _error(row)
+            else:
+                entry.result = IngestResult.from_row(row)
+                log_decision(entry.content or "", entry.result)
+
+    def _sent(self, entries: list[_Entry]) -> Steps[list[Row]]:
+        """The server's rows for a batch that is stored once, whatever becomes of connections.
+
+        When one goes during COMMIT, nobody says whether the batch is stored; it is sent again then. One of its
+        candidates has the batch's idempotency key: if that is answered with the event of the first time, the
+        first time was stored, and the second is rolled back. So a batch costs one key, not one a candidate.
+        """
+        batch_id = uuid.uuid4()
+        keyless = [n for n, entry in enumerate(entries) if entry.values.get("idempotency_key") is None]
+        keys = {n: str(batch_id) for n in keyless[:1]}
+        unsure: list[Row] | None = None
+        attempts = 0
+
+        def stored_before(rows: list[Row]) -> bool:
+            return unsure is not None and any(
+                rows[n]["event_id"] is not None and rows[n]["event_id"] == unsure[n]["event_id"] for n in keys
+            )
+
+        def is_marked(rows: list[Row]) -> bool:
+            """Whether a key of the batch has been stored, if anything has that has no key of its own."""
+            return any(rows[n]["event_id"] is not None for n in keys) or all(
+                rows[n]["event_id"] is None for n in keyless
+            )
+
+        def refused(rows: list[Row]) -> int | None:
+            return next((n for n, row in enumerate(rows) if row["sqlstate"] is not None), None)
+
+        def keep(rows: list[Row]) -> bool:
+            return (
+                not stored_before(rows)
+                and is_marked(rows)
+                and not (self._abort and refused(rows) is not None)
+            )
+
+        while True:
+            error: psycopg.Error
+            try:
+                rows: list[Row] = yield Transact(
+                    queries.INGEST_STAGED,
+                    {"batch_id": batch_id, "tenant_id": self._tenant_id, "memfold_tenant": self._tenant_id},
+                    _staged(batch_id, entries, keys),
+                    keep,
+                )
+            except CommitLostError as lost:
+                error, unsure = lost.error, lost.rows
+            except psycopg.Error as caught:
+                error = caught
+            else:
+                if unsure is not None and stored_before(rows):
+                    return unsure
+                if self._abort and (n := refused(rows)) is not None:
+                    entries[n].error = _error(rows[n])
+                    raise _of_candidate(entries[n])
+                if is_marked(rows):
+                    return rows
+                if unsure is not None:
+                    raise _unknown_outcome(None)
+                # The one with the key was refused: once more, each with one.
+                keys = {n: f"{batch_id}:{n}" for n in keyless}
+                continue
+            attempts += 1
+            lost_connection = errors.is_connection_lost(error)
+            enough = max(self._core.max_attempts, 2 if lost_connection else 1)
+            if attempts >= enough or not (lost_connection or error.sqlstate in errors.RETRYABLE):
+                raise (errors.translate(error) if unsure is None else _unknown_outcome(error)) from error
+            logger.debug("attempt %s of a batch failed (%s), trying again", attempts, error.sqlstate or error)
+            yield pause_before(attempts)
+
+    # judging
+
+    def _judge(self, entries: list[_Entry]) -> Steps[None]:
+        unclear: list[tuple[_Entry, IngestResult]] = [
+            (entry, entry.result)
+            for entry in entries
+            if entry.result is not None and entry.result.judgement_id is not None
+        ]
+        if not unclear:
+            return
+        calls = [self._core.waited_for(result, self._tenant_id, self._seconds) for _, result in unclear]
+        resolutions: list[Resolution | None] = yield Together(calls, _JUDGED_AT_ONCE)
+        for (entry, result), resolution in zip(unclear, resolutions, strict=True):
+            entry.result = replace(result, resolution=resolution)
+
+
+def _column(name: str, value: Any) -> Any:
+    """A value as COPY is to send it."""
+    if value is None:
+        return None
+    if name == "embedding":
+        return vector_binary(value)
+    made = prepared_value(name, value)
+    return b"\1" + made.encode() if name == "metadata" else made
+
+
+def _staged(batch_id: uuid.UUID, entries: Sequence[_Entry], keys: Mapping[int, str]) -> Copy:
+    used = {name for entry in entries for name in entry.values}
+    if keys:
+        used.add("idempotency_key")
+    columns = [name for name in queries.CANDIDATE if name in used]
+    rows: list[tuple[Any, ...]] = []
+    for n, entry in enumerate(entries):
+        values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values
+        rows.append((batch_id, n, *map(values.get, columns)))
+    statement, types = queries.stage(["batch_id", "ordinal", *columns])
+    return Copy(statement, types, rows)
+
+
+def _of_one(error: errors.MemfoldError) -> bool:
+    """Whether it may be about some of the candidates, and not about all that is sent."""
+    state = error.sqlstate or ""
+    return state[:2] in ("22", "54") or (state[:2] == "MF" and state not in ("MF001", "MF002", "MF025"))
+
+
+def _error(row: Row) -> errors.MemfoldError:
+    cls = errors.CLASSES.get(row["sqlstate"], errors.MemfoldError)
+    return cls(row["error"], sqlstate=row["sqlstate"], detail=row["detail"], hint=row["hint"])
+
+
+def _of_candidate(entry: _Entry) -> errors.MemfoldError:
+    """The candidate's error, with its index: nobody else will tell it."""
+    error = entry.error
+    assert error is not None  # noqa: S101 (only then is this called)
+    error.detail = (
+        f"Candidate {entry.index}: {error.detail}" if error.detail else f"It is candidate {entry.index}."
+    )
+    return error
+
+
+def _out_of_range(name: str, value: object, hint: str) -> errors.MemfoldError:
+    return errors.InvalidArgumentError(f"{name} is out of range", detail=f"It was {value!r:.80}.", hint=hint)
+
+
+def _unknown_outcome(error: psycopg.Error | None) -> errors.MemfoldError:
+    return errors.OutcomeUnknownError(
+        "the connection was lost during COMMIT",
+        sqlstate=None if error is None else error.sqlstate,
+        detail=None if error is None else str(error),
+        hint="Whether the batch was written is not known: it could not be sent again.",
+    )
+
+
+def _checked_tenant(tenant_id: str | None) -> str:
+    # COPY would say it less clearly.
+    check_text("tenant_id", tenant_id)
+    if not tenant_id:
+        raise errors.TenantMissingError(
+            "tenant_id is missing",
+            detail="Neither the call nor the client names a tenant.",
+            hint="Pass tenant_id to one of them.",
+        )
+    if len(tenant_id.encode()) > 512:
+        raise errors.InvalidIdentifierError(
+            "tenant_id is too long",
+            detail=f"It has {len(tenant_id.encode())} bytes.",
+            hint="Identifiers have at most 512 bytes of UTF-8.",
+        )
+    return tenant_id
