@@ -4,7 +4,7 @@ The whole suite runs once on each server: on the embedded one with memfold as al
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
 0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all, but for
 tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing more: those
-install memfold themselves, or need it nowhere.
+install memfold themselves, or are about Python.
 """
 
 from __future__ import annotations
@@ -105,9 +105,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return metafunc.definition.get_closest_marker(name) is not None
 
     chosen = [t for t in TARGETS if t.available and _makes_up_for(t)]
-    if marked("one_server"):
+    if marked("core"):
+        chosen = [t for t in TARGETS if t.available]
+    elif marked("one_server"):
         chosen = chosen[:1]
-    elif marked("core") or (metafunc.config.option.everywhere and not marked("each_server")):
+    elif metafunc.config.option.everywhere and not marked("each_server"):
         chosen = [t for t in TARGETS if t.available]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 

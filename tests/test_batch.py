@@ -438,6 +438,21 @@ def test_staged_rows_are_behind_the_wall(db: DB, app: Callable[..., DB]) -> None
 # Many writers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_server
+def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
+    """They take no lock but their memories' rows: all in the order of ids, whatever the order of the batch."""
+    facts: list[Candidate] = [{"content": f"User likes thing {i}"} for i in range(300)]
+    at_once(db, "acme", facts)
+
+    def work(i: int, connection: DB) -> None:
+        rnd = random.Random(i)
+        for _ in range(12):
+            at_once(connection, "acme", rnd.sample(facts, len(facts)))
+
+    together([connect() for _ in range(8)], work)
+    assert db.execute("select distinct observations from memory_counters").fetchall() == [(1 + 8 * 12,)]
+
+
 def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """Overlapping facts, values of slots and paraphrases in shuffled order; calls one by one beside them."""
     model(db)

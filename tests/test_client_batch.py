@@ -26,6 +26,8 @@ from memfold.judge import Usage
 from tests.support import check
 
 DB = psycopg.Connection[Any]
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
 CAT, DOG = [1.0, 0.1, 0.0], [0.0, 1.0, 0.0]
 TWO = "Alice has 2 cats."
 DUPLICATE = Answer("duplicate", 0.9, "the same", usage=Usage("toy-judge", 400, 40, 0.25))

@@ -32,6 +32,8 @@ from tests.chat_server import ChatServer
 from tests.support import check
 
 DB = psycopg.Connection[Any]
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
 NEAR = {"User likes Vim.": [1.0, 0.0], "User is fond of Vim.": [0.9, 0.4358898944]}
 VIM, FOND = NEAR
 DUPLICATE = Answer("duplicate", 0.9, "the same", usage=Usage("toy-judge", 400, 40, 0.25))

@@ -27,6 +27,8 @@ from memfold.review import _width, differences, side_by_side, visible
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
 Run = Callable[..., str]
 
 

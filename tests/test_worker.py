@@ -35,6 +35,8 @@ from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
 
 JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
 """Of the throughput test; from 2,000 on it holds the worker to 45 a second."""
@@ -353,7 +355,6 @@ def own_cluster(target: Target) -> Iterator[Cluster]:
         cluster.stop()
 
 
-@pytest.mark.one_server
 def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """While answers are under way: they are kept until they can be written, and no pair is asked twice."""
     cluster = own_cluster
