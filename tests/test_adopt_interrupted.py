@@ -416,7 +416,7 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(
     )
     wait_for(lambda: one(db, "select count(*) from pg_stat_replication where state = 'streaming'"))
     standby("select pg_wal_replay_pause()")
-    process = start(dsn, "run", *TABLE, "--batch", "50", "--max-lag-mb", "0.2", "--confirm")
+    process = start(dsn, "run", *TABLE, "--batch", "50", "--rate", "1500", "--max-lag-mb", "0.2", "--confirm")
     try:
         wait_for(lambda: one(db, lag) > 200_000)
         time.sleep(1.5)
