@@ -9,10 +9,7 @@ declare
 begin
     select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
     into d.memory_id, d.root_id, d.target_id, v_status
-    from memfold.memories as m
-    where m.tenant_id = c.tenant_id collate "C"
-        and m.bucket_id = c.bucket_id collate "C"
-        and m.content_hash = c.content_hash;
+    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
     if d.memory_id is null then
         return null;
     end if;

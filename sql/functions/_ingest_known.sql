@@ -7,6 +7,7 @@ language plpgsql volatile
 as $$
 declare
     v_policy constant memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_content_hash bytea;
     v_memory_id uuid;
     v_aliases bigint;
     v_on_timeline boolean;
@@ -19,13 +20,11 @@ begin
     then
         return null;
     end if;
+    v_content_hash := memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer,
+        v_policy.key_fields, null);
     select m.memory_id into v_memory_id
-    from memfold.memories as m
-    where m.tenant_id = _ingest_known.tenant_id collate "C"
-        and m.bucket_id = _ingest_known.bucket_id collate "C"
-        and m.content_hash = memfold._content_hash(_ingest_known.memory_type, _ingest_known.subject,
-            _ingest_known.predicate, _ingest_known.content, v_policy.canonicalizer, v_policy.key_fields, null)
-        and m.status = 'active';
+    from memfold._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
+    where m.status = 'active';
     if v_memory_id is null then
         return null;
     end if;

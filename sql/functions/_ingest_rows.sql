@@ -170,9 +170,8 @@ begin
         select distinct v.bucket_id, v.scope_key
         from unnest(v_items) with ordinality as c
         cross join lateral (
-            select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
-            where m.tenant_id = v_tenant_id and m.bucket_id = c.bucket_id and m.content_hash = c.content_hash
-            offset 0
+            select memfold._root(m.memory_id, m.root_id) as root_id
+            from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
         ) as r
         cross join unnest(memfold._trees(v_tenant_id, array[r.root_id])) as t (id)
         cross join lateral (
@@ -279,13 +278,8 @@ begin
         from unnest(v_items) with ordinality as c
         left join lateral (
             select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key
-            from memfold.memories as m
-            -- as a range and in order: without statistics the index on the scope looks as good, and reads the bucket
-            where m.tenant_id = v_tenant_id and m.bucket_id = c.bucket_id
-                and m.content_hash >= c.content_hash and m.content_hash <= c.content_hash
-                and v_classes[c.ordinality] in ('todo', 'hit', 'rest')
-            order by m.content_hash
-            limit 1
+            from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
+            where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
             select k.live, k.on_timeline from memfold.memory_counters as k

@@ -17,11 +17,10 @@ begin
     c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
         0.5, 0.5, null, 'observed', metadata, now());
     return query
-    select r.memory_id, m.memory_id, r.status::text, m.content_hash
-    from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-    where m.tenant_id = c.tenant_id collate "C" and m.bucket_id = c.bucket_id collate "C"
-        and m.content_hash = c.content_hash;
+    select r.memory_id, m.memory_id, r.status::text, c.content_hash
+    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m
+    join memfold.memories as r
+        on r.tenant_id = c.tenant_id collate "C" and r.memory_id = memfold._root(m.memory_id, m.root_id);
 end;
 $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;

@@ -12,9 +12,8 @@ begin
         coalesce(newer.object, older.object), null, null, '{}', 0, 0, null, 'inferred', older.metadata || newer.metadata,
         pg_catalog.now());
     select r.* into v_memory
-    from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-    where m.tenant_id = j.tenant_id and m.bucket_id = j.bucket_id and m.content_hash = c.content_hash;
+    from memfold._known_text(j.tenant_id, j.bucket_id, c.content_hash) as m
+    join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id);
     if not found then
         v_memory.memory_id := memfold._insert_memory(c, null);
         v_created := j.merged_text;
