@@ -377,7 +377,7 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
 def standby(target: Target, db: DB) -> Iterator[Callable[[str], None]]:
     """A streaming standby of the test's server, as an administrator sets one up; runs a statement on it."""
     cluster = target.cluster
-    base = cluster.base / "standby"
+    base = cluster.base / f"standby_{db.info.dbname}_{target.way}"
     base.mkdir()
     os.chown(base, cluster.account.uid, cluster.account.gid)
     cluster.run(
