@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -373,11 +374,15 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
 # Standbys ---------------------------------------------------------------------------------------------------
 
 
+def _standby_of(target: Target, db: DB) -> Path:
+    return target.cluster.base / f"standby_{db.info.dbname}"
+
+
 @pytest.fixture
 def standby(target: Target, db: DB) -> Iterator[Callable[[str], None]]:
     """A streaming standby of the test's server, as an administrator sets one up; runs a statement on it."""
     cluster = target.cluster
-    base = cluster.base / f"standby_{db.info.dbname}_{target.way}"
+    base = _standby_of(target, db)
     base.mkdir()
     os.chown(base, cluster.account.uid, cluster.account.gid)
     cluster.run(
@@ -420,8 +425,9 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(
     try:
         wait_for(lambda: one(db, lag) > 200_000)
         time.sleep(1.5)
+        # none, if what else the server does has put the standby behind already
         seen = one(db, "select rows_seen from memfold.adoptions")
-        assert 0 < seen < ROWS
+        assert seen < ROWS
         time.sleep(1.5)
         assert one(db, "select rows_seen from memfold.adoptions") == seen, "it stands still"
         assert process.poll() is None
@@ -431,7 +437,7 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(
         assert "waiting for walreceiver" in err
         assert "MB behind" in err
         standby("select pg_wal_replay_resume()")
-        finish(dsn, "run", *TABLE, "--confirm", "--max-lag-mb", "0.2")
+        finish(dsn, "run", *TABLE, "--confirm")
     finally:
         process.kill()
     check_adopted(db, before)
@@ -450,5 +456,5 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(
     finally:
         drop_roles(db, role)
     # the other way round: there is nothing to adopt on a standby
-    here = f"host={target.cluster.base / 'standby'} port=5432 user=postgres dbname={db.info.dbname}"
+    here = f"host={_standby_of(target, db)} port=5432 user=postgres dbname={db.info.dbname}"
     assert "is a standby" in finish(here, "plan", *OPTIONS, code=1)
