@@ -136,6 +136,20 @@ def test_dedup_off(db: DB) -> None:
     check(db)
 
 
+def test_rules_that_change_hold_for_known_texts_at_once(db: DB) -> None:
+    ingest(db, "User likes Python, and says so often")
+    db.execute("select set_policy('acme', 'default', max_content_length => 10)")
+    with pytest.raises(psycopg.Error) as error:
+        ingest(db, "User likes Python, and says so often")
+    assert error.value.sqlstate == "MF005"
+    db.execute("select set_policy('acme', 'default', max_content_length => 100000)")
+    assert ingest(db, "User likes Python, and says so often").action == "merged"
+    db.execute("select set_policy('acme', memory_type => 'fact', dedup => 'off')")
+    assert ingest(db, "User likes Python, and says so often", bucket_id="other").action == "inserted"
+    assert ingest(db, "User likes Python, and says so often", bucket_id="other").action == "inserted"
+    check(db)
+
+
 def test_paraphrase_becomes_an_alias_and_is_paid_once(db: DB) -> None:
     model(db)
     first = ingest(db, "User prefers dark mode", source_turn_ids=["1"], **vector(1.0))

@@ -28,6 +28,8 @@ DAMAGE = [
     ("update memory_vectors set scope_key = 1", "vector: scope_key"),
     ("update memory_vectors set bucket_id = 'x'", "vector: bucket_id"),
     ("update memory_vectors set embedding = '[2,0,0,0]'", "vector: norm"),
+    ("update memory_vectors set memory_id = gen_random_uuid()", "vector: memory exists"),
+    ("update memory_counters set memory_id = gen_random_uuid()", "counters: memory exists"),
     ("delete from memory_sources", "source"),
     ("insert into memory_sources select tenant_id, 'x', memory_id from memories limit 1", "source"),
     ("update memory_intervals set valid_to = '2001-01-01'", "interval"),

@@ -75,3 +75,11 @@ def test_content_that_is_empty_in_canonical_form_is_refused_here_too(db: DB) -> 
     with pytest.raises(psycopg.Error) as error:
         db.execute("insert into memories (tenant_id, content) values ('acme', ' . ')")
     assert error.value.sqlstate == "MF004"
+
+
+@pytest.mark.parametrize("column", ["bucket_id", "memory_type", "subject", "predicate", "object"])
+def test_identifiers_that_are_empty_in_canonical_form_too(db: DB, column: str) -> None:
+    empty = "" if column in ("bucket_id", "memory_type") else " . "
+    with pytest.raises(psycopg.Error) as error:
+        db.execute(f"insert into memories (tenant_id, content, {column}) values ('acme', 'a', '{empty}')")
+    assert error.value.sqlstate == "MF003"

@@ -124,35 +124,30 @@ comment on function memfold._check_candidate(
 ) is
 'Raises MF003 to MF010 or MF016 for what a caller may not hand in. Null stands for the default where there is one.';
 
+-- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold._is_usual(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
-    origin text, metadata jsonb, observed_at timestamptz, max_content_length bigint
+    origin text, metadata jsonb, observed_at timestamptz
 ) returns boolean
 language sql stable parallel safe
 return coalesce(
-    pg_catalog.octet_length(content) between 1 and max_content_length
-    and bucket_id <> '' and memory_type <> ''
-    and pg_catalog.octet_length(bucket_id) <= 512 and pg_catalog.octet_length(memory_type) <= 512
-    and (subject ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(subject) <= 512) is not false
-    and (predicate ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(predicate) <= 512) is not false
+    pg_catalog.octet_length(content) <= 8192
+    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, source_turn_ids[1])) <= 512
     and object is null and session_id is null and metadata = '{}'
-    and pg_catalog.cardinality(source_turn_ids) <= 1
-    and (
-        pg_catalog.octet_length(source_turn_ids[1]) between 1 and 512
-        or pg_catalog.cardinality(source_turn_ids) = 0
-    )
+    and pg_catalog.cardinality(source_turn_ids) = case when source_turn_ids[1] <> '' then 1 else 0 end
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and observed_at <= pg_catalog.now() and observed_at > '-infinity', false
 );
 revoke all on function memfold._is_usual(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, bigint
+    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) from public;
 comment on function memfold._is_usual(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, bigint
+    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
-'A candidate with nothing about it that must be looked at piece by piece: valid, and without object, session, metadata,
-further turns or another origin. One expression, which its callers inline.';
+'A candidate with nothing about it that must be looked at piece by piece, if it has the key of a memory: without object,
+session, metadata, further turns or another origin, and nothing too long. Else its content may still be empty, or longer than
+the policy allows, and so may bucket, type, subject and predicate. One expression, which its callers inline.';
 
 create or replace function memfold._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
@@ -167,7 +162,9 @@ declare
     v_signature text;
 begin
     if not memfold._is_usual(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy.max_content_length)
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
+        or v_policy.max_content_length < 8192 or (content <> '' and bucket_id <> '' and memory_type <> '') is not true
+        or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
     then
         perform memfold._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
             source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy);

@@ -1,3 +1,14 @@
+create or replace function memfold._is_entered(tenant_id text) returns boolean
+language sql stable parallel safe
+return pg_catalog.current_setting('role') = 'none'
+    and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
+    and tenant_id > '*' collate "C"
+    and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
+revoke all on function memfold._is_entered(text) from public;
+comment on function memfold._is_entered(text) is
+'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
+or in doubt, is for _enter().';
+
 create or replace function memfold._enter(tenant_id text) returns void
 language plpgsql volatile
 as $$
@@ -5,11 +16,7 @@ declare
     v_bound name;
     v_trusted boolean;
 begin
-    -- the usual case in one expression: an application that has set its tenant
-    if pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id and tenant_id not in ('', '*')
-        and not pg_catalog.pg_has_role(memfold._actor(), 'memfold_tenant', 'member')
-        and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
-    then
+    if memfold._is_entered(tenant_id) then
         return;
     end if;
     if tenant_id is null or tenant_id = '' then

@@ -6,7 +6,6 @@ create or replace function memfold._ingest_known(
 language plpgsql volatile
 as $$
 declare
-    v_policy constant memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
     v_content_hash bytea;
     v_memory_id uuid;
     v_aliases bigint;
@@ -14,17 +13,24 @@ declare
     v_added bigint;
     v_event_id uuid;
 begin
-    if v_policy.dedup = 'off' or v_policy.metadata_keys <> '{}' or not memfold._is_usual(
+    if not memfold._is_usual(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
-        extractor_confidence, session_id, origin, metadata, observed_at, v_policy.max_content_length)
+        extractor_confidence, session_id, origin, metadata, observed_at)
     then
         return null;
     end if;
-    v_content_hash := memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer,
-        v_policy.key_fields, null);
+    v_content_hash := memfold._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
+        null);
     select m.memory_id into v_memory_id
     from memfold._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
-    where m.status = 'active';
+    where m.status = 'active'
+        -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
+        -- The condition is that of policies_unusual_idx.
+        and not exists (
+            select from memfold.policies as p
+            where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
+                or p.metadata_keys <> '{}' or p.max_content_length < 8192
+        );
     if v_memory_id is null then
         return null;
     end if;
@@ -82,4 +88,5 @@ comment on function memfold._ingest_known(
 ) is
 'The hot path: the usual candidate hits the text of an active memory (row 3 of the decision table). What _candidate,
 _decide_known, _strengthen and _record do in general, as five statements without composites in between, which takes a
-quarter off a replay. action null: it is another case and nothing was written; method says whether a row may be held.';
+quarter off a replay. Usual rules too: where a policy of the tenant hashes in another way, is off, or takes less than
+8 kB, the general way is taken. action null: it is another case and nothing was written; method says whether a row may be held.';

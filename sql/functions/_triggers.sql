@@ -4,6 +4,11 @@ as $$
 declare
     v_policy memfold.policies;
 begin
+    perform memfold._check_identifier('bucket_id', new.bucket_id, true);
+    perform memfold._check_identifier('memory_type', new.memory_type, true);
+    perform memfold._check_identifier('subject', new.subject, false);
+    perform memfold._check_identifier('predicate', new.predicate, false);
+    perform memfold._check_identifier('object', new.object, false);
     v_policy := memfold._policy(new.tenant_id, new.bucket_id, new.memory_type);
     if v_policy.dedup = 'on' then
         new.canonicalizer := v_policy.canonicalizer;
@@ -16,7 +21,8 @@ end;
 $$;
 revoke all on function memfold._fill_policy() from public;
 comment on function memfold._fill_policy() is
-'A row that comes without a canonicalizer (a plain INSERT) gets the one of its policy, so that its hash is made like any.';
+'A row that comes without a canonicalizer (a plain INSERT) gets the one of its policy, so that its hash is made like any.
+Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse.';
 
 create or replace function memfold._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp

@@ -69,6 +69,18 @@ begin
     ) as x (name, expected, actual)
     where v.tenant_id = v_tenant_id and x.expected <> x.actual;
 
+    -- no foreign key says so (it would check each new row once more)
+    return query
+    select x.memory_id, x.name || ': memory exists', x.memory_id::text, null
+    from (
+        select k.memory_id, 'counters' as name from memfold.memory_counters as k where k.tenant_id = v_tenant_id
+        union all
+        select v.memory_id, 'vector' from memfold.memory_vectors as v where v.tenant_id = v_tenant_id
+    ) as x
+    where not exists (
+        select from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = x.memory_id
+    );
+
     -- sources are the turns of the observations in force
     return query
     with expected as (

@@ -88,7 +88,9 @@ declare
     r memfold.ingest_result;
     v_event_id uuid;
 begin
-    perform memfold._enter(tenant_id);
+    if memfold._is_entered(tenant_id) is not true then
+        perform memfold._enter(tenant_id);
+    end if;
     if idempotency_key is not null then
         -- row 1: a second call with the key waits here for the first to commit
         perform memfold._check_identifier('bucket_id', bucket_id, true);
