@@ -1,9 +1,9 @@
 create or replace function memfold._known_text(tenant_id text, bucket_id text, content_hash bytea)
-returns table (memory_id uuid, root_id uuid, status text, scope_key bigint)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language sql stable parallel safe rows 1
 begin atomic
     -- A range, and in order: before the first ANALYZE the index on the scope looks as good, and would read the bucket.
-    select m.memory_id, m.root_id, m.status, m.scope_key
+    select m.memory_id, m.root_id, m.status, m.predicate, m.scope_key
     from memfold.memories as m
     where
         m.tenant_id = _known_text.tenant_id collate "C"
