@@ -365,39 +365,30 @@ begin
     if aliased and v_turns is not null then
         v_turns := memfold._new_to_tree(v_tenant_id, v_turns);
     end if;
-    with sums as materialized (
-        select o.root_id as memory_id, count(o.seen) as observations, sum(o.independent) as independent,
-            max(o.source_confidence) as source_confidence, max(o.extractor_confidence) as extractor_confidence,
-            min(o.seen) as first_seen, max(o.seen) as last_seen, bool_or(o.is_new) as is_new
-        from (
-            select v_roots[c.ordinality] as root_id, v_classes[c.ordinality] = 'new' as is_new,
-                (c.source_turn_ids = '{}')::integer as independent, c.source_confidence, c.extractor_confidence,
-                c.observed_at as seen
-            from unnest(v_items) with ordinality as c
-            where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-            union all
-            select t.memory_id, null, 1, null, null, null from unnest(v_turns) as t
-        ) as o
-        group by o.root_id
-    ),
-    made as (
-        insert into memfold.memory_counters (
-            tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
-        )
-        select v_tenant_id, s.memory_id, s.observations, s.independent, s.source_confidence, s.extractor_confidence,
-            s.first_seen, s.last_seen
-        from sums as s
-        where s.is_new
+    -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
+    -- rows that are there are held already.
+    insert into memfold.memory_counters as k (
+        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
     )
-    update memfold.memory_counters as k
-    set observations = k.observations + s.observations,
-        independent = k.independent + s.independent,
-        source_confidence = greatest(k.source_confidence, s.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, s.extractor_confidence),
-        first_seen = least(k.first_seen, s.first_seen),
-        last_seen = greatest(k.last_seen, s.last_seen)
-    from sums as s
-    where k.tenant_id = v_tenant_id and k.memory_id = s.memory_id and not s.is_new;
+    select v_tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
+        min(o.seen), max(o.seen)
+    from (
+        select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
+            c.extractor_confidence, c.observed_at as seen
+        from unnest(v_items) with ordinality as c
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+        union all
+        select t.memory_id, 1, null, null, null from unnest(v_turns) as t
+    ) as o
+    group by o.root_id
+    order by o.root_id
+    on conflict (tenant_id, memory_id) do update
+    set observations = k.observations + excluded.observations,
+        independent = k.independent + excluded.independent,
+        source_confidence = greatest(k.source_confidence, excluded.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
+        first_seen = least(k.first_seen, excluded.first_seen),
+        last_seen = greatest(k.last_seen, excluded.last_seen);
 end;
 $$;
 revoke all on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) from public;
@@ -452,15 +443,15 @@ create or replace function memfold._use_keys(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 begin
-    update memfold.idempotency_keys as i
-    set event_id = o.event_id
-    from unnest(buckets, _use_keys.idempotency_keys, event_ids) as o (bucket_id, key, event_id)
-    where i.tenant_id = _use_keys.tenant_id collate "C" and i.bucket_id = o.bucket_id collate "C"
-        and i.idempotency_key = o.key collate "C";
+    -- one by one: joined, and before the first ANALYZE, they may be looked for among all keys of the tenant
+    for v_i in 1..coalesce(cardinality(event_ids), 0) loop
+        update memfold.idempotency_keys as i
+        set event_id = event_ids[v_i]
+        where i.tenant_id = _use_keys.tenant_id collate "C" and i.bucket_id = buckets[v_i] collate "C"
+            and i.idempotency_key = _use_keys.idempotency_keys[v_i] collate "C";
+    end loop;
 end;
 $$;
 revoke all on function memfold._use_keys(text, text[], text[], uuid[]) from public;
