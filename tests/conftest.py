@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from pytest_postgresql import factories
 
+from memfold import migrate
 from tests import servers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -173,6 +174,18 @@ def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
 def extension_available(target: Target) -> bool:
     """Whether CREATE EXTENSION memfold works on this server."""
     return target.cluster.extension
+
+
+@pytest.fixture
+def own_cluster(target: Target) -> Iterator[servers.Cluster]:
+    """A server that no other test uses, of the same programs, with memfold in the database postgres."""
+    cluster = servers.Cluster("own", target.cluster.bindir)
+    cluster.start(extension=False)
+    try:
+        migrate.install(cluster.dsn())
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 Make = Callable[..., str]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -23,14 +20,14 @@ from tests.adopting import (
     TABLE,
     catalog,
     check_adopted,
-    drop_roles,
     make_tables,
     one,
     start,
     state,
     wait_for,
 )
-from tests.conftest import Connect, Target
+from tests.conftest import Connect
+from tests.servers import Cluster
 
 ROWS = 2000
 MORE = "select coalesce(max(rows_seen), 0) from memfold.adoptions where rows_seen > %s"
@@ -374,15 +371,11 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
 # Standbys ---------------------------------------------------------------------------------------------------
 
 
-def _standby_of(target: Target, db: DB) -> Path:
-    return target.cluster.base / f"standby_{db.info.dbname}"
-
-
 @pytest.fixture
-def standby(target: Target, db: DB) -> Iterator[Callable[[str], None]]:
-    """A streaming standby of the test's server, as an administrator sets one up; runs a statement on it."""
-    cluster = target.cluster
-    base = _standby_of(target, db)
+def standby(own_cluster: Cluster) -> Iterator[str]:
+    """A streaming standby, as an administrator sets one up, of a server that nobody else writes to; where it is."""
+    cluster = own_cluster
+    base = cluster.base / "standby"
     base.mkdir()
     os.chown(base, cluster.account.uid, cluster.account.gid)
     cluster.run(
@@ -393,41 +386,33 @@ def standby(target: Target, db: DB) -> Iterator[Callable[[str], None]]:
     with (base / "data" / "postgresql.auto.conf").open("a") as conf:
         conf.write(f"unix_socket_directories = '{base}'\nfsync = off\n")
     cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
-
-    def run(statement: str) -> None:
-        with psycopg.connect(
-            f"host={base} port=5432 user=postgres dbname={db.info.dbname}", autocommit=True
-        ) as connection:
-            connection.execute(statement.encode())
-
     try:
-        yield run
+        yield f"host={base} port=5432 user=postgres dbname=postgres"
     finally:
-        with contextlib.suppress(psycopg.Error):
-            run("select pg_wal_replay_resume()")
         cluster.account.run([cluster.bindir / "pg_ctl", "-D", base / "data", "-m", "immediate", "stop"])
-        shutil.rmtree(base, ignore_errors=True)
 
 
-def test_the_backfill_waits_for_a_standby_that_is_behind(
-    db: DB, dsn: str, standby: Callable[[str], None], target: Target
-) -> None:
+@pytest.mark.each_server
+def test_the_backfill_waits_for_a_standby_that_is_behind(own_cluster: Cluster, standby: str) -> None:
+    dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"
+    db = psycopg.connect(dsn, autocommit=True)
+    replica = psycopg.connect(standby, autocommit=True)
+    # what puts the standby behind is the backfill alone
+    db.execute("alter system set autovacuum = off")
+    db.execute("select pg_reload_conf()")
     make_tables(db, ROWS)
     before = state(db)
     for step in ("1", "2"):
         finish(dsn, "run", *OPTIONS, "--step", step)
-    lag = (
-        "select coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0) from pg_stat_replication"
-    )
-    wait_for(lambda: one(db, "select count(*) from pg_stat_replication where state = 'streaming'"))
-    standby("select pg_wal_replay_pause()")
+    lag = "select pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) from pg_stat_replication"
+    wait_for(lambda: db.execute(f"{lag} where state = 'streaming'".encode()).fetchall() == [(0,)])
+    replica.execute("select pg_wal_replay_pause()")
     process = start(dsn, "run", *TABLE, "--batch", "50", "--rate", "1500", "--max-lag-mb", "0.2", "--confirm")
     try:
         wait_for(lambda: one(db, lag) > 200_000)
         time.sleep(1.5)
-        # none, if what else the server does has put the standby behind already
         seen = one(db, "select rows_seen from memfold.adoptions")
-        assert seen < ROWS
+        assert 0 < seen < ROWS
         time.sleep(1.5)
         assert one(db, "select rows_seen from memfold.adoptions") == seen, "it stands still"
         assert process.poll() is None
@@ -436,25 +421,28 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(
         _, err = process.communicate(timeout=20)
         assert "waiting for walreceiver" in err
         assert "MB behind" in err
-        standby("select pg_wal_replay_resume()")
-        finish(dsn, "run", *TABLE, "--confirm")
+        replica.execute("select pg_wal_replay_resume()")
+        finish(dsn, "run", *TABLE, "--confirm", "--max-lag-mb", "0.2")
     finally:
         process.kill()
     check_adopted(db, before)
     # without the right to see it, it does not guess
-    role = f"dba_{db.info.dbname}"
-    db.execute(f"drop role if exists {role}; create role {role} login in role memfold_owner")
-    db.execute(f"create schema other authorization {role}; set role {role}")
     db.execute(
-        "create table other.m (id integer primary key, t text); insert into other.m values (1, 'x'); reset role"
+        "create role dba login in role memfold_owner; create schema other authorization dba; set role dba"
     )
-    try:
-        asked = ["run", "--table", "other.m", "--content", "t", "--dsn", f"{dsn} user={role}"]
-        assert "pg_read_all_stats" in finish(dsn, *asked, code=1)
-        finish(dsn, *asked, "--ignore-lag", "--confirm")
-        db.execute(f"grant pg_read_all_stats to {role}")
-    finally:
-        drop_roles(db, role)
+    for table in ("m", "n"):
+        db.execute(f"create table other.{table} (id integer primary key, t text)".encode())
+        db.execute(f"insert into other.{table} values (1, 'x')".encode())
+    db.execute("reset role")
+
+    def run(table: str, *more: str, code: int = 0) -> str:
+        return finish(f"{dsn} user=dba", "run", "--table", table, "--content", "t", *more, code=code)
+
+    assert "pg_read_all_stats" in run("other.m", code=1)
+    run("other.m", "--ignore-lag", "--confirm")
+    db.execute("grant pg_read_all_stats to dba")
+    run("other.n", "--confirm")
     # the other way round: there is nothing to adopt on a standby
-    here = f"host={_standby_of(target, db)} port=5432 user=postgres dbname={db.info.dbname}"
-    assert "is a standby" in finish(here, "plan", *OPTIONS, code=1)
+    assert "is a standby" in finish(standby, "plan", *OPTIONS, code=1)
+    replica.close()
+    db.close()

@@ -23,14 +23,12 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow
 
-from memfold import migrate
 from memfold import worker as worker_module
 from memfold.cli import main
 from memfold.errors import ConnectionLostError, MemfoldError
 from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Usage
 from memfold.worker import Summary, Worker
 from tests.chat_server import ChatServer, control, stats_of
-from tests.conftest import Target
 from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
 
@@ -341,18 +339,6 @@ def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     assert "endpoint is down" in result.stderr
     assert "Traceback" not in result.stderr
     assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
-
-
-@pytest.fixture
-def own_cluster(target: Target) -> Iterator[Cluster]:
-    """A server that no other test uses, with memfold."""
-    cluster = Cluster("own", target.cluster.bindir)
-    cluster.start(extension=False)
-    try:
-        migrate.install(cluster.dsn())
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,12 @@ begin
     return query
     select m.memory_id, memfold.canonicalize(m.object, 'prose/1'), k.last_seen
     from memfold.memories as m
-    join memfold.memory_counters as k using (tenant_id, memory_id)
+    -- from the slot to its counters, whatever the statistics say: there may be none yet
+    cross join lateral (
+        select k.on_timeline, k.last_seen from memfold.memory_counters as k
+        where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        offset 0
+    ) as k
     where m.tenant_id = _current_value.tenant_id collate "C"
         and m.bucket_id = _current_value.bucket_id collate "C"
         and m.scope_key = _current_value.scope_key

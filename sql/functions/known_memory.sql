@@ -17,10 +17,13 @@ begin
     c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
         0.5, 0.5, null, 'observed', metadata, now());
     return query
-    select r.memory_id, m.memory_id, r.status::text, c.content_hash
-    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m
-    join memfold.memories as r
-        on r.tenant_id = c.tenant_id collate "C" and r.memory_id = memfold._root(m.memory_id, m.root_id);
+    select memfold._root(m.memory_id, m.root_id), m.memory_id,
+        case when m.root_id is null then m.status else (
+            select r.status from memfold.memories as r
+            where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
+        ) end,
+        c.content_hash
+    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
 end;
 $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;
