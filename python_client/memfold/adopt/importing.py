@@ -118,25 +118,10 @@ class Import:
             if not rows:
                 return
             after = [rows[-1][f"k{n}"] for n in range(len(self._key))]
-            known = self._known(rows)
-            for row in rows:
+            problems = self._ingest(rows)
+            for place, row in enumerate(rows):
                 self.rows += 1
-                shown = ", ".join(str(row[f"k{n}"]) for n in range(len(self._key)))
-                if self._name(row) in known:
-                    self.known += 1
-                    self.counts["replayed", None, None] += 1
-                    yield shown, None
-                    continue
-                problem = None
-                try:
-                    self._ingest(row)
-                except (OutcomeUnknownError, ConnectionLostError):
-                    raise
-                except (MemfoldError, TypeError, ValueError) as error:
-                    problem = str(error)
-                    self.errors += 1
-                    self.counts["refused", None, None] += 1
-                yield shown, problem
+                yield ", ".join(str(row[f"k{n}"]) for n in range(len(self._key))), problems.get(place)
 
     def _statement(self, *, first: bool) -> str:
         keys: list[Node] = [column(one, "t") for one in self._key]
@@ -201,7 +186,43 @@ class Import:
                 }
         return found
 
-    def _ingest(self, row: DictRow) -> None:
+    def _ingest(self, rows: Sequence[DictRow]) -> dict[int, str]:
+        """Bring rows in, a batch for each tenant among them; what is wrong with which."""
+        known = self._known(rows)
+        problems: dict[int, str] = {}
+        batches: dict[str, dict[int, dict[str, Any]]] = {}
+        for place, row in enumerate(rows):
+            if self._name(row) in known:
+                self.known += 1
+                self.counts["replayed", None, None] += 1
+                continue
+            try:
+                candidate = self._candidate(row)
+            except (TypeError, ValueError) as error:
+                problems[place] = str(error)
+            else:
+                batches.setdefault(candidate.pop("tenant_id"), {})[place] = candidate
+        for tenant, batch in batches.items():
+            try:
+                items = list(self._client.ingest_many(batch.values(), tenant, batch_size=len(batch)))
+            except (OutcomeUnknownError, ConnectionLostError):
+                raise
+            except MemfoldError as error:
+                problems |= dict.fromkeys(batch, str(error))
+                continue
+            for place, item in zip(batch, items, strict=True):
+                if item.result is None:
+                    problems[place] = str(item.error)
+                else:
+                    result = item.result
+                    self.counts[result.action, result.tier, result.method] += 1
+        if problems:
+            self.errors += len(problems)
+            self.counts["refused", None, None] += len(problems)
+        return problems
+
+    def _candidate(self, row: DictRow) -> dict[str, Any]:
+        """What ingest takes, of a row. Raises TypeError or ValueError where it cannot be made."""
         tenant, bucket, made = self._name(row)
         candidate: dict[str, Any] = {
             FIELDS[name][0]: row[name] for name in self._given if name in FIELDS and row[name] is not None
@@ -210,7 +231,6 @@ class Import:
             raise ValueError("the tenant is null")
         if candidate.get("content") is None:
             raise ValueError("the content is null")
-        candidate["bucket_id"] = bucket
         key = {one: row[f"k{n}"] for n, one in enumerate(self._key)}
         name = f"{self.table.schema}.{self.table.name}"
         metadata = candidate.get("metadata", {})
@@ -218,14 +238,17 @@ class Import:
             metadata = json.loads(metadata)
         if not isinstance(metadata, dict):
             raise ValueError("the metadata is not a JSON object")
-        candidate["metadata"] = {**metadata, "imported_from": {"table": name, "key": key}}
         turn = f"{name}:{','.join(map(str, key.values()))}"
-        candidate["source_turn_ids"] = [turn if len(turn.encode()) <= _KEY_BYTES else made]
         if (vector := candidate.get("embedding")) is not None:
             candidate["embedding"] = json.loads(vector) if isinstance(vector, str) else vector
             candidate["embedding_model"] = self._model
-        result = self._client.ingest(**{**candidate, "tenant_id": tenant, "idempotency_key": made})
-        self.counts[result.action, result.tier, result.method] += 1
+        return candidate | {
+            "tenant_id": tenant,
+            "bucket_id": bucket,
+            "idempotency_key": made,
+            "metadata": {**metadata, "imported_from": {"table": name, "key": key}},
+            "source_turn_ids": [turn if len(turn.encode()) <= _KEY_BYTES else made],
+        }
 
     def summary(self) -> list[list[object]]:
         """Action, tier, method and rows."""
