@@ -1,9 +1,9 @@
 create or replace function memfold._is_entered(tenant_id text) returns boolean
 language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
-    and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
-    and tenant_id > '*' collate "C"
-    and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
+and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
+and tenant_id > '*' collate "C"
+and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
 revoke all on function memfold._is_entered(text) from public;
 comment on function memfold._is_entered(text) is
 'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,

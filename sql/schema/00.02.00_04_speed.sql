@@ -9,4 +9,4 @@ alter table memfold.memory_vectors drop constraint memory_vectors_tenant_id_memo
 -- Rules that are not the usual ones: the hot path finds that there are none without reading the rest.
 create index policies_unusual_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
-    or max_content_length < 8192;
+or max_content_length < 8192;
