@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from memfold.adopt import Adopter, Options
 
 MOST = 1.6
+ROWS = 300_000
 
 # The width of what agents remember: a sentence, some JSON. Random keys lie all over the table.
 TABLES = {

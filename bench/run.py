@@ -17,9 +17,14 @@ import batch
 import breakdown
 import dataset
 import harness
+import hot
 import latency
+import memory
 import newfact
 import replay
+
+LARGE = {"memory"}
+"""What takes half an hour and 25 GB: only when it is asked for."""
 
 
 def main() -> int:
@@ -29,12 +34,17 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, latency, profile, batch or adopt (default: all)",
+        help="replay, newfact, latency, profile, batch, hot, adopt or memory (default: all but memory)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
     parser.add_argument("--memories", type=int, default=1_000_000, help="size of latency's large tenant")
-    parser.add_argument("--rows", type=int, default=300_000, help="size of adopt's table")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,})",
+    )
+    parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
     parser.add_argument(
         "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="what bench/dataset.py has built"
     )
@@ -52,7 +62,9 @@ def main() -> int:
         "latency": lambda server: latency.run(server, data(), rounds=given.rounds, memories=given.memories),
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
         "batch": lambda server: batch.run(server, rounds=given.rounds),
-        "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows),
+        "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
+        "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
+        "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
     }
     if unknown := set(given.questions) - set(questions):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")
@@ -60,7 +72,7 @@ def main() -> int:
     also = given.also.read_text(encoding="utf-8") if given.also else ""
     with harness.server(also) as server:
         environment = harness.environment(server, given.rounds, given.seconds)
-        for name in given.questions or questions:
+        for name in given.questions or [name for name in questions if name not in LARGE]:
             print(f"\n=== {name}, {time.strftime('%H:%M:%S')}", flush=True)
             try:
                 report = questions[name](server)

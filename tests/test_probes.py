@@ -1,8 +1,8 @@
 """The statements of the hot path reach their rows by the index, in tables that nobody has analyzed yet, too.
 
 A database that is being filled has no statistics until autovacuum comes by. Then several indexes look as good as the
-right one, and the wrong one reads the bucket: a replay takes as long as there are memories. Counted are the entries
-that a call reads from indexes and tables, which no busy machine changes.
+right one, and the wrong one reads the bucket: a replay takes as long as there are memories. Counted are the pages that
+a call looks at, which no busy machine changes (entries would not do: those that an index skips are not counted).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ insert into memfold.memory_counters
 select 'acme', id, slot, 1, 1, now(), now() from texts
 """
 READ = """
-select sum(pg_stat_get_xact_tuples_returned(c.oid))::bigint,
+select sum(pg_stat_get_xact_blocks_fetched(c.oid))::bigint,
     pg_stat_get_xact_numscans('memfold.memories_content_hash_key'::regclass)
 from pg_class as c where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'i')
 """
@@ -46,12 +46,12 @@ CURRENT = (
     "select v.* from memfold.memories as m, memfold._current_value('acme', 'default', m.scope_key) as v"
     " where m.tenant_id = 'acme' and m.memory_id = %s"
 )
-# Entries a call. They read three to ten, and one for each row where the wrong index is used.
-MOST = 40
+# A call writes to some ten indexes. Where the wrong one is used, it is a page for each row or so.
+MOST = 300
 
 
 def read(db: DB) -> tuple[int, int]:
-    """Entries read in this transaction so far, and scans of the index on the hash."""
+    """Pages looked at in this transaction so far, and scans of the index on the hash."""
     row = db.execute(READ.encode()).fetchone()
     assert row is not None
     return row
@@ -59,10 +59,9 @@ def read(db: DB) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("rows", "warm"),
-    # The larger index on the hash has one more level than the others: that alone makes it look worse. And a plan may
-    # have been made when the tables were empty.
-    [(7_000, False), (15_000, False), (7_000, True)],
-    ids=["small", "large", "planned_early"],
+    # With the larger number the index on the hash has a level more than the others, which makes it look worse.
+    [(7_000, False), (15_000, False), (15_000, True)],
+    ids=["small", "large", "planned_when_empty"],
 )
 def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     for (table,) in db.execute(
@@ -92,18 +91,18 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     db.execute(FILL.replace("%(rows)s", str(rows)).replace("1, ", f"{2 * first + 2}, ", 1).encode())
     for name in CALLS:
         for turn in range(first, first + 8):  # from the sixth on the plan may be generic
-            entries, scans = call(name, turn)
-            assert entries <= MOST, f"{name} reads {entries} entries"
+            pages, scans = call(name, turn)
+            assert pages <= MOST, f"{name} reads {pages} pages"
             assert scans > 0, f"{name} looks for the hash by another index"
     memory_id = ingest(db, "Fact 101", subject="Subject 101", predicate="lives_in").memory_id
     for _ in range(8):
         with db.transaction():
             before = read(db)
             row = db.execute(CURRENT, [memory_id]).fetchone()
-            entries = read(db)[0] - before[0]
+            pages = read(db)[0] - before[0]
         assert row is not None
         assert row[1] == "town 101"
-        assert entries <= MOST, f"_current_value reads {entries} entries"
+        assert pages <= MOST, f"_current_value reads {pages} pages"
     assert db.execute(
         "select count(*) from pg_class where oid = 'memfold.memories'::regclass and reltuples < 0"
     ).fetchone() == (1,), "nobody has analyzed it"
