@@ -26,7 +26,9 @@ WIDE = 60
 RECALL = 500
 NEIGHBOURS = 20
 SCOPED = {"hit": "replay", "paraphrase": "paraphrase that merges", "new": "new fact"}
-MOST = {"scoped": 1.2, "exact": 2.0, "hnsw": 2.0}
+# A paraphrase, by what is searched: each its own text.
+SAID = {"scope": "as we know", "exact": "as was said", "hnsw": "as you said"}
+MOST, MOST_WIDE = 1.2, 2.0
 SETTINGS = {name: harness.SETTINGS[name] for name in ("durable", "synchronous_commit=off")}
 
 POOL = """
@@ -108,7 +110,8 @@ class Plan:
                         number += 1
                     continue
                 # what is measured bucket-wide starts on a copy of its own
-                stock = free.setdefault(setting if setting in MOST else "scoped", [])
+                search = setting if setting in SAID else "scope"
+                stock = free.setdefault(search, [])
                 if len(stock) < size:
                     stock[:] = shuffled.sample(range(self.subjects), self.subjects)
                 chosen = [stock.pop() for _ in range(size)]
@@ -116,7 +119,7 @@ class Plan:
                 vectors = load.around(np.array(self.data.real_vectors[chosen]), near, seed=number)
                 for i, vector in zip(chosen, vectors, strict=True):
                     text = (
-                        f"{self.data.real_texts[i]}, as we know"
+                        f"{self.data.real_texts[i]}, {SAID[search]}"
                         if kind == "paraphrase"
                         else f"{self.data.real_texts[(i + self.subjects // 2) % count]} ({setting})"
                     )
@@ -278,7 +281,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
             titles,
             names,
             sizes,
-            1.2,
+            MOST,
         )
         report.lines(
             f"{whose}, synchronous_commit=off",
@@ -306,7 +309,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
     table(
         report,
         "Bucket-wide tier 2, one tenant, synchronous_commit=off: median latency of a call, in us, one client.",
-        measured, [*exact.values(), *hnsw.values()], names, sizes, 2.0,
+        measured, [*exact.values(), *hnsw.values()], names, sizes, MOST_WIDE,
     )  # fmt: skip
     report.lines(
         "Bucket-wide tier 2, synchronous_commit=off",
@@ -382,7 +385,8 @@ def table(
     sizes: Sequence[int],
     most: float,
 ) -> None:
-    """Add a table of medians, and of the largest over the smallest."""
+    """Add a table of medians, and of those of a million (or what is largest) over the smallest."""
+    over = names[sizes.index(1_000_000) if 1_000_000 in sizes else -1]
     report.table(
         caption,
         ["", *(f"{size:,}" for size in sizes), "ratio", "ratio of CPU times"],
@@ -391,11 +395,11 @@ def table(
                 title,
                 *(f"{median(measured.wall[title][name]):.0f}" for name in names),
                 harness.verdict(
-                    harness.ratio(measured.wall[title][names[-1]], measured.wall[title][names[0]]),
+                    harness.ratio(measured.wall[title][over], measured.wall[title][names[0]]),
                     most,
                     at_most=True,
                 ),
-                f"{harness.ratio(measured.cpu[title][names[-1]], measured.cpu[title][names[0]]):.2f}",
+                f"{harness.ratio(measured.cpu[title][over], measured.cpu[title][names[0]]):.2f}",
             ]
             for title in titles
         ],
