@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dataset
@@ -32,27 +32,27 @@ from (select distinct subject from bench.staged) as s;
 analyze scopes;
 
 insert into memfold.memories (tenant_id, memory_id, subject, content, canonicalizer, key_fields)
-select 'bench', s.memory_id, s.subject, s.content, 'prose/1', 'type,subject,predicate' from bench.staged as s;
+select {tenant}, s.memory_id, s.subject, s.content, 'prose/1', 'type,subject,predicate' from bench.staged as s;
 
 insert into memfold.memory_counters (
     tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence,
     first_seen, last_seen
 )
-select 'bench', s.memory_id, 1, 1, 0.5, 0.5, s.at, s.at from bench.staged as s;
+select {tenant}, s.memory_id, 1, 1, 0.5, 0.5, s.at, s.at from bench.staged as s;
 
 insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-select 'bench', s.memory_id, 'bench', 'default', k.scope_key, s.embedding
+select {tenant}, s.memory_id, 'bench', 'default', k.scope_key, s.embedding
 from bench.staged as s join scopes as k on k.subject = s.subject;
 
 insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-select 'bench', 'loaded-' || s.n, s.memory_id from bench.staged as s;
+select {tenant}, 'loaded-' || s.id, s.memory_id from bench.staged as s;
 
 insert into memfold.memory_events (
     tenant_id, event_id, at, bucket_id, action, memory_id, observation, content, memory_type, subject,
     source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
 )
-select 'bench', s.memory_id, s.at, 'default', 'inserted', s.memory_id, true, s.content, 'fact', s.subject,
-    array['loaded-' || s.n], 0.5, 0.5, 'observed', '{}', s.at, 'bench'
+select {tenant}, s.memory_id, s.at, 'default', 'inserted', s.memory_id, true, s.content, 'fact', s.subject,
+    array['loaded-' || s.id], 0.5, 0.5, 'observed', '{{}}', s.at, 'bench'
 from bench.staged as s;
 
 drop table bench.staged, scopes;
@@ -65,17 +65,22 @@ def variants(data: dataset.Dataset, subjects: int, memories: int, seed: int = 1)
     Its texts are variants of the text of that vector, and they lie in the table as they would have come in:
     far from one another.
     """
-    count = len(data.real_texts)
-    rounds = -(-memories // subjects)
-    texts, vectors = data.texts(count * rounds, chunk=count), data.vectors(count * rounds, seed, chunk=count)
     n = 0
-    for contents, embeddings in zip(texts, vectors, strict=True):
-        for i in range(min(subjects, memories - n)):
-            yield n, f"Subject {i}", contents[i], embeddings[i]
+    for turn in range(-(-memories // subjects)):
+        some = min(subjects, memories - n)
+        for i, embedding in enumerate(variant(data, some, turn, seed)):
+            text = data.real_texts[i]
+            yield n, f"Subject {i}", f"{text} (variant {turn})" if turn else text, embedding
             n += 1
 
 
-def around(centre: dataset.Floats, cosine: float, seed: int) -> dataset.Floats:
+def variant(data: dataset.Dataset, count: int, turn: int, seed: int = 1) -> dataset.Floats:
+    """The first vectors of a round, as ``Dataset.vectors`` makes them, without making the others."""
+    real: dataset.Floats = np.array(data.real_vectors[:count])
+    return around(real, dataset.COSINE, [seed, turn]) if turn else real
+
+
+def around(centre: dataset.Floats, cosine: float, seed: int | list[int]) -> dataset.Floats:
     """One unit vector at about this cosine from each row."""
     noise = np.random.default_rng(seed).standard_normal(centre.shape, dtype=np.float32)
     scale = np.float32(np.sqrt((1 / cosine**2 - 1) / centre.shape[1]))
@@ -83,26 +88,36 @@ def around(centre: dataset.Floats, cosine: float, seed: int) -> dataset.Floats:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
 
-def copy(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row]) -> None:
-    """COPY rows into (n or id, subject, content, embedding)."""
+COLUMNS = {"id": "int8", "subject": "text", "content": "text", "embedding": "vector"}
+
+
+def copy(
+    connection: psycopg.Connection[Any],
+    table: str,
+    rows: Iterable[tuple[Any, ...]],
+    columns: Mapping[str, str] = COLUMNS,
+) -> None:
+    """COPY rows into these columns, given with their types."""
     register_vector(connection)
-    key = "n" if table == "bench.staged" else "id"
     with (
         connection.cursor() as cursor,
-        cursor.copy(f"copy {table} ({key}, subject, content, embedding) from stdin (format binary)") as sink,
+        cursor.copy(f"copy {table} ({', '.join(columns)}) from stdin (format binary)".encode()) as sink,
     ):
-        sink.set_types(["int8", "text", "text", "vector"])
+        sink.set_types([*columns.values()])
         for row in rows:
             sink.write_row(row)
 
 
-def load(server: harness.Server, database: str, rows: Iterable[Row]) -> None:
-    """Fill memfold's tables in a database without memories of the bench's tenant."""
+def load(server: harness.Server, database: str, rows: Iterable[Row], tenant: str = "'bench'") -> None:
+    """Fill memfold's tables in a database without memories of these tenants.
+
+    ``tenant`` is SQL: whose memory a row of ``bench.staged`` (alias s) is to be.
+    """
     with server.connect(database) as connection:
         connection.execute(
-            'create unlogged table bench.staged (n bigint, subject text collate "C", content text,'
+            'create unlogged table bench.staged (id bigint, subject text collate "C", content text,'
             " embedding vector, memory_id uuid default uuidv7(), at timestamptz default clock_timestamp())"
         )
         copy(connection, "bench.staged", rows)
-        connection.execute(LOAD)
+        connection.execute(LOAD.format(tenant=tenant).encode())
         connection.execute("vacuum analyze")

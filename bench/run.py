@@ -16,9 +16,9 @@ import adoption
 import batch
 import breakdown
 import dataset
+import growth
 import harness
 import hot
-import latency
 import memory
 import newfact
 import replay
@@ -34,11 +34,11 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, latency, profile, batch, hot, adopt or memory (default: all but memory)",
+        help="replay, newfact, growth, profile, batch, hot, adopt or memory (default: all but memory)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
-    parser.add_argument("--memories", type=int, default=1_000_000, help="size of latency's large tenant")
+    parser.add_argument("--memories", type=int, default=1_000_000, help="the largest size of growth")
     parser.add_argument(
         "--rows",
         type=int,
@@ -59,7 +59,7 @@ def main() -> int:
     questions: dict[str, Callable[[harness.Server], harness.Report]] = {
         "replay": lambda server: replay.run(server, rounds=given.rounds, seconds=given.seconds),
         "newfact": lambda server: newfact.run(server, data(), rounds=given.rounds, seconds=given.seconds),
-        "latency": lambda server: latency.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "growth": lambda server: growth.run(server, data(), rounds=given.rounds, memories=given.memories),
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
         "batch": lambda server: batch.run(server, rounds=given.rounds),
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),

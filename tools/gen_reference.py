@@ -31,6 +31,11 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select register_embedding_model('toy', 3)",
             "select model, dimensions, merge_threshold, judge_threshold from embedding_models",
         ],
+        "create_vector_index": ["select create_vector_index('toy')"],
+        "vector_index_ddl": [
+            "select register_embedding_model('toy:2500', 2500)",
+            "select vector_index_ddl('toy:2500')",
+        ],
         "set_predicate": [
             "select set_predicate('acme', 'lives_in')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",

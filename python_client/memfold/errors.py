@@ -247,6 +247,12 @@ class InvalidCandidateError(MemfoldError):
     code = "MF036"
 
 
+class TooManyDimensionsError(MemfoldError):
+    """The vectors of the model are too long for an index."""
+
+    code = "MF037"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

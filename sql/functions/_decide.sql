@@ -147,7 +147,7 @@ begin
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
-                then 1000 else 10000 end,
+                then 1000 else memfold._exact_limit() end,
             v_policy.neighbours, least(v_merge, v_judge, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop

@@ -28,7 +28,7 @@ begin
         tenant_id, bucket_id,
         case when find_similar.memory_type is not null
             then memfold._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
-        memfold._unit(embedding), embedding_model, 10000, max_results, threshold, null, null, null) as n;
+        memfold._unit(embedding), embedding_model, memfold._exact_limit(), max_results, threshold, null, null, null) as n;
 end;
 $$;
 revoke all on function memfold.find_similar(
@@ -40,4 +40,4 @@ grant execute on function memfold.find_similar(
 comment on function memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint) is
 'The active memories whose text, or whose alias''s text (matched_id), has a cosine of at least threshold to the vector, most
 similar first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors. Nothing is written. Raises MF012 to MF015, MF022.';
+its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. Nothing is written. Raises MF012 to MF015, MF022.';
