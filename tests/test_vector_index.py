@@ -336,3 +336,24 @@ def test_pgvector_in_another_schema(make: Make) -> None:
             with Scans(db) as scans:
                 assert db.execute(SIMILAR, ["acme", "wide", text(vectors[0])]).fetchone() == (ids[0], 1.0)
             assert scans.count == 1
+
+
+def test_batches_equal_singles(wide: DB, app: Connect) -> None:
+    vectors = noise(300, 1)
+    ids = load(wide, "acme", vectors)
+    load(wide, "globex", vectors)
+    wide.execute("select create_vector_index('m')")
+    queries = [*vectors[:10], *noise(20, 4), *noise(20, 4), *vectors[5:15]]
+    candidates = [
+        {"content": f"text {i}", "bucket_id": "wide", "embedding": text(q), "embedding_model": "m"}
+        for i, q in enumerate(queries)
+    ]
+    mine = app("acme")
+    rows = mine.execute(
+        "select action, similarity, memory_id from memfold.ingest_memories(%s::jsonb, 'acme')",
+        [json.dumps(candidates)],
+    ).fetchall()
+    other = app("globex")
+    singles = [ingest(other, c.pop("content"), tenant_id="globex", **c) for c in candidates]
+    assert [row[:2] for row in rows] == [(one.action, one.similarity) for one in singles]
+    assert [row[2] for row in rows[:10]] == ids[:10]

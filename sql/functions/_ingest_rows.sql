@@ -157,7 +157,8 @@ begin
             o.class = 'new' and p.dedup = 'on' as asks,
             least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
                 coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold)) as threshold,
-            p.neighbours, case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000 else 10000 end
+            p.neighbours, case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
+                else memfold._exact_limit() end
                 + v_slack as newest
         from unnest(v_items) with ordinality as c
         cross join lateral (select classes[c.ordinality] as class, firsts[c.ordinality] as first) as o
@@ -220,16 +221,21 @@ begin
         union
         select v.i
         from vectors as v
-        where v.asks and v.wide and exists (
-            select
-            from (
-                select n.embedding from memfold.memory_vectors as n
-                where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.embedding_model and n.live
-                order by n.memory_id desc
-                limit v.newest
-            ) as n
-            where memfold._similarity(n.embedding, v.embedding) >= v.threshold
-        )
+        where v.asks and v.wide and case when memfold._vector_index(v.embedding_model) is not null
+            then exists (
+                select from memfold._neighbours(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
+                    v.threshold, null, null, null)
+            )
+            else exists (
+                select
+                from (
+                    select n.embedding from memfold.memory_vectors as n
+                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.embedding_model and n.live
+                    order by n.memory_id desc
+                    limit v.newest
+                ) as n
+                where memfold._similarity(n.embedding, v.embedding) >= v.threshold
+            ) end
         union
         select v.i
         from vectors as v
