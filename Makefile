@@ -107,5 +107,8 @@ lint: setup ## check the sources
 	$(PY) -m mypy --strict python_client/memfold
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/lint_sql.sh
 
+# What only the bench needs is not in the way of who wants to test.
 bench: setup ## measure, on the embedded server
+	@$(PY) -c 'import matplotlib, numpy' 2>/dev/null || \
+	    $(PY) -m pip install -q --disable-pip-version-check -e 'python_client[bench]'
 	@$(PY) bench/run.py
