@@ -19,7 +19,9 @@ import dataset
 import harness
 import latency
 import newfact
+import peers
 import replay
+import storage
 
 
 def main() -> int:
@@ -29,11 +31,12 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, latency, profile, batch or adopt (default: all)",
+        help="replay, newfact, latency, profile, batch, adopt, storage or peers (default: all)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
     parser.add_argument("--memories", type=int, default=1_000_000, help="size of latency's large tenant")
+    parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--rows", type=int, default=300_000, help="size of adopt's table")
     parser.add_argument(
         "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="what bench/dataset.py has built"
@@ -53,18 +56,24 @@ def main() -> int:
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
         "batch": lambda server: batch.run(server, rounds=given.rounds),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows),
+        "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")
+    asked = given.questions or list(questions)
+    if not given.questions and (lacking := peers.missing()):
+        asked.remove("peers")
+        print(f"peers is left out, without: {', '.join(lacking)} ({peers.NEEDS})")
     left_out = []
     also = given.also.read_text(encoding="utf-8") if given.also else ""
     with harness.server(also) as server:
         environment = harness.environment(server, given.rounds, given.seconds)
-        for name in given.questions or questions:
+        for name in asked:
             print(f"\n=== {name}, {time.strftime('%H:%M:%S')}", flush=True)
             try:
                 report = questions[name](server)
-            except dataset.DatasetError as error:
+            except (dataset.DatasetError, peers.MissingError) as error:
                 left_out.append(f"{name}: {error}")
                 continue
             if also:
