@@ -16,8 +16,10 @@ from psycopg.errors import ProgramLimitExceeded
 DIMENSIONS = (384, 768, 1536, 3072)
 SCOPES = (5, 20, 50)
 ROWS = 1_000  # of each size of scope
-CALLS = 100
+CALLS = 150
 DATABASE = "storage"
+# Or the smallest scopes are planned anew at each call, and the others are not.
+OPTIONS = f"{harness.OFF} -c plan_cache_mode=force_generic_plan"
 
 DECISION = """**Decision: a table beside, MAIN, `vector`** (`memory_vectors`).
 
@@ -204,7 +206,7 @@ def measure(server: harness.Server, dimensions: int, rounds: int) -> dict[str, d
                 statements = {f"scan of {size}": (_scan(layout), size) for size in SCOPES}
                 statements |= {"replay": (_replay(layout), 5), "insert": (_insert(layout, NEW), 5)}
                 for name, (statement, size) in statements.items():
-                    session = harness.Session(server, DATABASE, statement)
+                    session = harness.Session(server, DATABASE, statement, options=OPTIONS)
                     session.measure(places(size)[:10])  # the session's own caches
                     before = written()
                     spent = session.measure(places(size))[1]
