@@ -1,318 +1,486 @@
-"""Adoption of what mem0 and langchain-postgres keep, by these libraries themselves: ``python bench/peers.py DSN``.
-
-Needs both libraries beside memfold, best in an environment of their own (`pip install mem0ai langchain-postgres
-memfold`), and DSN: a server with pgvector, as a role that may create databases. It makes a database ``memfold_peers``,
-anew if need be. Each library writes rows, is adopted while another of its clients goes on writing, and is then used as
-before. Vectors are made up and nothing asks a model. Writes bench/results/peers.md; any surprise is an error.
-"""
+"""Question: how fast are other stores of memories with the same vectors, and what do they leave of duplicates?"""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import os
-import random
-import sys
-import tempfile
+import asyncio
+import importlib.util
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("MEM0_TELEMETRY", "False")
-os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
+import dataset
+import harness
+import load
+import numpy as np
 
-import psycopg
-import sqlalchemy
-from langchain_core.documents import Document
-from langchain_postgres import PGVector
-from mem0 import Memory
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.types.json import Json
+from memfold import Memfold
+from memfold.judge import Answer, Question
+from memfold.worker import Worker
 
-from memfold import migrate
-from memfold.adopt import Adopter, Options, conflict_of
-from memfold.errors import MemoryHashConflict
+if TYPE_CHECKING:
+    from peer_stores import Fact, Known
 
-DATABASE = "memfold_peers"
-RESULT = Path(__file__).resolve().parent / "results" / "peers.md"
-ROWS = 2000
-USERS = 5
-DIMENSIONS = 8
+PACKAGES = ("mem0", "langchain_postgres", "langchain_classic", "langmem", "langgraph.store.postgres")
+NEEDS = "pip install mem0ai langchain-postgres langchain-classic langmem langgraph-checkpoint-postgres"
 
-
-def vector(text: str) -> list[float]:
-    """A vector that depends on the text alone."""
-    return [byte / 255 - 0.5 for byte in hashlib.sha256(text.encode()).digest()[:DIMENSIONS]]
-
-
-def texts(seed: int, rows: int) -> Iterator[tuple[str, str]]:
-    """User and text; one in twelve says what was said before, in another spelling."""
-    chance = random.Random(seed)
-    made: list[tuple[str, str]] = []
-    for n in range(rows):
-        if made and chance.random() < 1 / 12:
-            user, said = chance.choice(made)
-            made.append((user, chance.choice(["  {}", "{}!", "{} "]).format(said.upper())))
-        else:
-            made.append((f"user-{n % USERS}", f"Fact {seed}-{n}: likes tea number {n}."))
-        yield made[-1]
+OFF = "synchronous_commit=off"
+SETTINGS = ("durable", OFF)
+SLOW = 5  # a peer that takes so many times longer gets so many times fewer facts a round
+WARM = 20
+REPLAYS = 668
+WRITERS, SHARED = 16, 50
+PAIRS = 100
+APART = 0.8  # unique facts are further apart than this
+JUDGE_SECONDS = 0.2
+MIX = {"known text": 0.5, "new fact": 0.25, "paraphrase": 0.15, "unclear": 0.1}
+STREAM = 400
 
 
-class Peer(Protocol):
-    """A library over its own table."""
+class MissingError(Exception):
+    """The peers are not installed; the message says which."""
+
+
+def missing() -> list[str]:
+    """Packages that this question needs and that are not there."""
+
+    def there(name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            return False
+
+    return [name for name in PACKAGES if not there(name)]
+
+
+# What is said -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Workloads:
+    """Facts of real texts and vectors; what is said again has vectors near these."""
+
+    warm: list[Fact]
+    unique: list[Fact]
+    paraphrased: list[Fact]  # facts, then what says the same: above the merge threshold, then below
+    contradicted: list[Fact]  # facts, then what differs in a number or by a negation, above it
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        return {fact.text: fact for fact in (*self.warm, *self.unique, *self.paraphrased, *self.contradicted)}
+
+
+def workloads(data: dataset.Dataset, count: int) -> Workloads:
+    """Texts chosen so that no two are near one another, and variants of the first ones."""
+    from peer_stores import Fact
+
+    vectors = np.array(data.real_vectors[: 6 * (count + WARM)])
+    chosen: list[int] = []
+    for i, vector in enumerate(vectors):
+        if len(chosen) < count + WARM and (not chosen or (vectors[chosen] @ vector).max() < APART):
+            chosen.append(i)
+    texts = [data.real_texts[i] for i in chosen]
+
+    def made(text: str, vector: Any, same: str, place: int = 0) -> Fact:
+        return Fact(text, vector.tolist(), same, f"Topic {place % (count // load.SCOPE)}")
+
+    every = [made(t, vectors[i], t, n) for n, (t, i) in enumerate(zip(texts, chosen, strict=True))]
+    centre = vectors[chosen[:PAIRS]]
+    half = PAIRS // 2
+    near = np.concatenate(
+        [
+            load.around(centre[n : n + 1], cosine, seed=n)
+            for n, cosine in enumerate([*np.linspace(0.955, 0.99, half), *np.linspace(0.865, 0.905, half)])
+        ]
+    )
+    opposite = np.concatenate(
+        [
+            load.around(centre[n : n + 1], c, seed=n + PAIRS)
+            for n, c in enumerate(np.linspace(0.96, 0.99, PAIRS))
+        ]
+    )
+    first = texts[:PAIRS]
+    paraphrased = [made(t, v, t) for t, v in zip(first, centre, strict=True)]
+    paraphrased += [made(f"{t}, as we know", v, t) for t, v in zip(first, near, strict=True)]
+    number = [(f"Installed on 3 hosts: {t}", f"Installed on 5 hosts: {t}") for t in first[:half]]
+    negation = [(f"The user runs this: {t}", f"The user does not run this: {t}") for t in first[half:]]
+    contradicted = [
+        made(pair[side], vector, pair[side])
+        for side, given in enumerate((centre, opposite))
+        for pair, vector in zip([*number, *negation], given, strict=True)
+    ]
+    return Workloads(every[count:], every[:count], paraphrased, contradicted)
+
+
+# Who is asked -----------------------------------------------------------------------------------------------
+
+
+class Ours:
+    """memfold's client, as it comes; the vectors are handed in."""
+
+    name = "memfold"
+    texts = "select content from memfold.memories where status in ('active', 'superseded')"
+    subjects = False
+
+    def __init__(self, dsn: str, known: Known) -> None:
+        self.client = Memfold(dsn, tenant_id=harness.TENANT)
+
+    def _fields(self, fact: Fact) -> dict[str, Any]:
+        given = {"embedding": fact.vector, "embedding_model": harness.MODEL}
+        return given | {"subject": fact.subject} if self.subjects else given
+
+    def add(self, fact: Fact) -> None:
+        self.client.ingest(fact.text, **self._fields(fact))
+
+    def add_many(self, facts: Sequence[Fact]) -> None:
+        for item in self.client.ingest_many({"content": f.text, **self._fields(f)} for f in facts):
+            assert item.error is None
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class OursBySubject(Ours):
+    """The same with the subjects of the facts, of which each has 20."""
+
+    subjects = True
+
+
+@dataclass
+class Measured:
+    """Facts a second, CPU time of a fact in microseconds: the client's, the server's; rows left."""
+
+    rate: float
+    client: float
+    server: float
+    left: int
+
+
+@dataclass
+class Way:
+    """One way to hand facts in to one store."""
 
     name: str
-    version: str
-    table: str
-    options: dict[str, str | None]
+    store: Any
+    many: bool = False
+    least: int = 1  # it gets one in so many of the facts
+    measured: dict[str, list[Measured]] = field(default_factory=dict)
+    left: str = ""
 
-    def add(self, user: str, text: str) -> str: ...
-    def row(self, user: str, text: str) -> dict[str, Any]: ...
-    def search(self, user: str, text: str) -> list[str]: ...
-    def change(self, key: str, user: str, text: str) -> None: ...
-    def remove(self, key: str) -> None: ...
-
-
-class Mem0:
-    """mem0's Memory over its pgvector store, without a model: infer=False keeps what is said as it is."""
-
-    name = "mem0ai"
-    version = importlib.metadata.version("mem0ai")
-    table = "public.mem0"
-
-    def __init__(self, dsn: str) -> None:
-        self.options: dict[str, str | None] = {
-            "content": "payload->>'data'",
-            "tenant": "payload->>'user_id'",
-            "created": "(payload->>'created_at')::timestamptz",
-        }
-        self.memory = Memory.from_config(
-            {
-                "vector_store": {
-                    "provider": "pgvector",
-                    "config": {
-                        "connection_string": dsn,
-                        "collection_name": "mem0",
-                        "embedding_model_dims": DIMENSIONS,
-                    },
-                },
-                # made, never asked: there is no key
-                "llm": {"provider": "openai", "config": {"api_key": "none"}},
-                "embedder": {"provider": "openai", "config": {"api_key": "none"}},
-                "history_db_path": ":memory:",
-            }
-        )
-        self.memory.embedding_model = self
-
-    def embed(self, text: str, *_: object, **__: object) -> list[float]:
-        return vector(text)
-
-    def add(self, user: str, text: str) -> str:
-        return str(self.memory.add(text, user_id=user, infer=False)["results"][0]["id"])
-
-    def row(self, user: str, text: str) -> dict[str, Any]:
-        return {"payload": Json({"data": text, "user_id": user})}
-
-    def search(self, user: str, text: str) -> list[str]:
-        found = self.memory.search(text, filters={"user_id": user}, top_k=1)["results"]
-        return [one["memory"] for one in found]
-
-    def change(self, key: str, user: str, text: str) -> None:
-        self.memory.update(key, text)
-
-    def remove(self, key: str) -> None:
-        self.memory.delete(key)
-
-
-class Langchain:
-    """langchain-postgres' PGVector store."""
-
-    name = "langchain-postgres"
-    version = importlib.metadata.version("langchain-postgres")
-    table = "public.langchain_pg_embedding"
-
-    def __init__(self, dsn: str) -> None:
-        self.options: dict[str, str | None] = {
-            "content": "document",
-            "tenant": "cmetadata->>'user_id'",
-            "bucket": "collection_id",
-        }
-        parts = conninfo_to_dict(dsn)
-        url = sqlalchemy.URL.create(
-            "postgresql+psycopg",
-            username=str(parts["user"]),
-            database=str(parts["dbname"]),
-            query={name: str(parts[name]) for name in ("host", "port") if name in parts},
-        )
-        self.store = PGVector(
-            embeddings=self, collection_name="memories", connection=sqlalchemy.create_engine(url)
-        )
-
-    def embed_documents(self, given: list[str]) -> list[list[float]]:
-        return [vector(one) for one in given]
-
-    def embed_query(self, text: str) -> list[float]:
-        return vector(text)
-
-    def _document(self, user: str, text: str) -> Document:
-        return Document(page_content=text, metadata={"user_id": user})
-
-    def add(self, user: str, text: str) -> str:
-        return str(self.store.add_documents([self._document(user, text)], ids=[str(uuid.uuid4())])[0])
-
-    def row(self, user: str, text: str) -> dict[str, Any]:
-        with self.store.session_maker() as session:
-            collection = self.store.get_collection(session)
-            return {
-                "document": text,
-                "cmetadata": Json({"user_id": user}),
-                "collection_id": collection.uuid,
-            }
-
-    def search(self, user: str, text: str) -> list[str]:
-        found = self.store.similarity_search(text, k=1, filter={"user_id": user})
-        return [one.page_content for one in found]
-
-    def change(self, key: str, user: str, text: str) -> None:
-        self.store.add_documents([self._document(user, text)], ids=[key])
-
-    def remove(self, key: str) -> None:
-        self.store.delete([key])
-
-
-class Writer(threading.Thread):
-    """Another client of the library, which goes on while the table is adopted."""
-
-    def __init__(self, peer: Peer) -> None:
-        super().__init__(daemon=True)
-        self.peer = peer
-        self.stop = threading.Event()
-        self.added = self.conflicts = 0
-        self.longest = 0.0
-        self.errors: list[str] = []
-
-    def run(self) -> None:
-        for user, text in texts(2, 1_000_000):
-            if self.stop.is_set():
-                return
-            began = time.monotonic()
-            try:
-                self.peer.add(user, text)
-                self.added += 1
-            except Exception as error:
-                if of_database(error).sqlstate == "23505":
-                    self.conflicts += 1
-                else:
-                    self.errors.append(str(error))
-            self.longest = max(self.longest, time.monotonic() - began)
-
-
-def of_database(error: BaseException) -> psycopg.Error:
-    """What the server said, out of whatever the library has wrapped it in."""
-    if isinstance(error, sqlalchemy.exc.DBAPIError) and isinstance(error.orig, psycopg.Error):
-        return error.orig
-    if isinstance(error, psycopg.Error):
-        return error
-    raise error
-
-
-def must(what: bool, why: str) -> None:
-    if not what:
-        raise SystemExit(f"peers: {why}")
-
-
-def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
-    """Write, adopt, go on; gives a line of the table."""
-    peer = make(dsn)
-    for user, text in texts(1, ROWS):
-        peer.add(user, text)
-    said: list[str] = []
-    writer = Writer(make(dsn))
-    writer.start()
-    began = time.monotonic()
-    with Adopter(dsn, said.append) as adopter:
-        definition, known = adopter.define(peer.table, peer.options)
-        state = adopter.run(definition, known, Options(), confirm=True)
-    took = time.monotonic() - began
-    writer.stop.set()
-    writer.join()
-    must(writer.errors == [], f"{peer.name}: a writer's error: {writer.errors[:1]}")
-    must(writer.added > 0, f"{peer.name}: nothing was added meanwhile")
-    must(state.step == 6, f"{peer.name}: step {state.step}")
-    with psycopg.connect(dsn, autocommit=True) as db:
-
-        def one(query: str) -> Any:
-            row = db.execute(query.encode()).fetchone()
-            return row and row[0]
-
-        archived = one("select count(*) from memfold.adoption_archive where restored_at is null"
-                       f" and table_name = '{peer.table.split('.')[1]}'")  # fmt: skip
-        live = one(f"select count(*) from {peer.table}")
-        must(live + archived == ROWS + writer.added, f"{peer.name}: {live} live, {archived} archived")
-        content, tenant = peer.options["content"], peer.options["tenant"]
-        distinct = one(
-            f"select count(distinct ({tenant}, memfold.canonicalize({content}, 'prose/1'))) from {peer.table}"
-        )
-        must(distinct == live, f"{peer.name}: {live} rows of {distinct} texts")
-        # and the library goes on
-        key = peer.add("user-1", "Plays the cello.")
-        must(peer.search("user-1", "Plays the cello.") == ["Plays the cello."], f"{peer.name}: search")
-        try:
-            peer.add("user-1", "plays  the CELLO")
-        except Exception as error:
-            conflict = conflict_of(db, of_database(error), peer.row("user-1", "plays  the CELLO"))
-            must(isinstance(conflict, MemoryHashConflict), f"{peer.name}: {conflict!r}")
-            must(str(getattr(conflict, "existing_id", None)) == key, f"{peer.name}: another row is named")
+    def __call__(self, store: Any, facts: Sequence[Fact]) -> None:
+        if self.many:
+            store.add_many(facts)
         else:
-            must(False, f"{peer.name}: a duplicate went in")
-        peer.add("user-2", "plays  the CELLO")
-        peer.change(key, "user-1", "Plays the harp.")
-        again = peer.add("user-1", "Plays the cello.")
-        must(again != key, f"{peer.name}: the text of a changed row is not free")
-        peer.remove(again)
-        peer.add("user-1", "PLAYS the cello")
+            for fact in facts:
+                store.add(fact)
+
+
+def ways() -> list[Way]:
+    """memfold's first of each kind: the others are compared with them."""
+    import peer_stores as p
+
     return [
-        f"{peer.name} {peer.version}",
-        ROWS + writer.added,
-        archived,
-        live,
-        writer.added,
-        writer.conflicts,
-        f"{took:.1f}",
-        f"{writer.longest * 1000:.0f}",
+        Way("memfold, ingest", Ours),
+        Way("memfold, ingest with subject", OursBySubject),
+        Way(f"{p.Mem0.name}, add(infer=False)", p.Mem0),
+        Way(f"{p.Mem0.name}, add()", p.Mem0Infer),
+        Way(f"{p.LangchainVector.name}, PGVector", p.LangchainVector),
+        Way(f"{p.LangchainVector.name}, PGVectorStore", p.LangchainStore),
+        Way(f"{p.LangchainVector.name}, index()", p.LangchainIndex),
+        Way(f"{p.Langmem.name}, store manager", p.Langmem, least=SLOW),
+        Way("memfold, ingest_many", Ours, many=True),
+        Way("memfold, ingest_many with subject", OursBySubject, many=True),
+        Way(f"{p.LangchainVector.name}, PGVector, all at once", p.LangchainVector, many=True),
+        Way(f"{p.LangchainVector.name}, PGVectorStore, all at once", p.LangchainStore, many=True),
+        Way(f"{p.LangchainVector.name}, index(), all at once", p.LangchainIndex, many=True),
     ]
 
 
-def main() -> int:
-    """Both libraries, one after the other."""
-    server = sys.argv[1]
-    with psycopg.connect(server, autocommit=True) as db:
-        name = sql.Identifier(DATABASE)
-        db.execute(sql.SQL("drop database if exists {} with (force)").format(name))
-        db.execute(sql.SQL("create database {}").format(name))
-    dsn = make_conninfo(server, dbname=DATABASE)
-    migrate.install(dsn)
-    heads = ["library", "rows written", "archived", "live", "of them added meanwhile", "conflicts meanwhile",
-             "seconds", "slowest add, ms"]  # fmt: skip
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(ask(dsn, make) for make in (Mem0, Langchain))]
-    printed = "\n".join("| " + " | ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in line) + " |"
-                        for line in lines)  # fmt: skip
-    text = (
-        "# Adoption of what mem0 and langchain-postgres keep, by the libraries themselves\n\n"
-        "Each library has written 2,000 memories, one in twelve a duplicate in another spelling; all six steps were"
-        " run while another client of it went on adding, without pause. Every row written is live or archived, no text"
-        " is there twice, and afterwards each library adds, searches, changes and removes as before; its duplicate"
-        " raises 23505, of which `conflict_of` makes a `MemoryHashConflict` with the id of the row that is there.\n\n"
-        f"{printed}\n"
+@dataclass
+class Bench:
+    """One server, the facts, and an empty database for whoever is next."""
+
+    server: harness.Server
+    work: Workloads
+    known: Known
+    database: str = "peers"
+
+    def dsn(self, way: Way) -> str:
+        ours = issubclass(way.store, Ours)
+        return self.server.dsn(self.database, harness.APPLICATION if ours else "postgres")
+
+    def fresh(self, way: Way, setting: str = "durable") -> Any:
+        """A store in a database of its own, warm."""
+        ours = issubclass(way.store, Ours)
+        self.server.create(self.database, harness.INSTALLED if ours else "template1")
+        with self.server.connect(self.database) as connection:
+            connection.execute("create extension if not exists vector")
+            commit = "on" if setting == "durable" else "off"
+            connection.execute(f"alter database {self.database} set synchronous_commit = {commit}".encode())
+        store = way.store(self.dsn(way), self.known)
+        way(store, self.work.warm)
+        return store
+
+    def server_cpu(self) -> float:
+        """CPU time of all backends of the database so far, in microseconds."""
+        with self.server.connect() as connection:
+            rows = connection.execute(
+                "select pid from pg_stat_activity where datname = %s", [self.database]
+            ).fetchall()
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for (pid,) in rows) / 1000
+
+    def left(self, way: Way) -> Counter[str]:
+        """The texts that a search could show, or that are kept as history."""
+        warm = {fact.text for fact in self.work.warm}
+        with self.server.connect(self.database) as connection:
+            rows = connection.execute(way.store.texts).fetchall()
+        return Counter(text for (text,) in rows if text not in warm)
+
+    def timed(self, way: Way, facts: Sequence[Fact], setting: str = "durable") -> Measured:
+        """One client, these facts."""
+        store = self.fresh(way, setting)
+        try:
+            server, client, begun = self.server_cpu(), time.process_time(), time.perf_counter()
+            way(store, facts)
+            taken, count = time.perf_counter() - begun, len(facts)
+            client = (time.process_time() - client) * 1e6 / count
+            server = (self.server_cpu() - server) / count
+            return Measured(count / taken, client, server, self.left(way).total())
+        finally:
+            store.close()
+
+    def speed(self, all_ways: Sequence[Way], facts: Sequence[Fact], rounds: int) -> None:
+        """Measure all ways, in turns."""
+        for turn in range(rounds):
+            for setting in SETTINGS:
+                for place in range(len(all_ways)):
+                    way = all_ways[(place + turn) % len(all_ways)]  # nobody is always behind the same one
+                    given = facts[:: way.least]
+                    found = self.timed(way, given, setting)
+                    way.measured.setdefault(setting, []).append(found)
+                    way.left = f"{found.left:,} of {len(given):,}"
+
+    def together(self, way: Way, facts: Sequence[Fact]) -> tuple[int, int]:
+        """Rows left of what 16 clients say at the same time, and errors of theirs."""
+        store = self.fresh(way)
+        store.close()
+        start = threading.Barrier(WRITERS)
+        errors: list[str] = []
+
+        def write() -> None:
+            mine = way.store(self.dsn(way), self.known)
+            for fact in facts:
+                start.wait()
+                try:
+                    mine.add(fact)
+                except Exception as error:
+                    errors.append(str(error))
+            mine.close()
+
+        threads = [threading.Thread(target=write) for _ in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return self.left(way).total(), len(errors)
+
+    def pairs(self, way: Way, facts: Sequence[Fact], judge: Any = None) -> Counter[str]:
+        """What is left of facts and variants, after memfold's worker where there is a judge."""
+        store = self.fresh(way)
+        try:
+            way(store, facts)
+            if judge is not None:
+                worker = Worker(self.dsn(way), judge, tenant_id=harness.TENANT)
+                asyncio.run(worker.run(until_idle=True))
+            return self.left(way)
+        finally:
+            store.close()
+
+
+class Faultless:
+    """A judge that knows what says the same, as the model's double of the peers does."""
+
+    def __init__(self, known: Known, seconds: float = 0) -> None:
+        self.known = known
+        self.seconds = seconds
+
+    async def judge(self, question: Question) -> Answer:
+        await asyncio.sleep(self.seconds)
+        a, b = (self.known.facts[side.content].same for side in (question.memory, question.other))
+        return Answer("duplicate" if a == b else "contradiction", 1.0)
+
+
+# The sources' own figures -----------------------------------------------------------------------------------
+
+
+def latencies(bench: Bench) -> dict[str, list[float]]:
+    """Milliseconds of each call of one client, scopes of 20, one in ten asked of a judge and waited for."""
+    from peer_stores import Fact
+
+    rng = np.random.default_rng(1)
+    base = bench.work.unique
+    kinds = rng.permutation([kind for kind, share in MIX.items() for _ in range(round(share * STREAM))])
+    stored, new = base[: len(base) // 2], base[len(base) // 2 :]
+    facts: list[Fact] = []
+    for n, kind in enumerate(kinds):
+        fact = stored[int(rng.integers(len(stored)))] if kind == "known text" else stored[n % len(stored)]
+        if kind == "new fact":
+            fact = new[n % len(new)]
+            fact = Fact(f"{fact.text} ({n})", fact.vector, f"{fact.same} ({n})", fact.subject)
+            if n >= len(new):
+                continue
+        elif kind != "known text":
+            cosine = 0.97 if kind == "paraphrase" else 0.885
+            near = load.around(np.array([fact.vector]), cosine, seed=n)[0]
+            fact = Fact(f"{fact.text}, as we know", near.tolist(), fact.same, fact.subject)
+        facts.append(fact)
+    known = type(bench.known)(bench.work.facts | {fact.text: fact for fact in facts})
+    bench.server.install(bench.database)
+    dsn = bench.server.dsn(bench.database, harness.APPLICATION)
+    taken: dict[str, list[float]] = {}
+    with Memfold(dsn, tenant_id=harness.TENANT, judge=Faultless(known, JUDGE_SECONDS)) as client:
+        fields: dict[str, Any] = {"predicate": "note", "embedding_model": harness.MODEL}
+        for fact in stored:
+            client.ingest(fact.text, subject=fact.subject, embedding=fact.vector, **fields)
+        for fact in facts:
+            begun = time.perf_counter()
+            result = client.ingest(
+                fact.text, subject=fact.subject, embedding=fact.vector, wait=True, **fields
+            )
+            spent = (time.perf_counter() - begun) * 1000
+            tier = "3" if result.action == "escalated" else "1" if result.tier == 1 else "2"
+            taken.setdefault(f"tier {tier}", []).append(spent)
+            taken.setdefault("all", []).append(spent)
+    return taken
+
+
+def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: int) -> harness.Report:
+    """Measure, and say how it compares with what was asked for."""
+    if lacking := missing():
+        raise MissingError(f"not installed: {', '.join(lacking)} ({NEEDS})")
+    from peer_stores import Known
+
+    report = harness.Report("peers", "Other stores of memories, on the same server with the same vectors")
+    work = workloads(data, facts)
+    bench = Bench(server, work, Known(work.facts))
+    all_ways = ways()
+    result: dict[str, Any] = {}
+
+    bench.speed(all_ways, work.unique, rounds)
+    report.table(
+        f"{facts:,} unique facts of one user, {len(work.unique[0].vector)} dimensions, one client: facts a second"
+        " (medians), and memfold's like way over it. No vector and no answer of a model is waited for.",
+        ["", *(head for setting in SETTINGS for head in (setting, "memfold's / its")), "rows left"],
+        [
+            [
+                way.name,
+                *(cell for setting in SETTINGS for cell in _compared(way, all_ways, setting)),
+                way.left,
+            ]
+            for way in all_ways
+        ],
     )
-    RESULT.write_text(text, encoding="utf-8")
-    print(text)
-    return 0
+    report.table(
+        f"CPU time of a fact in us ({OFF}, medians), which other work on the machine does not lengthen so much:",
+        ["", "client", "server", "both", "its / memfold's"],
+        [[way.name, *_cpu(way, all_ways)] for way in all_ways],
+    )
+    result["unique"] = {
+        way.name: {setting: [vars(one) for one in found] for setting, found in way.measured.items()}
+        for way in all_ways
+    }
+    report.bars(
+        "Unique facts a second",
+        [way.name for way in all_ways],
+        {
+            setting: [median(one.rate for one in way.measured[setting]) for way in all_ways]
+            for setting in SETTINGS
+        },
+        unit="facts/s",
+    )
+
+    singles = [way for way in all_ways if not way.many and way.store is not OursBySubject]
+    rows = []
+    for way in singles:
+        replayed = bench.timed(way, [work.unique[0]] * REPLAYS, OFF)
+        shared, errors = bench.together(way, work.unique[:SHARED])
+        plain = bench.pairs(way, work.paraphrased).total()
+        against = bench.pairs(way, work.contradicted)
+        rows.append([way.name, f"{replayed.rate:,.0f}", replayed.left, f"{shared}{f' ({errors} errors)' * bool(errors)}",
+                     plain, against.total(), sum(n == 1 for n in against.values())])  # fmt: skip
+        result[way.name] = rows[-1][1:]
+        print(rows[-1], flush=True)
+    ours = singles[0]
+    judge = Faultless(bench.known)
+    judged = bench.pairs(ours, work.paraphrased, judge).total()
+    against = bench.pairs(ours, work.contradicted, judge)
+    rows.insert(1, [f"{ours.name}, and its worker", "", "", "", judged, against.total(),
+                    sum(n == 1 for n in against.values())])  # fmt: skip
+    result["with a judge"] = rows[1][1:]
+    rows.append(["ideal", "", 1, SHARED, PAIRS, 2 * PAIRS, 2 * PAIRS])
+    report.table(
+        f"Rows left. Replays: one fact {REPLAYS} times. Writers: {WRITERS} clients, each with the same {SHARED} facts"
+        f" at the same time. Paraphrases: {PAIRS} facts and as many paraphrases, half at cosines of 0.955 to 0.99,"
+        f" half of 0.865 to 0.905. Contradictions: {PAIRS} facts and as many that differ in a number or by a"
+        " negation, cosines of 0.96 to 0.99; of these, how many of both texts are left.",
+        ["", "replays/s", "replays", "writers", "paraphrases", "contradictions", "texts of both"],
+        rows,
+    )
+
+    taken = latencies(bench)
+    result["latency, ms"] = taken
+    at = {share: quantiles(taken["all"], n=100)[share - 1] for share in (50, 99)}
+    report.table(
+        f"Latency in ms of {len(taken['all'])} calls from Python, one client, 20 facts a scope, "
+        + ", ".join(f"{len(v)} in {k}" for k, v in sorted(taken.items()) if k != "all")
+        + f" (a judge that takes {JUDGE_SECONDS * 1000:.0f} ms, waited for); beside it what the sources claim:",
+        ["", "ours", "the sources'"],
+        [
+            ["tier 1, median", f"{median(taken['tier 1']):.2f}", "under 1"],
+            ["tier 2, median", f"{median(taken['tier 2']):.2f}", "5 to 15"],
+            ["tier 3, median", f"{median(taken['tier 3']):.0f}", "200"],
+            ["all, p50", f"{at[50]:.2f}", "10"],
+            ["all, p99", f"{at[99]:.0f}", "220"],
+        ],
+    )
+    report.note(
+        "memfold calls as an application (row level security, ledger, sources), the others as the superuser who owns"
+        " the tables. mem0 and langmem ask a model: its double answers at once and without fault, and gives"
+        " nothing where the library shows it a memory that says the same. mem0 runs without spaCy, its history in"
+        " memory; index() with its record manager in the same database. langmem gets a fifth of the unique facts."
+        " memfold's worker has a judge that answers as well as that double. Contradictions: a superseded memory"
+        " counts as left, for its text is kept and comes back by undo."
+    )
+    report.data = result
+    return report
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _like(way: Way, all_ways: Sequence[Way]) -> Way:
+    """memfold's way that a peer's is compared with."""
+    return next(ours for ours in all_ways if ours.many == way.many)
+
+
+def _compared(way: Way, all_ways: Sequence[Way], setting: str) -> tuple[str, str]:
+    rates = [one.rate for one in way.measured[setting]]
+    if issubclass(way.store, Ours):
+        return f"{median(rates):,.0f}", ""
+    ours = [one.rate for one in _like(way, all_ways).measured[setting]]
+    return f"{median(rates):,.0f}", harness.verdict(harness.ratio(ours, rates), 1)
+
+
+def _cpu(way: Way, all_ways: Sequence[Way]) -> tuple[str, str, str, str]:
+    def both(some: Way) -> list[float]:
+        return [one.client + one.server for one in some.measured[OFF]]
+
+    found = way.measured[OFF]
+    ratio = harness.ratio(both(way), both(_like(way, all_ways)))
+    return (
+        f"{median(one.client for one in found):,.0f}",
+        f"{median(one.server for one in found):,.0f}",
+        f"{median(both(way)):,.0f}",
+        "" if issubclass(way.store, Ours) else f"{ratio:.2f}",
+    )

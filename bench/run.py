@@ -21,7 +21,9 @@ import harness
 import hot
 import memory
 import newfact
+import peers
 import replay
+import storage
 
 LARGE = {"memory"}
 """What takes half an hour and 25 GB: only when it is asked for."""
@@ -34,7 +36,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt or memory (default: all but memory)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, storage, peers or memory (default: all but memory)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -44,6 +46,7 @@ def main() -> int:
         type=int,
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,})",
     )
+    parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
     parser.add_argument(
         "--data", type=Path, default=dataset.DEFAULT_DIRECTORY, help="what bench/dataset.py has built"
@@ -65,18 +68,24 @@ def main() -> int:
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
+        "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(questions)}")
+    asked = given.questions or [name for name in questions if name not in LARGE]
+    if not given.questions and (lacking := peers.missing()):
+        asked.remove("peers")
+        print(f"peers is left out, without: {', '.join(lacking)} ({peers.NEEDS})")
     left_out = []
     also = given.also.read_text(encoding="utf-8") if given.also else ""
     with harness.server(also) as server:
         environment = harness.environment(server, given.rounds, given.seconds)
-        for name in given.questions or [name for name in questions if name not in LARGE]:
+        for name in asked:
             print(f"\n=== {name}, {time.strftime('%H:%M:%S')}", flush=True)
             try:
                 report = questions[name](server)
-            except dataset.DatasetError as error:
+            except (dataset.DatasetError, peers.MissingError) as error:
                 left_out.append(f"{name}: {error}")
                 continue
             if also:
