@@ -23,7 +23,7 @@ from uuid import UUID
 import psycopg
 
 from memfold import errors, queries
-from memfold.embedders import EmbedderProtocol, VectorText, checked_vectors, vector_text
+from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
 from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict
 from memfold.types import (
     BucketStats,
@@ -178,7 +178,7 @@ class Core:
         embedding_model: str | None,
         given: Mapping[str, Any],
     ) -> Steps[tuple[SimilarMemory, ...]]:
-        named = {"bucket_id": bucket_id, "embedding_model": embedding_model}
+        named: dict[str, Any] = {"bucket_id": bucket_id, "embedding_model": embedding_model}
         if embedding is None and content is not None:
             if self.embedder is None:
                 raise ValueError("find_similar needs an embedding, or a client with an embedder")
@@ -517,11 +517,13 @@ class Core:
         rows = yield from self.run(queries.KNOWN, probe, repeatable=True)
         return KnownMemory.from_row(rows[0]) if rows else None
 
-    def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorText]]:
+    def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
         answer = yield Embed(texts)
         return checked_vectors(answer, texts, embedder.dimensions)
 
-    def vectors_or_none(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorText | None]]:
+    def vectors_or_none(
+        self, embedder: EmbedderProtocol, texts: list[str]
+    ) -> Steps[list[VectorBinary | None]]:
         """A failing embedder costs no data: whoever gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
@@ -536,17 +538,17 @@ class Core:
                 return [None]
         # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
         # as down.
-        made: list[VectorText | None] = []
+        made: list[VectorBinary | None] = []
         for text in texts:
             made += yield from self.vectors_or_none(embedder, [text])
             if made == [None, None]:
                 return [None] * len(texts)
         return made
 
-    def register(self, embedder: EmbedderProtocol, vector: str) -> Steps[None]:
+    def register(self, embedder: EmbedderProtocol, vector: VectorBinary) -> Steps[None]:
         if self._registered:
             return
-        dimensions = embedder.dimensions or vector.count(",") + 1
+        dimensions = embedder.dimensions or vector.dimensions
         try:
             yield from self.register_embedding_model(embedder.model, dimensions)
         except errors.MemfoldError as error:
@@ -710,7 +712,7 @@ def prepared_value(name: str, value: Any) -> Any:
         return None
     match name:
         case "embedding":
-            return value if isinstance(value, VectorText) else vector_text(value)
+            return vector_binary(value)
         case "metadata":
             return _json(name, value)
         case "source_turn_ids":

@@ -11,6 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
 try:
     from pgvector import Vector
 except ImportError:  # before 0.4, which langchain-postgres asks for
@@ -22,7 +26,7 @@ from memfold.types import Embedding
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Embedder", "EmbedderProtocol", "OpenAIEmbedder", "vector_text"]
+__all__ = ["Embedder", "EmbedderProtocol", "OpenAIEmbedder"]
 
 _MAX_DIMENSIONS = 16000
 _MAX_FLOAT32 = 3.4028234663852886e38
@@ -119,21 +123,34 @@ class OpenAIEmbedder:
         return [item.embedding for item in sorted(response.data, key=lambda item: item.index)]
 
 
-class VectorText(str):
-    """A vector as pgvector's text, made and checked here."""
+class VectorBinary(bytes):
+    """A vector as pgvector receives and sends it, made and checked here."""
 
     __slots__ = ()
 
+    @property
+    def dimensions(self) -> int:
+        """How many numbers it has."""
+        return int.from_bytes(self[:2])
 
-def vector_text(embedding: Embedding) -> VectorText:
-    """The vector as pgvector's text, so that its type may live in any schema. Raises MF031."""
-    return VectorText(Vector(_floats(embedding)).to_text())
+
+class _VectorBinaryDumper(Dumper):
+    """Its type is left to the server, who takes it from the function's argument: it may live in any schema."""
+
+    format = Format.BINARY
+    oid = 0
+
+    def dump(self, obj: VectorBinary) -> bytes:
+        return bytes(obj)
 
 
-def vector_binary(embedding: Embedding | VectorText) -> bytes:
-    """The vector as a binary COPY sends it. Raises MF031."""
-    if isinstance(embedding, VectorText):
-        return Vector.from_text(embedding).to_binary()
+psycopg.adapters.register_dumper(VectorBinary, _VectorBinaryDumper)
+
+
+def vector_binary(embedding: Embedding | VectorBinary) -> VectorBinary:
+    """The vector as pgvector receives it: a third of the text, and no number is printed and read. Raises MF031."""
+    if isinstance(embedding, VectorBinary):
+        return embedding
     values: Any = embedding.tolist() if hasattr(embedding, "tolist") else embedding
     # Nearly always these are plain floats: then no look at each one is needed.
     if (
@@ -144,8 +161,8 @@ def vector_binary(embedding: Embedding | VectorText) -> bytes:
         with contextlib.suppress(OverflowError):
             packed = struct.pack(f">HH{len(values)}f", len(values), 0, *values)
             if all(map(math.isfinite, values)):
-                return packed
-    return Vector(_floats(embedding)).to_binary()
+                return VectorBinary(packed)
+    return VectorBinary(Vector(_floats(embedding)).to_binary())
 
 
 def _floats(embedding: Embedding) -> list[float]:
@@ -178,17 +195,17 @@ def _invalid(detail: str) -> InvalidEmbeddingError:
     )
 
 
-def checked_vectors(answer: Any, texts: list[str], dimensions: int | None) -> list[VectorText]:
-    """What an embedder gave, as pgvector's text; raises where it is not one usable vector per text."""
+def checked_vectors(answer: Any, texts: list[str], dimensions: int | None) -> list[VectorBinary]:
+    """What an embedder gave, as pgvector receives it; raises where it is not one usable vector per text."""
     vectors = answer.tolist() if hasattr(answer, "tolist") else list(answer)
     if len(vectors) != len(texts):
         raise ValueError(f"{len(vectors)} vectors for {len(texts)} texts")
-    made = [vector_text(vector) for vector in vectors]
-    for text in made:
-        size = text.count(",") + 1
+    made = [vector_binary(vector) for vector in vectors]
+    for vector in made:
+        size = vector.dimensions
         if dimensions is not None and size != dimensions:
             raise ValueError(f"a vector of {size} dimensions instead of {dimensions}")
-        if not any(float(value) for value in text[1:-1].split(",")):
+        if not any(struct.unpack_from(f">{size}f", vector, 4)):
             raise ValueError("a vector without direction: all zeros")
     return made
 

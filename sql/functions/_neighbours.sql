@@ -33,7 +33,12 @@ begin
             order by 2 desc, n.memory_id
             limit v_results
         ) as s
-        join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
+        -- from each to its text, whatever the statistics say: there may be none yet
+        cross join lateral (
+            select t.memory_id, t.root_id, t.content, t.object from memfold.memories as t
+            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = s.memory_id
+            offset 0
+        ) as m
         where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
         order by s.similarity desc, s.memory_id
         limit max_results;
@@ -69,7 +74,12 @@ begin
             union
             select i.memory_id, i.similarity from unnest(v_ids, v_similarities) as i (memory_id, similarity)
         ) as s
-        join memfold.memories as m on m.tenant_id = _neighbours.tenant_id collate "C" and m.memory_id = s.memory_id
+        -- from each to its text, whatever the statistics say: there may be none yet
+        cross join lateral (
+            select t.memory_id, t.root_id, t.content, t.object from memfold.memories as t
+            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = s.memory_id
+            offset 0
+        ) as m
         where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
         order by s.similarity desc, s.memory_id
         limit max_results;
