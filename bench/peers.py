@@ -127,7 +127,9 @@ class Ours:
     subjects = False
 
     def __init__(self, dsn: str, known: Known) -> None:
-        self.client = Memfold(dsn, tenant_id=harness.TENANT, prepare_threshold=5)  # as psycopg has it for the others
+        self.client = Memfold(
+            dsn, tenant_id=harness.TENANT, prepare_threshold=5
+        )  # as psycopg has it for the others
 
     def _fields(self, fact: Fact) -> dict[str, Any]:
         given = {"embedding": fact.vector, "embedding_model": harness.MODEL}

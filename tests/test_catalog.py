@@ -17,13 +17,14 @@ SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
     "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements",
-    "current_memories", "current_memory", "derive_scope", "explain_memory", "fail_judgement", "find_similar",
+    "create_vector_index", "current_memories", "current_memory", "derive_scope", "explain_memory", "fail_judgement",
+    "find_similar",
     "ingest_memories", "ingest_memory", "ingest_staged", "known_memory", "merge_memories", "pending_embeddings",
     "preview_memory", "register_embedding_model", "reject_memory", "resolve_judgement", "revive_judgements", "set_policy",
-    "set_predicate", "supersede_memory", "undo", "update_memory",
+    "set_predicate", "supersede_memory", "undo", "update_memory", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
-OWNERS = {"derive_scope", "register_embedding_model"}
+OWNERS = {"create_vector_index", "derive_scope", "register_embedding_model", "vector_index_ddl"}
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "revive_judgements"}
 # What reaches over the walls belongs to memfold_queue, whose policies let it.
@@ -144,7 +145,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
     definers = {row[0] for row in db.execute(f"select proname {FUNCTIONS} and prosecdef").fetchall()}
     assert definers == PUBLIC - OWNERS - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
-    } | {"register_embedding_model", "_adopted_hash"} | QUEUES  # fmt: skip
+    } | {"create_vector_index", "register_embedding_model", "vector_index_ddl", "_adopted_hash"} | QUEUES  # fmt: skip
 
 
 @pytest.mark.core

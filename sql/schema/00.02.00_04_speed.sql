@@ -2,15 +2,17 @@
 
 -- A check for each new row of what the same function has written a statement before: a quarter of a batch of new facts.
 -- check_invariants() says what a foreign key would have refused.
+-- squawk-ignore ban-drop-constraint
 alter table memfold.memory_counters drop constraint memory_counters_tenant_id_memory_id_fkey;
+-- squawk-ignore ban-drop-constraint
 alter table memfold.memory_vectors drop constraint memory_vectors_tenant_id_memory_id_fkey;
 
--- The scope first: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash of a text as
--- the index on that, and read the bucket. Those that have no hash are few, and found by an index of their own.
+-- The scope before the bucket: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash
+-- of a text as the index on that, and read the bucket. Texts without a hash are few, and have an index of their own.
 -- squawk-ignore require-concurrent-index-deletion
 drop index memfold.memories_scope_idx;
 -- squawk-ignore require-concurrent-index-creation
-create index memories_scope_idx on memfold.memories (scope_key, tenant_id, bucket_id);
+create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
 -- squawk-ignore require-concurrent-index-creation
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 
