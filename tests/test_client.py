@@ -22,6 +22,7 @@ from pgvector import Vector
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedder, errors
+from memfold._core import Core, Pause, Transact
 from memfold.types import EmbedReport, IngestResult
 
 SQL = Path(__file__).parents[1] / "sql"
@@ -909,3 +910,14 @@ def test_async_sends_again_what_has_a_key(dsn: str, db: psycopg.Connection) -> N
 
     assert asyncio.run(work()) == "inserted"
     assert one(db, "select count(*) from memfold.memory_events") == 1
+
+
+@pytest.mark.one_server
+def test_a_call_that_an_upgrade_overtakes_is_sent_once_more() -> None:
+    """It met functions of both versions, as a whole, and nothing of it is there."""
+    steps = Core("acme", None, False, 8, None).query("select 1")
+    assert isinstance(next(steps), Transact)
+    assert isinstance(steps.throw(psycopg.errors.UndefinedFunction("gone")), Pause)
+    assert isinstance(next(steps), Transact)
+    with pytest.raises(MemfoldError, match="gone"):
+        steps.throw(psycopg.errors.UndefinedFunction("gone"))

@@ -576,7 +576,7 @@ class Core:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
         parameters = {**arguments, "memfold_tenant": arguments.get("tenant_id")}
         attempts = 0
-        reconnected = False
+        reconnected = upgraded = False
         while True:
             error: psycopg.Error
             try:
@@ -593,6 +593,8 @@ class Core:
                 if reconnected:
                     self._give_up(error)
                 reconnected = True
+            elif error.sqlstate in errors.BETWEEN_VERSIONS and not upgraded:
+                upgraded = True
             elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
                 self._give_up(error)
             logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
