@@ -16,6 +16,7 @@ import harness
 import numpy as np
 import psycopg
 import reference
+from pgvector import Vector
 from pgvector.psycopg import register_vector
 
 ROWS = 1_000
@@ -194,8 +195,10 @@ class Clock:
 
 
 def as_json(candidates: Sequence[Candidate]) -> str:
+    """Vectors as pgvector prints them, in a string: numbers of JSON would be read twice, as decimals first."""
     return json.dumps([
-        {**made, "embedding": made["embedding"].tolist()} if "embedding" in made else made for made in candidates
+        {**made, "embedding": Vector(made["embedding"]).to_text()} if "embedding" in made else made
+        for made in candidates
     ])  # fmt: skip
 
 

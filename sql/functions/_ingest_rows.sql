@@ -182,18 +182,26 @@ begin
         ) as v
         where classes[c.ordinality] = 'rest' and firsts[c.ordinality] is null
     ),
-    -- pairs within a group only: of a scope, of a bucket where one of them looks there
+    -- pairs within a group only: of a scope, of a bucket where one of them looks there; without the vectors, most of which
+    -- are alone
     grouped as (
-        select v.*, case when bool_or(v.wide) over (partition by v.bucket_id) then 0 else v.scope_key end as place
+        select v.i, v.bucket_id, v.embedding_model,
+            case when bool_or(v.wide) over (partition by v.bucket_id) then 0 else v.scope_key end as place
         from vectors as v
     ),
     groups as (
-        select array_agg(g.i order by g.i) as i, array_agg(g.scope_key order by g.i) as scope_key,
-            array_agg(g.wide order by g.i) as wide, array_agg(g.asks order by g.i) as asks,
-            array_agg(g.threshold order by g.i) as threshold, array_agg(g.embedding order by g.i) as embedding
-        from grouped as g
+        select array_agg(v.i order by v.i) as i, array_agg(v.scope_key order by v.i) as scope_key,
+            array_agg(v.wide order by v.i) as wide, array_agg(v.asks order by v.i) as asks,
+            array_agg(v.threshold order by v.i) as threshold, array_agg(v.embedding order by v.i) as embedding
+        from (
+            select g.bucket_id, g.place, g.embedding_model, array_agg(g.i) as members
+            from grouped as g
+            group by g.bucket_id, g.place, g.embedding_model
+            having count(*) > 1
+        ) as g
+        cross join unnest(g.members) as r (i)
+        join vectors as v on v.i = r.i
         group by g.bucket_id, g.place, g.embedding_model
-        having count(*) > 1
     )
     select array_agg(n.i) into v_near
     from (
