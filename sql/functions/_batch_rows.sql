@@ -1,0 +1,291 @@
+-- Statements of a batch that have to reach rows by their index, whatever the statistics say (there may be none yet), alone in
+-- functions of their own, so that the settings meet no other plan.
+
+create or replace function memfold._look(
+    tenant_id text, items memfold.candidate[], classes text[],
+    out matched uuid[], out roots uuid[], out root_scopes bigint[], out classes_now text[]
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_memoize = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_items constant memfold.candidate[] := items;
+    v_classes constant text[] := classes;
+begin
+    select array_agg(x.memory_id), array_agg(x.root_id), array_agg(x.root_scope),
+        array_agg(case
+            when x.class not in ('todo', 'hit', 'rest') then x.class
+            when x.hit then 'hit'
+            when x.memory_id is not null then 'rest'
+            else 'todo' end)
+    into matched, roots, root_scopes, classes_now
+    from (
+        select c.ordinality as i, v_classes[c.ordinality] as class, m.memory_id, m.root_id, r.scope_key as root_scope,
+            -- what can be added, in any order
+            coalesce(k.live and not k.on_timeline, m.is_plain) and c.origin <> 'recalled' and c.metadata = '{}' as hit
+        from unnest(v_items) with ordinality as c
+        left join lateral (
+            select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key,
+                -- its counters can say nothing else: it is live, and no value of a slot
+                m.status = 'active' and m.predicate is null as is_plain
+            from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
+            where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
+        ) as m on true
+        left join lateral (
+            select k.live, k.on_timeline from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = m.root_id and not m.is_plain
+            offset 0
+        ) as k on true
+        left join lateral (
+            select m.scope_key where m.memory_id = m.root_id
+            union all
+            select r.scope_key from memfold.memories as r
+            where m.memory_id <> m.root_id and r.tenant_id = v_tenant_id and r.memory_id = m.root_id
+            offset 0
+        ) as r on true
+        order by c.ordinality
+        offset 0
+    ) as x;
+end;
+$$;
+revoke all on function memfold._look(text, memfold.candidate[], text[]) from public;
+comment on function memfold._look(text, memfold.candidate[], text[]) is
+'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope, and what it is by that:
+hit (an addition to an active memory, in any order with others), rest (known, but not that), todo (not known). Candidates of
+another class are left alone. Only reads.';
+
+create or replace function memfold._lock_scopes(
+    tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
+) returns text[]
+language plpgsql volatile
+as $$
+declare
+    v_lock record;
+    v_held text[] := held;
+    v_buckets bigint;
+    v_scopes bigint;
+begin
+    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+        perform memfold._fail('MF025', 'the isolation level must be READ COMMITTED',
+            'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
+            || ': after waiting for its turn it could not see what was written before it, and would store a duplicate.',
+            'Run the call in a READ COMMITTED transaction. Restating known facts is allowed at any level.');
+    end if;
+    select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(distinct (s.bucket_id, s.scope_key))
+    into v_buckets, v_scopes
+    from unnest(buckets, scope_keys) as s (bucket_id, scope_key);
+    if v_buckets > 500 then
+        perform memfold._fail('MF035', 'the batch has too many buckets',
+            pg_catalog.format('It has something new for %s of them.', v_buckets),
+            'Each takes a lock: send a batch for at most 500 buckets at a time.');
+    end if;
+    -- buckets before scopes, each in ascending order of the keys, which are those of _lock()
+    for v_lock in
+        with needed as (
+            select s.bucket_id, s.scope_key, pg_catalog.bool_or(s.wide or v_scopes > 64) over (partition by s.bucket_id) as wide
+            from unnest(buckets, scope_keys, wide) as s (bucket_id, scope_key, wide)
+        ),
+        locks as (
+            select pg_catalog.hashtextextended(n.bucket_id collate "C",
+                pg_catalog.hashtextextended(_lock_scopes.tenant_id collate "C", 0)) as key, n.wide as exclusive, 1 as place
+            from needed as n
+            union all
+            select pg_catalog.hashtextextended(_lock_scopes.tenant_id collate "C", n.scope_key), true, 2
+            from needed as n
+            where not n.wide
+        )
+        select l.key, pg_catalog.bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
+    loop
+        continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
+        if held <> '{}' then
+            -- a second turn has keys that others may wait for: it must not wait for more
+            if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
+                else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
+            then
+                raise exception 'the scope is busy' using
+                    errcode = 'serialization_failure',
+                    detail = 'Another call works on it, and this one already holds what it may wait for.',
+                    hint = 'Retry the call, with the same idempotency keys if it has some.';
+            end if;
+        elsif v_lock.exclusive then
+            perform pg_catalog.pg_advisory_xact_lock(v_lock.key);
+        else
+            perform pg_catalog.pg_advisory_xact_lock_shared(v_lock.key);
+        end if;
+        v_held := v_held || (v_lock.key || case when v_lock.exclusive then ' exclusive' else ' shared' end);
+    end loop;
+    return v_held;
+end;
+$$;
+revoke all on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
+comment on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) is
+'What _lock() is to one candidate, for those of a batch that are not replays: their buckets'' keys SHARED, then their
+scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than 64 scopes. All
+in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
+
+create or replace function memfold._lock_roots(
+    tenant_id text, memory_ids uuid[], out changed uuid[], out aliased boolean
+)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+    select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
+        coalesce(pg_catalog.bool_or(k.aliases > 0), false)
+    into changed, aliased
+    from pg_catalog.unnest(memory_ids) as i (id)
+    cross join lateral (
+        select k.memory_id, k.live, k.on_timeline, k.aliases from memfold.memory_counters as k
+        where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
+        for no key update
+    ) as k;
+end;
+$$;
+revoke all on function memfold._lock_roots(text, uuid[]) from public;
+comment on function memfold._lock_roots(text, uuid[]) is
+'Locks the rows of memory_counters, in the order of the ids. changed: those to which nothing can simply be added, as they are
+now; aliased: one of them has aliases.';
+
+create or replace function memfold._add_observations(
+    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean
+) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_memoize = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_items constant memfold.candidate[] := items;
+    v_classes constant text[] := classes;
+    v_matched constant uuid[] := matched;
+    v_roots constant uuid[] := roots;
+    v_turns memfold.batch_turn[];
+begin
+    -- Which turns are new: to their texts, and where there are aliases, to the whole tree.
+    with added as (
+        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
+        select v_tenant_id, t.turn, v_matched[c.ordinality]
+        from unnest(v_items) with ordinality as c
+        cross join lateral unnest(c.source_turn_ids) as t (turn)
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+        order by 2, 3
+        on conflict do nothing
+        returning s.source_turn_id, s.memory_id
+    )
+    select array_agg(row(a.memory_id, a.source_turn_id)::memfold.batch_turn) into v_turns from added as a;
+    if aliased and v_turns is not null then
+        v_turns := memfold._new_to_tree(v_tenant_id, v_turns);
+    end if;
+    -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
+    -- rows that are there are held already.
+    insert into memfold.memory_counters as k (
+        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
+    )
+    select v_tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
+        min(o.seen), max(o.seen)
+    from (
+        select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
+            c.extractor_confidence, c.observed_at as seen
+        from unnest(v_items) with ordinality as c
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+        union all
+        select t.memory_id, 1, null, null, null from unnest(v_turns) as t
+    ) as o
+    group by o.root_id
+    order by o.root_id
+    on conflict (tenant_id, memory_id) do update
+    set observations = k.observations + excluded.observations,
+        independent = k.independent + excluded.independent,
+        source_confidence = greatest(k.source_confidence, excluded.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
+        first_seen = least(k.first_seen, excluded.first_seen),
+        last_seen = greatest(k.last_seen, excluded.last_seen);
+end;
+$$;
+revoke all on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) from public;
+comment on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) is
+'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases.';
+
+create or replace function memfold._new_to_tree(tenant_id text, turns memfold.batch_turn[]) returns memfold.batch_turn[]
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+begin
+    return array(
+        select distinct row(x.root_id, x.turn)::memfold.batch_turn
+        from (
+            select t.memory_id, t.turn, r.root_id
+            from unnest(turns) as t
+            cross join lateral (
+                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+                offset 0
+            ) as r
+        ) as x
+        where not exists (
+            select
+            from (
+                select x.root_id as memory_id
+                union all
+                select m.memory_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.root_id = x.root_id
+            ) as m
+            cross join lateral (
+                select from memfold.memory_sources as s
+                where s.tenant_id = v_tenant_id and s.source_turn_id = x.turn and s.memory_id = m.memory_id
+                offset 0
+            ) as s
+            -- another text of the tree that had it before
+            where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold.batch_turn = any(turns)
+        )
+    );
+end;
+$$;
+revoke all on function memfold._new_to_tree(text, memfold.batch_turn[]) from public;
+comment on function memfold._new_to_tree(text, memfold.batch_turn[]) is
+'Of turns that were just added to texts, those that are evidence: their tree did not have them. Each with its root, once.';
+
+create or replace function memfold._use_keys(
+    tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
+) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+    -- one by one: joined, and before the first ANALYZE, they may be looked for among all keys of the tenant
+    for v_i in 1..coalesce(cardinality(event_ids), 0) loop
+        update memfold.idempotency_keys as i
+        set event_id = event_ids[v_i]
+        where i.tenant_id = _use_keys.tenant_id collate "C" and i.bucket_id = buckets[v_i] collate "C"
+            and i.idempotency_key = _use_keys.idempotency_keys[v_i] collate "C";
+    end loop;
+end;
+$$;
+revoke all on function memfold._use_keys(text, text[], text[], uuid[]) from public;
+comment on function memfold._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+
+create or replace function memfold._new_ids(number bigint) returns uuid[]
+language plpgsql volatile
+as $$
+begin
+    return (
+        select pg_catalog.array_agg(n.id)
+        from (select memfold._new_id() as id from pg_catalog.generate_series(1, number) order by id) as n
+    );
+end;
+$$;
+revoke all on function memfold._new_ids(bigint) from public;
+comment on function memfold._new_ids(bigint) is 'As many ids, in their order.';
