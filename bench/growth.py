@@ -151,6 +151,13 @@ class Plan:
 Measured = dict[str, dict[str, list[float]]]  # by what was asked and by plan, one figure a round
 
 
+WARM = """
+create extension if not exists pg_prewarm;
+select pg_prewarm(c.oid) from pg_class as c
+where c.relnamespace in ('memfold'::regnamespace, 'bench'::regnamespace) and c.relkind in ('r', 'i')
+"""
+
+
 class Rounds:
     """All plans in turn, round by round."""
 
@@ -163,15 +170,18 @@ class Rounds:
         """Measure these cells (setting and kind, and what they are called) of these plans."""
         for turn in range(self.rounds + 1):
             for plan in plans:
+                database = "copy" if plan.copied else plan.name
                 if plan.copied:
-                    self.server.create("copy", plan.name)
-                # alike for all: the first change of a page after it is written to the log whole
-                with self.server.connect() as connection:
+                    self.server.create(database, plan.name)
+                # Alike for all: pages are in shared_buffers, as a copy's are, and as those of a server in use; and
+                # the first change of a page after a checkpoint is written to the log whole.
+                with self.server.connect(database) as connection:
+                    connection.execute(WARM)
                     connection.execute("checkpoint")
                 for (setting, kind), title in cells.items():
                     session = harness.Session(
                         self.server,
-                        "copy" if plan.copied else plan.name,
+                        database,
                         HIT if kind == "hit" else DECISION,
                         options=SETTINGS.get(setting, harness.OFF),
                     )
