@@ -87,6 +87,13 @@ def edit(dsn: str) -> None:
     )
 
 
+def opt_out(dsn: str) -> None:
+    """A bucket without deduplication, in which one text stands twice."""
+    run(dsn, "select memfold.set_policy('before', 'log', dedup => 'off')")
+    for _ in range(2):
+        run(dsn, "select memfold.ingest_memory('The door was opened', 'before', 'log')")
+
+
 def test_a_copy_is_equal_and_goes_on(
     stranger: str, make: Make, way: str, target: Target, tmp_path: Path
 ) -> None:
@@ -94,6 +101,7 @@ def test_a_copy_is_equal_and_goes_on(
     source, copy = make(way), make()
     servers.fill(source)
     edit(source)
+    opt_out(source)
     adopt_docs(source, stranger)
     run(source, f"grant select on memfold.memory_audit to {stranger}")
     servers.upgrade(source, way, later=True)
@@ -104,10 +112,11 @@ def test_a_copy_is_equal_and_goes_on(
         "memfold._adopted_hash(text,text)",
     }
     was = servers.contents(source)
-    # two ways to write a text, a judgement and its answer, intervals, and the row that memfold ships
+    # two ways to write a text and texts that have opted out, a judgement and its answer, intervals, and the row
+    # that memfold ships
     with psycopg.connect(source) as connection:
         profiles = connection.execute("select distinct canonicalizer from memfold.memories").fetchall()
-    assert sorted(profiles) == [("code/1",), ("prose/1",)]
+    assert set(profiles) == {("code/1",), ("prose/1",), (None,)}
     assert all(
         len(was[name]) > 1
         for name in was

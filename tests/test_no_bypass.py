@@ -83,3 +83,13 @@ def test_identifiers_that_are_empty_in_canonical_form_too(db: DB, column: str) -
     with pytest.raises(psycopg.Error) as error:
         db.execute(f"insert into memories (tenant_id, content, {column}) values ('acme', 'a', '{empty}')")
     assert error.value.sqlstate == "MF003"
+
+
+def test_a_plain_row_that_has_opted_out_says_so(db: DB) -> None:
+    """Copied out of a dump, it is not looked at again."""
+    db.execute("select set_policy('acme', 'log', dedup => 'off')")
+    db.execute("insert into memories (tenant_id, bucket_id, content) values ('acme', 'log', 'a')")
+    row = db.execute(
+        "select content_hash, canonicalizer, key_fields, embedding_pending from memories"
+    ).fetchone()
+    assert row == (None, None, "type,subject,predicate", False)

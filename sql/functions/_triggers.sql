@@ -4,15 +4,19 @@ as $$
 declare
     v_policy memfold.policies;
 begin
+    -- Opted out, by memfold or as it was when it was dumped: the rows of a dump may come before its policies.
+    if new.key_fields is not null then
+        return new;
+    end if;
     perform memfold._check_identifier('bucket_id', new.bucket_id, true);
     perform memfold._check_identifier('memory_type', new.memory_type, true);
     perform memfold._check_identifier('subject', new.subject, false);
     perform memfold._check_identifier('predicate', new.predicate, false);
     perform memfold._check_identifier('object', new.object, false);
     v_policy := memfold._policy(new.tenant_id, new.bucket_id, new.memory_type);
+    new.key_fields := v_policy.key_fields;
     if v_policy.dedup = 'on' then
         new.canonicalizer := v_policy.canonicalizer;
-        new.key_fields := v_policy.key_fields;
         new.metadata_signature := memfold._metadata_signature(new.metadata, v_policy.metadata_keys);
         new.embedding_pending := true;
     end if;
@@ -21,7 +25,8 @@ end;
 $$;
 revoke all on function memfold._fill_policy() from public;
 comment on function memfold._fill_policy() is
-'A row that comes without a canonicalizer (a plain INSERT) gets the one of its policy, so that its hash is made like any.
+'A row that comes without canonicalizer and key fields (a plain INSERT) gets those of its policy, so that its hash is made like
+any. Key fields alone: it has opted out.
 Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse.';
 
 create or replace function memfold._refuse() returns trigger
