@@ -142,5 +142,5 @@ comment on function memfold.ingest_memories(jsonb, text, text) is
 The same memories, counters and ledger as those calls one by one, in order. One row a candidate: its place in the array
 (ordinal, from 0 on), what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: a bad
 candidate does not keep the others out. on_error abort: the first one''s error is raised, and nothing is written.
-JSON null stands for the default. An embedding is an array of numbers or, read in half the time, a string as pgvector prints
-a vector. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
+JSON null stands for the default. An embedding is an array of numbers or, read in a third of the time, a string as pgvector
+prints a vector. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
