@@ -16,6 +16,7 @@ select pg_catalog.pg_extension_config_dump('memfold.memory_events', '');
 select pg_catalog.pg_extension_config_dump('memfold.idempotency_keys', '');
 select pg_catalog.pg_extension_config_dump('memfold.judgements', '');
 select pg_catalog.pg_extension_config_dump('memfold.labelled_pairs', '');
+select pg_catalog.pg_extension_config_dump('memfold.runs', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoptions', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoption_archive', '');
 

@@ -13,11 +13,29 @@ create or replace function memfold.set_policy(
     merge_inclusive boolean default null,
     judge_threshold double precision default null,
     similar_threshold double precision default null,
+    lexical_threshold double precision default null,
+    lexical_neighbours bigint default null,
+    session_neighbours bigint default null,
     guard text default null,
     on_ambiguous text default null,
+    on_merge text default null,
+    on_judge_failure text default null,
     metadata_merge text default null,
+    metadata_max text[] default null,
     conflict text default null,
     confidence_floor double precision default null,
+    min_confidence double precision default null,
+    search_threshold double precision default null,
+    touch boolean default null,
+    rank_confidence double precision default null,
+    rank_feedback double precision default null,
+    consolidate_threshold double precision default null,
+    session_threshold double precision default null,
+    protected_types text[] default null,
+    protected_confidence double precision default null,
+    decay_rate double precision default null,
+    decay_floor double precision default null,
+    decay_interval interval default null,
     notify boolean default null,
     weights double precision[] default null,
     max_content_length bigint default null,
@@ -38,16 +56,15 @@ begin
     v_old := memfold._policy(tenant_id, bucket_id, memory_type);
     if preset is null then
         v_new := v_old;
-    elsif preset = 'three_tier' then
-        -- the preset is what the columns default to
+    else
+        -- every preset is the columns' defaults and what _preset() says
         delete from memfold.policies as p
         where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
             and p.memory_type = set_policy.memory_type;
         insert into memfold.policies as p (tenant_id, bucket_id, memory_type)
         values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
         returning p.* into v_new;
-    else
-        perform memfold._fail('MF017', 'unknown preset', format('preset was %L.', preset), 'The preset is three_tier.');
+        v_new := memfold._preset(v_new, preset);
     end if;
 
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
@@ -76,11 +93,29 @@ begin
     v_new.merge_inclusive := coalesce(merge_inclusive, v_new.merge_inclusive);
     v_new.judge_threshold := coalesce(judge_threshold, v_new.judge_threshold);
     v_new.similar_threshold := coalesce(similar_threshold, v_new.similar_threshold);
+    v_new.lexical_threshold := coalesce(lexical_threshold, v_new.lexical_threshold);
+    v_new.lexical_neighbours := coalesce(lexical_neighbours, v_new.lexical_neighbours);
+    v_new.session_neighbours := coalesce(session_neighbours, v_new.session_neighbours);
     v_new.guard := coalesce(guard, v_new.guard);
     v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
+    v_new.on_merge := coalesce(on_merge, v_new.on_merge);
+    v_new.on_judge_failure := coalesce(on_judge_failure, v_new.on_judge_failure);
     v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
+    v_new.metadata_max := coalesce(metadata_max, v_new.metadata_max);
     v_new.conflict := coalesce(conflict, v_new.conflict);
     v_new.confidence_floor := coalesce(confidence_floor, v_new.confidence_floor);
+    v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
+    v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
+    v_new.touch := coalesce(touch, v_new.touch);
+    v_new.rank_confidence := coalesce(rank_confidence, v_new.rank_confidence);
+    v_new.rank_feedback := coalesce(rank_feedback, v_new.rank_feedback);
+    v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
+    v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
+    v_new.protected_types := coalesce(protected_types, v_new.protected_types);
+    v_new.protected_confidence := coalesce(protected_confidence, v_new.protected_confidence);
+    v_new.decay_rate := coalesce(decay_rate, v_new.decay_rate);
+    v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
+    v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);
     v_new.notify := coalesce(notify, v_new.notify);
     v_new.weight_source := coalesce(weights[1], v_new.weight_source);
     v_new.weight_extractor := coalesce(weights[2], v_new.weight_extractor);
@@ -114,23 +149,99 @@ begin
         perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
             'What is allowed: \d+ memfold.policies.');
     end;
+    if v_new.lexical_threshold is not null and v_old.lexical_threshold is null then
+        perform memfold._add_tokens(tenant_id, bucket_id, memory_type);
+    end if;
     return v_new;
 end;
 $$;
 revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, text, text, text, text, double precision, boolean, double precision[], bigint, bigint
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
-it is there, or as the less specific policy has it. preset starts from three_tier. key_fields: of type, subject,
-predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
+replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
 The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
 canonicalizer), MF024 (the hash of stored memories would change).';
+
+create or replace function memfold._preset(policy memfold.policies, preset text) returns memfold.policies
+language plpgsql volatile
+as $$
+declare
+    p memfold.policies := policy;
+begin
+    p.preset := preset;
+    if preset = 'three_tier' then
+        null;
+    elsif preset = 'store_and_load' then
+        -- never without a judge, who writes one text for what is alike
+        p.scope := 'bucket';
+        p.merge_threshold := 1;
+        p.judge_threshold := 0.65;
+        p.on_ambiguous := 'synthesise';
+        p.search_threshold := 0.6;
+        p.touch := true;
+        p.consolidate_threshold := 0.65;
+    elsif preset = 'hash_first' then
+        -- a bucket holds a text once, whatever its type; what is alike goes to a judge
+        p.key_fields := '';
+        p.scope := 'bucket';
+        p.merge_threshold := 1;
+        p.judge_threshold := 0.95;
+        raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+    elsif preset = 'replace_newer' then
+        p.neighbours := 1;
+        p.merge_threshold := 0.95;
+        p.merge_inclusive := true;
+        p.judge_threshold := 0.9;
+        p.on_merge := 'replace';
+        p.on_ambiguous := 'synthesise';
+        p.on_judge_failure := 'replace';
+        p.metadata_merge := 'newest';
+        p.metadata_max := '{intensity}';
+        p.consolidate_threshold := 0.9;
+    elsif preset = 'robotics' then
+        p.canonicalizer := 'exact/1';
+        p.key_fields := '';
+        p.scope := 'bucket';
+        p.lexical_threshold := 0.7;
+        p.neighbours := 3;
+        p.session_neighbours := 20;
+        p.merge_threshold := 0.85;
+        p.merge_inclusive := true;
+        p.judge_threshold := 0.85;
+        p.similar_threshold := 0.4;
+        p.on_ambiguous := 'keep';
+        p.weight_source := 1;
+        p.weight_extractor := 0;
+        p.weight_repetition := 0;
+        p.min_confidence := 0.3;
+        p.touch := true;
+        p.protected_types := '{constraint,postmortem,gotcha,perception}';
+        p.protected_confidence := 0.95;
+        p.decay_rate := 0.01;
+    else
+        perform memfold._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
+            'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
+    end if;
+    return p;
+end;
+$$;
+revoke all on function memfold._preset(memfold.policies, text) from public;
+comment on function memfold._preset(memfold.policies, text) is
+'A policy of the columns'' defaults with what a preset has beside them. Raises MF017.';

@@ -1,0 +1,59 @@
+create or replace function memfold._tokens(content text) returns text[]
+language plpgsql immutable strict parallel safe
+as $$
+declare
+    -- English and Chinese function words, and the words that memories are classified by
+    v_stop_words constant text[] := array[
+        '的', '了', '在', '是', '把', '被', '给', '和', '与', '从', '到', '也', '都', '就', '对', '又', '所', '而', '且', '但', '或',
+        'a', 'an', 'the', 'is', 'are', 'was', 'were', 'be', 'to', 'of', 'and', 'in', 'for', 'on', 'with',
+        'preference', 'constraint', 'decision', 'observation', 'code', 'config', 'pattern', 'architecture', 'root_cause',
+        'tradeoff', 'revert'
+    ];
+    v_text text collate "C" := memfold._prose_1(content);
+begin
+    if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
+        -- Han, Hiragana and Katakana are written without spaces: each character is a word
+        v_text := pg_catalog.regexp_replace(v_text, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', ' \1 ', 'g');
+    end if;
+    return array(
+        select distinct w.word collate "C"
+        from (
+            select pg_catalog.btrim(t.token, '.,;:!?()[]{}"''`…«»“”‘’、。，；：！？（）「」『』') as word
+            from pg_catalog.unnest(pg_catalog.string_to_array(v_text, ' ')) as t (token)
+        ) as w
+        where w.word <> '' and w.word <> all(v_stop_words)
+        order by 1
+    );
+end;
+$$;
+revoke all on function memfold._tokens(text) from public;
+comment on function memfold._tokens(text) is
+'The distinct words of a text for the lexical tier, sorted: its prose/1 form between spaces, without punctuation around it
+and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word.';
+
+create or replace function memfold._jaccard(a text[], b text[]) returns double precision
+language sql immutable strict parallel safe
+begin atomic
+    select coalesce(s.n::double precision / nullif(pg_catalog.cardinality(a) + pg_catalog.cardinality(b) - s.n, 0), 0)
+    from (select pg_catalog.count(*) as n from pg_catalog.unnest(a) as x (word) where x.word = any(b)) as s;
+end;
+revoke all on function memfold._jaccard(text[], text[]) from public;
+comment on function memfold._jaccard(text[], text[]) is
+'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words over all words. 0 where there are none.';
+
+create or replace function memfold._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
+    select m.tenant_id, m.bucket_id, t.token, m.memory_id
+    from memfold.memories as m
+    cross join lateral pg_catalog.unnest(memfold._tokens(m.content)) as t (token)
+    where m.tenant_id = _add_tokens.tenant_id collate "C" and _add_tokens.bucket_id in ('*', m.bucket_id)
+        and _add_tokens.memory_type in ('*', m.memory_type) and m.content_hash is not null
+    on conflict do nothing;
+end;
+$$;
+revoke all on function memfold._add_tokens(text, text, text) from public;
+comment on function memfold._add_tokens(text, text, text) is
+'Writes down the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';
