@@ -23,6 +23,7 @@ import memory
 import newfact
 import peers
 import replay
+import search
 import storage
 
 LARGE = {"memory"}
@@ -36,11 +37,11 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, storage, peers or memory (default: all but memory)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers or memory (default: all but memory)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
-    parser.add_argument("--memories", type=int, default=1_000_000, help="the largest size of growth")
+    parser.add_argument("--memories", type=int, default=1_000_000, help="the largest size of growth, and of search")
     parser.add_argument(
         "--rows",
         type=int,
@@ -68,6 +69,7 @@ def main() -> int:
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
+        "search": lambda server: search.run(server, data(), rounds=given.rounds, memories=given.memories),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }

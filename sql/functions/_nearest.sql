@@ -32,7 +32,9 @@ language plpgsql stable
 as $$
 declare
     v_newest constant bigint := memfold._exact_limit();
-    v_outgrown boolean;
+    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, min_confidence) > 0
+        or exists (select from unnest(rules) as p where p.min_confidence > 0);
+    v_outgrown boolean := false;
     v_index oid;
 begin
     if session_id is not null or as_of is not null then
@@ -79,14 +81,16 @@ begin
         return;
     end if;
 
-    v_outgrown := memfold._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
-    if v_outgrown and scope_key is null then
+    if scope_key is null then
         v_index := memfold._vector_index(embedding_model);
     end if;
-    if v_index is not null then
+    if scope_key is not null or v_index is not null then
+        v_outgrown := memfold._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
+    end if;
+    if v_outgrown and v_index is not null then
         select i.root_ids, i.similarities, i.confidences, i.feedbacks into root_ids, similarities, confidences, feedbacks
         from memfold._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
-            predicate, metadata, min_confidence, at, types, rules, v_index) as i;
+            predicate, metadata, min_confidence, at, types, rules, v_filtered, v_index) as i;
         if cardinality(root_ids) = max_vectors then
             return;
         end if;
@@ -128,6 +132,8 @@ begin
                         )
                     ) as i
                     order by 2 desc, i.memory_id
+                    -- without filters all pass
+                    limit case when not v_filtered then max_vectors end
                 ) as o
                 cross join lateral memfold._recallable(_nearest.tenant_id, o.memory_id, _nearest.memory_type,
                     _nearest.subject, _nearest.predicate, null, _nearest.metadata, _nearest.min_confidence, at, null, types,
@@ -160,7 +166,7 @@ where there is an index. Only reads.';
 create or replace function memfold._indexed_nearest(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
     subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
-    rules memfold.policies[], index_id oid,
+    rules memfold.policies[], filtered boolean, index_id oid,
     out root_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
@@ -175,8 +181,6 @@ declare
         select pg_catalog.current_setting(n.name, true) from unnest(v_names) with ordinality as n (name, place)
         order by n.place
     ) end;
-    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, min_confidence) > 0
-        or exists (select from unnest(rules) as p where p.min_confidence > 0);
     v_type text;
     v_schema text;
 begin
@@ -187,7 +191,7 @@ begin
     where a.attrelid = index_id and a.attnum = 1;
     perform pg_catalog.set_config(n.name, n.value, true)
     from unnest(v_names, array['relaxed_order', greatest(400, least(1000, 2 * max_vectors))::text,
-        greatest(case when v_filtered then 20000 else 4000 end, 40 * max_vectors)::text, '8', 'off']) as n (name, value);
+        greatest(case when filtered then 20000 else 4000 end, 40 * max_vectors)::text, '8', 'off']) as n (name, value);
     execute pg_catalog.format(
         'select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
         ' from ('
@@ -205,10 +209,12 @@ begin
 end;
 $$;
 revoke all on function memfold._indexed_nearest(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[], oid
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
+    boolean, oid
 ) from public;
 comment on function memfold._indexed_nearest(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[], oid
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
+    boolean, oid
 ) is
 'As _nearest(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
 after 4,000 entries, 20,000 with filters.';

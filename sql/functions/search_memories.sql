@@ -200,9 +200,6 @@ create or replace function memfold._recall_clusters(
 language plpgsql stable
 as $$
 declare
-    v_contents text[];
-    v_objects text[];
-    v_standing bigint[];
     v_later bigint[];
     v_earlier bigint[];
     v_near record;
@@ -210,68 +207,56 @@ declare
     v_members bigint[];
     v_member bigint;
     v_clean boolean;
+    v_folded bigint[];
 begin
     clusters := array(select pg_catalog.generate_subscripts(memory_ids, 1));
     best := clusters;
     with c as materialized (
-        select i.place, m.content, m.subject, m.predicate, m.object, m.scope_key, k.on_timeline, v.embedding,
-            pg_catalog.row_number() over (order by
-                pg_catalog.length(memfold._prose_1(m.content)) desc, i.confidence desc, k.last_seen desc, i.id desc) as standing
-        from unnest(memory_ids, confidences) with ordinality as i (id, confidence, place)
+        select i.place, v.embedding
+        from unnest(memory_ids) with ordinality as i (id, place)
         cross join lateral (
-            select t.content, t.subject, t.predicate, t.object, t.scope_key from memfold.memories as t
-            where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = i.id
-            offset 0
-        ) as m
-        cross join lateral (
-            select t.on_timeline, t.last_seen from memfold.memory_counters as t
-            where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = i.id
-            offset 0
-        ) as k
-        left join lateral (
             select w.embedding from memfold.memory_vectors as w
             where w.tenant_id = _recall_clusters.tenant_id collate "C" and w.memory_id = i.id
                 and w.model = embedding_model collate "C"
             offset 0
-        ) as v on true
-    ),
-    near as materialized (
-        select b.place as later, a.place as earlier
-        from c as a
-        join c as b on b.place > a.place and memfold._similarity(a.embedding, b.embedding) >= threshold
-        where (a.predicate is not distinct from b.predicate
-                or memfold._prose_1(a.predicate) = memfold._prose_1(b.predicate))
-            and (memfold._prose_1(a.subject) <> memfold._prose_1(b.subject)) is not true
-            and (memfold._prose_1(a.object) <> memfold._prose_1(b.object)) is not true
-            -- two answers to one question are two, unless they are known to be the same answer
-            and not (a.scope_key = b.scope_key and (memfold._prose_1(a.object) = memfold._prose_1(b.object)) is not true
-                and (a.on_timeline and b.on_timeline
-                    or a.predicate is not null and memfold._is_single(_recall_clusters.tenant_id, a.predicate)))
+        ) as v
     )
-    select (select array_agg(c.content order by c.place) from c), (select array_agg(c.object order by c.place) from c),
-        (select array_agg(c.standing order by c.place) from c), array_agg(n.later), array_agg(n.earlier)
-    into v_contents, v_objects, v_standing, v_later, v_earlier
-    from near as n;
+    select array_agg(b.place), array_agg(a.place) into v_later, v_earlier
+    from c as a
+    join c as b on b.place > a.place
+    where memfold._similarity(a.embedding, b.embedding) >= threshold;
     if v_later is null then
         return;
     end if;
 
     for v_near in
-        with texts as materialized (
-            select u.id as root, t.id
-            from (select distinct memory_ids[p.place] as id from unnest(v_later || v_earlier) as p (place)) as u
+        with c as materialized (
+            select i.place, m.memory_id, m.content, memfold._prose_1(m.subject) as subject,
+                memfold._prose_1(m.predicate) as predicate, memfold._prose_1(m.object) as object, m.object as given_object,
+                m.scope_key, k.on_timeline
+            from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (
-                select u.id
+                select t.memory_id, t.content, t.subject, t.predicate, t.object, t.scope_key from memfold.memories as t
+                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
+                offset 0
+            ) as m
+            cross join lateral (
+                select t.on_timeline from memfold.memory_counters as t
+                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
+                offset 0
+            ) as k
+        ),
+        -- by any of their texts; a judgement about two of them has its newer side among these
+        judged as materialized (
+            select c.memory_id as id, o.root as other
+            from c
+            cross join lateral (
+                select c.memory_id as id
                 union all
                 select a.memory_id from memfold.memories as a
-                where a.tenant_id = _recall_clusters.tenant_id collate "C" and a.root_id = u.id
+                where a.tenant_id = _recall_clusters.tenant_id collate "C" and a.root_id = c.memory_id
                 offset 0
             ) as t
-        ),
-        -- each judgement has its newer side among them, if it is about two of them
-        judged as materialized (
-            select t.root as a, o.root as b
-            from texts as t
             cross join lateral (
                 select j.other_id from memfold.judgements as j
                 where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = t.id
@@ -284,36 +269,59 @@ begin
                 offset 0
             ) as o
         )
-        select p.later as place, array_agg(p.earlier) as places
+        select b.place, b.content, b.given_object as object,
+            array_agg(a.place) as places, array_agg(a.content) as contents, array_agg(a.given_object) as objects
         from unnest(v_later, v_earlier) as p (later, earlier)
-        where not exists (
-            select from judged as g
-            where g.a in (memory_ids[p.later], memory_ids[p.earlier]) and g.b in (memory_ids[p.later], memory_ids[p.earlier])
-        )
-        group by p.later
-        order by p.later
+        join c as a on a.place = p.earlier
+        join c as b on b.place = p.later
+        where a.predicate is not distinct from b.predicate
+            and (a.subject <> b.subject) is not true
+            and (a.object <> b.object) is not true
+            -- two answers to one question are two, unless they are known to be the same answer
+            and not (a.scope_key = b.scope_key and (a.object = b.object) is not true
+                and (a.on_timeline and b.on_timeline
+                    or a.predicate is not null and memfold._is_single(_recall_clusters.tenant_id, a.predicate)))
+            and not exists (
+                select from judged as j
+                where j.id in (a.memory_id, b.memory_id) and j.other in (a.memory_id, b.memory_id)
+            )
+        group by b.place, b.content, b.given_object
+        order by b.place
     loop
-        for v_cluster in select distinct clusters[p.place] from unnest(v_near.places) as p (place) order by 1 loop
+        for v_cluster in select distinct clusters[u.place] from unnest(v_near.places) as u (place) order by 1 loop
             v_members := array_positions(clusters, v_cluster);
             v_clean := v_members <@ v_near.places;
             if v_clean and guard = 'on' then
                 foreach v_member in array v_members loop
-                    v_clean := memfold._guard_pair(tenant_id, v_contents[v_near.place], v_contents[v_member],
-                        v_objects[v_near.place], v_objects[v_member]) = '{}';
+                    v_clean := memfold._guard_pair(tenant_id, v_near.content,
+                        v_near.contents[array_position(v_near.places, v_member)], v_near.object,
+                        v_near.objects[array_position(v_near.places, v_member)]) = '{}';
                     exit when not v_clean;
                 end loop;
             end if;
             if v_clean then
                 clusters[v_near.place] := v_cluster;
+                v_folded := v_folded || v_cluster;
                 exit;
             end if;
         end loop;
     end loop;
-    best := array(
-        select pg_catalog.first_value(u.place) over (partition by u.cluster order by u.standing)
-        from unnest(clusters, v_standing) with ordinality as u (cluster, standing, place)
-        order by u.place
-    );
+    if v_folded is not null then
+        best := array(
+            select pg_catalog.first_value(u.place) over (partition by u.cluster
+                order by m.completeness desc, u.confidence desc, m.last_seen desc, u.id desc)
+            from unnest(clusters, memory_ids, confidences) with ordinality as u (cluster, id, confidence, place)
+            left join lateral (
+                select pg_catalog.length(memfold._prose_1(t.content)) as completeness, k.last_seen
+                from memfold.memories as t
+                join memfold.memory_counters as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
+                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = u.id
+                    and u.cluster = any(v_folded)
+                offset 0
+            ) as m on true
+            order by u.place
+        );
+    end if;
 end;
 $$;
 revoke all on function memfold._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
