@@ -8,10 +8,15 @@ The file ships with the demo so that nobody needs a model to run it. To make it 
 ``python demo/make_vectors.py --check`` needs numpy only. It exits 0 when every text has its vector, none
 is left over and all are finite and of length 1; otherwise it names what is wrong and exits 1.
 
+``--memories FILE --vectors FILE`` does the same for other texts, ``--half`` in numbers of 16 bits. So came about what
+``tests/test_search.py`` reads::
+
+    python demo/make_vectors.py --memories tests/data/paraphrases.jsonl --vectors tests/data/paraphrases.npz --half
+
 Two arrays, row i of one belonging to row i of the other (no pickle needed)::
 
     texts    unicode strings, sorted by code point: the exact ``content`` of the candidates
-    vectors  float32 [len(texts), 384], L2-normalised
+    vectors  float32 (float16) [len(texts), 384], L2-normalised
 """
 
 from __future__ import annotations
@@ -63,7 +68,7 @@ def embed(texts: list[str]) -> npt.NDArray[np.float32]:
     return np.asarray(made, dtype=np.float32)
 
 
-def write_vectors(path: Path, texts: list[str], vectors: npt.NDArray[np.float32]) -> None:
+def write_vectors(path: Path, texts: list[str], vectors: npt.NDArray[np.floating[Any]]) -> None:
     """Write the archive with a fixed time stamp, so that equal vectors give an equal file."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         arrays: dict[str, npt.NDArray[Any]] = {"texts": np.array(texts), "vectors": vectors}
@@ -84,9 +89,10 @@ def check(memories: Path = MEMORIES, vectors: Path = VECTORS) -> list[str]:
     faults = [f"no vector for: {text}" for text in sorted(texts - known.keys())]
     faults += [f"vector for a text that is not in the data: {text}" for text in sorted(known.keys() - texts)]
     for text, vector in sorted(known.items()):
-        if vector.shape != (DIMENSIONS,) or vector.dtype != np.float32:
-            faults.append(f"not {DIMENSIONS} float32 numbers: {text}")
-        elif not np.isfinite(vector).all() or abs(float(np.linalg.norm(vector)) - 1.0) > 1e-5:
+        half = vector.dtype == np.float16
+        if vector.shape != (DIMENSIONS,) or not (half or vector.dtype == np.float32):
+            faults.append(f"not {DIMENSIONS} float32 or float16 numbers: {text}")
+        elif not np.isfinite(vector).all() or abs(float(np.linalg.norm(vector)) - 1.0) > (1e-3 if half else 1e-5):
             faults.append(f"not a vector of length 1: {text}")
     return faults
 
@@ -94,15 +100,20 @@ def check(memories: Path = MEMORIES, vectors: Path = VECTORS) -> list[str]:
 def main() -> int:
     """Make the vectors file, or check it with ``--check``."""
     parser = argparse.ArgumentParser(description="Make or check the demo's vectors.")
-    parser.add_argument("--check", action="store_true", help="only say whether vectors.npz covers every text")
-    if not parser.parse_args().check:
-        texts = read_texts()
-        write_vectors(VECTORS, texts, embed(texts))
-    faults = check()
+    parser.add_argument("--check", action="store_true", help="only say whether the file covers every text")
+    parser.add_argument("--memories", type=Path, default=MEMORIES, help="JSON lines with a content each")
+    parser.add_argument("--vectors", type=Path, default=VECTORS, help="the file to make")
+    parser.add_argument("--half", action="store_true", help="numbers of 16 bits")
+    given = parser.parse_args()
+    texts = read_texts(given.memories)
+    if not given.check:
+        vectors = embed(texts)
+        write_vectors(given.vectors, texts, vectors.astype(np.float16) if given.half else vectors)
+    faults = check(given.memories, given.vectors)
     for fault in faults:
         print(fault, file=sys.stderr)
     if not faults:
-        print(f"{VECTORS.name}: a vector for each of {len(read_texts())} distinct texts")
+        print(f"{given.vectors.name}: a vector for each of {len(texts)} distinct texts")
     return 1 if faults else 0
 
 
