@@ -37,11 +37,13 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers or memory (default: all but memory)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers or memory (all but memory)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
-    parser.add_argument("--memories", type=int, default=1_000_000, help="the largest size of growth, and of search")
+    parser.add_argument(
+        "--memories", type=int, default=1_000_000, help="the largest size of growth, and of search"
+    )
     parser.add_argument(
         "--rows",
         type=int,

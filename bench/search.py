@@ -66,9 +66,7 @@ def vectors(data: dataset.Dataset, count: int, turn: int, seed: int) -> dataset.
     return load.variant(data, count, turn, seed)
 
 
-def best(
-    data: dataset.Dataset, queries: dataset.Floats, subjects: int, count: int
-) -> dataset.Floats:
+def best(data: dataset.Dataset, queries: dataset.Floats, subjects: int, count: int) -> dataset.Floats:
     """The cosine of each query's RESULTS-th best, by comparing all."""
     top = np.full((len(queries), 0), -1.0, dtype=np.float32)
     for turn in range(-(-count // subjects)):
@@ -207,7 +205,9 @@ def prepare(
         load.load(server, "search", memories(data, size // load.SCOPE, size, seed=2), f"'small {size}'")
     with server.connect("search") as connection:
         connection.execute(POOL)
-        load.copy(connection, "bench.pool", pool(data, subjects, rounds), {"id": "int8", "embedding": "vector"})
+        load.copy(
+            connection, "bench.pool", pool(data, subjects, rounds), {"id": "int8", "embedding": "vector"}
+        )
         connection.execute("vacuum analyze bench.pool")
         seconds = time.monotonic() - begun
         print(f"loaded in {seconds:.0f} s", flush=True)

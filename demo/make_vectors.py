@@ -92,7 +92,9 @@ def check(memories: Path = MEMORIES, vectors: Path = VECTORS) -> list[str]:
         half = vector.dtype == np.float16
         if vector.shape != (DIMENSIONS,) or not (half or vector.dtype == np.float32):
             faults.append(f"not {DIMENSIONS} float32 or float16 numbers: {text}")
-        elif not np.isfinite(vector).all() or abs(float(np.linalg.norm(vector)) - 1.0) > (1e-3 if half else 1e-5):
+        elif not np.isfinite(vector).all() or abs(float(np.linalg.norm(vector)) - 1.0) > (
+            1e-3 if half else 1e-5
+        ):
             faults.append(f"not a vector of length 1: {text}")
     return faults
 

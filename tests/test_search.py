@@ -29,7 +29,9 @@ QUERY = json.dumps([1.0, 0.0, 0.0, 0.0])
 Found = list[dict[str, Any]]
 
 
-def search(db: DB, query: str = QUERY, *, tenant: str = "acme", bucket: str = "default", **given: Any) -> Found:
+def search(
+    db: DB, query: str = QUERY, *, tenant: str = "acme", bucket: str = "default", **given: Any
+) -> Found:
     if isinstance(given.get("metadata"), dict | list):
         given["metadata"] = json.dumps(given["metadata"])
     name = given.pop("embedding_model", "m")
@@ -154,7 +156,11 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"session_id": "s1"}, {"session_id": "s1"}, {"session_id": "S1"}),
     ({"metadata": {"a": 1}}, {"metadata": {"a": 1, "b": 2}}, {"metadata": {"a": 2}}),
     ({"metadata": {"t": ["x"]}}, {"metadata": {"t": ["y", "x"]}}, {"metadata": {"t": ["y"]}}),
-    ({"min_confidence": 0.7}, {"source_confidence": 1, "extractor_confidence": 0.7}, {"source_confidence": 0.9}),
+    (
+        {"min_confidence": 0.7},
+        {"source_confidence": 1, "extractor_confidence": 0.7},
+        {"source_confidence": 0.9},
+    ),
     (
         {"memory_type": "habit", "subject": "Ann", "predicate": "likes"},
         {"memory_type": "habit", "subject": "Ann", "predicate": "likes"},
@@ -184,8 +190,14 @@ def test_an_alias_is_found_by_what_its_memory_is(store: DB) -> None:
     store.execute(
         "select memfold.merge_memories(%s, %s, tenant_id => 'acme')", [alias.memory_id, root.memory_id]
     )
-    for given in ({"memory_type": "habit"}, {"session_id": "s1"}, {"memory_type": "habit", "session_id": "s1"}):
-        assert [(row["memory_id"], row["similarity"]) for row in search(store, **given)] == [(root.memory_id, 1)]
+    for given in (
+        {"memory_type": "habit"},
+        {"session_id": "s1"},
+        {"memory_type": "habit", "session_id": "s1"},
+    ):
+        assert [(row["memory_id"], row["similarity"]) for row in search(store, **given)] == [
+            (root.memory_id, 1)
+        ]
     assert search(store, memory_type="fact") == search(store, session_id="s2") == []
 
 
@@ -227,7 +239,9 @@ def test_large_buckets(db: DB, app: Connect) -> None:
     db.execute("select register_embedding_model('m', 16)")
     vectors = noise(1200, 1)
     ids = load(db, "acme", vectors)
-    db.execute("update memfold.memories set metadata = '{\"rare\": true}' where memory_id = any(%s)", [ids[::25]])
+    db.execute(
+        "update memfold.memories set metadata = '{\"rare\": true}' where memory_id = any(%s)", [ids[::25]]
+    )
     load(db, "globex", noise(200, 3))
     mine = app("acme")
     oldest = text(vectors[0])
@@ -275,7 +289,8 @@ def test_a_scope_of_a_large_bucket_is_searched_exactly(store: DB) -> None:
 def near(db: DB, *contents: str, **fields: Any) -> list[Any]:
     """Memories so near one another that only their cheap facts keep them apart."""
     return [
-        ingest(db, content, **vector(0.99 - n / 1000), **fields).memory_id for n, content in enumerate(contents)
+        ingest(db, content, **vector(0.99 - n / 1000), **fields).memory_id
+        for n, content in enumerate(contents)
     ]
 
 
@@ -417,7 +432,10 @@ SHOWN: list[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]] = [
     (("User likes tea", {"source_confidence": 0.9}), ("User loves tea", {"observed_at": "now()"})),
     # then the newest
     (("User likes tea", {"observed_at": "2025-02-01 UTC"}), ("User loves tea", {})),
-    (("User likes tea", {"observed_at": "2024-12-31 UTC"}), ("User loves tea", {"observed_at": "2024-12-30 UTC"})),
+    (
+        ("User likes tea", {"observed_at": "2024-12-31 UTC"}),
+        ("User loves tea", {"observed_at": "2024-12-30 UTC"}),
+    ),
 ]
 
 
@@ -599,24 +617,24 @@ def test_on_a_standby(own_cluster: Cluster, standby: str) -> None:  # noqa: F811
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-        ({"max_results": 0}, "MF022"),
-        ({"max_results": 1001}, "MF022"),
-        ({"max_results": None}, "MF022"),
-        ({"dedup_threshold": 1.1}, "MF022"),
-        ({"dedup_threshold": -0.1}, "MF022"),
-        ({"dedup_threshold": "NaN"}, "MF022"),
-        ({"min_confidence": 2}, "MF022"),
-        ({"metadata": [1]}, "MF022"),
-        ({"query": None}, "MF022"),
-        ({"query": "[1,0]"}, "MF014"),
-        ({"query": "[0,0,0,0]"}, "MF015"),
-        ({"embedding_model": None}, "MF012"),
-        ({"embedding_model": "other"}, "MF013"),
-        ({"bucket": ""}, "MF003"),
-        ({"subject": ""}, "MF003"),
-        ({"session_id": "s" * 513}, "MF003"),
-        ({"tenant": ""}, "MF001"),
-        ({"tenant": None}, "MF001"),
+    ({"max_results": 0}, "MF022"),
+    ({"max_results": 1001}, "MF022"),
+    ({"max_results": None}, "MF022"),
+    ({"dedup_threshold": 1.1}, "MF022"),
+    ({"dedup_threshold": -0.1}, "MF022"),
+    ({"dedup_threshold": "NaN"}, "MF022"),
+    ({"min_confidence": 2}, "MF022"),
+    ({"metadata": [1]}, "MF022"),
+    ({"query": None}, "MF022"),
+    ({"query": "[1,0]"}, "MF014"),
+    ({"query": "[0,0,0,0]"}, "MF015"),
+    ({"embedding_model": None}, "MF012"),
+    ({"embedding_model": "other"}, "MF013"),
+    ({"bucket": ""}, "MF003"),
+    ({"subject": ""}, "MF003"),
+    ({"session_id": "s" * 513}, "MF003"),
+    ({"tenant": ""}, "MF001"),
+    ({"tenant": None}, "MF001"),
 ]
 
 
@@ -658,7 +676,8 @@ def test_the_shape_of_the_call(store: DB) -> None:
     """The natural call, by place."""
     near(store, "User likes tea")
     row = store.execute(
-        "select content, score > 0, collapsed_count from memfold.search_memories('acme', 'default', %s, 'm', 5)", [QUERY]
+        "select content, score > 0, collapsed_count from memfold.search_memories('acme', 'default', %s, 'm', 5)",
+        [QUERY],
     ).fetchone()
     assert row == ("User likes tea", True, 0)
     assert uuid.UUID(str(search(store)[0]["memory_id"]))

@@ -29,6 +29,7 @@ from memfold.types import (
     BucketStats,
     CurrentMemory,
     EmbedReport,
+    Feedback,
     IngestResult,
     JudgementState,
     KnownMemory,
@@ -79,10 +80,14 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An answer of the judge; gives it, raises what the judge raised, and JudgeError after so many seconds."""
+    """An answer of the judge; gives it, raises what the judge raised, and JudgeError after so many seconds.
+
+    leased: the question is of the queue, to which it returns when its caller is cancelled.
+    """
 
     question: Question
     seconds: float
+    leased: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +262,11 @@ class Core:
             )
         rows = yield from self.run(queries.CURRENT, arguments, repeatable=True)
         return tuple(CurrentMemory.from_row(row) for row in rows)
+
+    def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None) -> Steps[Feedback]:
+        arguments = self._arguments({"memory_id": memory_id, "helpful": helpful}, tenant_id)
+        rows = yield from self.run(queries.FEEDBACK, arguments)
+        return Feedback.from_row(rows[0])
 
     # a person's hand
 
@@ -713,8 +723,12 @@ def prepared_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     match name:
-        case "embedding":
+        case "embedding" | "query_embedding":
             return vector_binary(value)
+        case "deduplicate" | "touch" | "show_collapsed" | "helpful":
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} must be bool, not {type(value).__name__}")
+            return value
         case "metadata":
             return _json(name, value)
         case "source_turn_ids":
@@ -723,7 +737,9 @@ def prepared_value(name: str, value: Any) -> Any:
             for turn in value:
                 check_text(name, turn)
             return list(value)
-        case "source_confidence" | "extractor_confidence" | "threshold":
+        case (
+            "source_confidence" | "extractor_confidence" | "threshold" | "min_confidence" | "dedup_threshold"
+        ):
             return _number(name, value)
         case "max_results":
             return int(value)

@@ -21,6 +21,7 @@ import psycopg
 
 from memfold import __version__, _files, migrate, queries, server
 from memfold import adopt as adopting
+from memfold._search_cli import search
 from memfold.adopt import Options
 from memfold.client import Memfold
 from memfold.embedders import EmbedderProtocol, OpenAIEmbedder
@@ -61,6 +62,7 @@ def main() -> None:
     memfold ingest memories.jsonl     hand in candidates, one JSON object a line
     memfold judge --model NAME        have a model answer what is unclear
     memfold review                    answer it yourself
+    memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
@@ -869,6 +871,9 @@ def import_(
         _say(f"{run.known:,} of {run.rows:,} rows were in before")
     if run.errors:
         _fail(f"{run.errors:,} of {run.rows:,} rows were refused")
+
+
+main.add_command(search)
 
 
 if __name__ == "__main__":

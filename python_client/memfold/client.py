@@ -18,7 +18,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from memfold import queries
+from memfold import _recall, queries
 from memfold._batch import Batches
 from memfold._core import Ask, CommitLostError, Core, Embed, Pause, Step, Steps, Together, Transact
 from memfold.embedders import EmbedderProtocol, is_async
@@ -32,11 +32,14 @@ from memfold.types import (
     CurrentMemory,
     Embedding,
     EmbedReport,
+    Feedback,
+    FoundMemory,
     IngestResult,
     KnownMemory,
     OnError,
     ProbeFields,
     Row,
+    SearchFields,
     SimilarFields,
     SimilarMemory,
     UndoneMemory,
@@ -109,8 +112,9 @@ async def _asked(core: Core, step: Ask, carry_out: Callable[[Step], Awaitable[An
         return await _ask(core.judge, step)
     except asyncio.CancelledError:
         # Nobody else could ask until the lease ends.
-        with contextlib.suppress(Exception):
-            await _driven(core.give_back(step.question, "its caller was cancelled"), carry_out)
+        if step.leased:
+            with contextlib.suppress(Exception):
+                await _driven(core.give_back(step.question, "its caller was cancelled"), carry_out)
         raise
 
 
@@ -285,6 +289,39 @@ class Memfold(_Client):
             self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
         )
 
+    def search(
+        self,
+        query: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        verify: bool = False,
+        merge_text: bool = False,
+        judge_timeout: float = 30.0,
+        **options: Unpack[SearchFields],
+    ) -> tuple[FoundMemory, ...]:
+        """The active memories nearest to the query (or to its embedding), best first, each fact once.
+
+        verify: the client's judge is asked about each memory that is hidden behind another; only what it calls
+        a duplicate or a refinement stays hidden. merge_text: it writes one text for those that are shown as
+        one, ``display_text``, which is stored nowhere. Each takes a call of the judge for each hidden memory;
+        where it fails, or has no answer in judge_timeout seconds, memories are shown by themselves, with their
+        own texts.
+        """
+        named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
+        return self._drive(
+            _recall.search(
+                self._core, query, tenant_id, named, options,
+                verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
+            )
+        )  # fmt: skip
+
+    def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None) -> Feedback:
+        """Count that a memory helped, or harmed: ``search`` ranks by it. Both counts as they are now."""
+        return self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
+
     def attach_embedding(
         self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
     ) -> IngestResult:
@@ -412,8 +449,9 @@ class Memfold(_Client):
                 try:
                     return _background.run(_ask(self._core.judge, step))
                 except KeyboardInterrupt:
-                    with contextlib.suppress(Exception):
-                        self._drive(self._core.give_back(step.question, "its caller was interrupted"))
+                    if step.leased:
+                        with contextlib.suppress(Exception):
+                            self._drive(self._core.give_back(step.question, "its caller was interrupted"))
                     raise
             case Pause():
                 return time.sleep(step.seconds)
@@ -589,6 +627,34 @@ class AsyncMemfold(_Client):
         return await self._drive(
             self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
         )
+
+    async def search(
+        self,
+        query: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        verify: bool = False,
+        merge_text: bool = False,
+        judge_timeout: float = 30.0,
+        **options: Unpack[SearchFields],
+    ) -> tuple[FoundMemory, ...]:
+        """As ``Memfold.search``."""
+        named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
+        return await self._drive(
+            _recall.search(
+                self._core, query, tenant_id, named, options,
+                verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
+            )
+        )  # fmt: skip
+
+    async def record_feedback(
+        self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None
+    ) -> Feedback:
+        """As ``Memfold.record_feedback``."""
+        return await self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
 
     async def attach_embedding(
         self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None

@@ -70,6 +70,26 @@ EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of")
+SEARCH = _function(
+    "search_memories",
+    "tenant_id",
+    "bucket_id",
+    "query_embedding",
+    "embedding_model",
+    "max_results",
+    "memory_type",
+    "subject",
+    "predicate",
+    "session_id",
+    "metadata",
+    "min_confidence",
+    "as_of",
+    "deduplicate",
+    "dedup_threshold",
+    "touch",
+    "show_collapsed",
+)
+FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
 # a person's hand
 UNDO = _function("undo", "event_id", "reason", "tenant_id")

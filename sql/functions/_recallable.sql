@@ -12,42 +12,50 @@ begin atomic
         where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = _recallable.memory_id
         offset 0
     ) as t
-    cross join lateral (
-        select m.memory_id, m.memory_type, m.subject, m.predicate, m.session_id, m.metadata, m.status
-        from memfold.memories as m
-        where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = t.id
-        offset 0
-    ) as r
-    cross join lateral (
-        select
-            c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
-            c.last_accessed, c.helpful_count, c.harmful_count
-        from memfold.memory_counters as c
-        where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
-        offset 0
-    ) as k
-    cross join lateral (
-        select rules[coalesce(pg_catalog.array_position(types, r.memory_type), 1)] as p
-        offset 0
-    ) as q
-    cross join lateral (
-        select
-            memfold._confidence(
-                k.source_confidence, k.extractor_confidence, k.independent,
-                (q.p).weight_source, (q.p).weight_extractor, (q.p).weight_repetition
-            ) as confidence,
-            greatest(k.last_accessed, k.last_seen) as last_used,
-            case when r.memory_type = any((q.p).protected_types) then 0 else (q.p).decay_rate end as decay_rate,
-            (q.p).decay_floor,
-            (q.p).decay_interval,
-            coalesce(_recallable.min_confidence, (q.p).min_confidence) as least_confidence
-        offset 0
-    ) as c
-    cross join lateral (
-        select
-            memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
-        offset 0
-    ) as e
+    cross join
+        lateral (
+            select m.memory_id, m.memory_type, m.subject, m.predicate, m.session_id, m.metadata, m.status
+            from memfold.memories as m
+            where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = t.id
+            offset 0
+        ) as r
+    cross join
+        lateral (
+            select
+                c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
+                c.last_accessed, c.helpful_count, c.harmful_count
+            from memfold.memory_counters as c
+            where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
+            offset 0
+        ) as k
+    cross join
+        lateral (
+            select rules[coalesce(pg_catalog.array_position(types, r.memory_type), 1)] as p
+            where true
+            offset 0
+        ) as q
+    cross join
+        lateral (
+            select
+                memfold._confidence(
+                    k.source_confidence, k.extractor_confidence, k.independent,
+                    (q.p).weight_source, (q.p).weight_extractor, (q.p).weight_repetition
+                ) as confidence,
+                greatest(k.last_accessed, k.last_seen) as last_used,
+                case when r.memory_type = any((q.p).protected_types) then 0 else (q.p).decay_rate end as decay_rate,
+                (q.p).decay_floor,
+                (q.p).decay_interval,
+                coalesce(_recallable.min_confidence, (q.p).min_confidence) as least_confidence
+            where true
+            offset 0
+        ) as c
+    cross join
+        lateral (
+            select
+                memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
+            where true
+            offset 0
+        ) as e
     where
         case
             when as_of is null then r.status = 'active'

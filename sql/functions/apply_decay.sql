@@ -11,7 +11,6 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_started constant timestamptz := clock_timestamp();
     v_ids uuid[];
-    v_values double precision[];
     v_due bigint;
     v_result memfold.decay_report;
 begin

@@ -45,6 +45,7 @@ cross join lateral (
             k.source_confidence, k.extractor_confidence, k.independent,
             p.weight_source, p.weight_extractor, p.weight_repetition
         ) as confidence
+    where true
     offset 0
 ) as c;
 comment on view memfold.memory_audit is

@@ -1,0 +1,155 @@
+"""Search as steps: what the database shows as one, and what a model says of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from memfold import queries
+from memfold._core import Ask, Core, Steps, Together, _said, check_text
+from memfold.judge import Answer, Question, Side
+from memfold.types import FoundMemory, Row
+
+logger = logging.getLogger("memfold")
+
+SURE = 0.75
+"""Confidence below which a verdict says that both are to be kept: the judge's prompt says so."""
+_AT_ONCE = 10
+
+
+def search(
+    core: Core,
+    query: str | None,
+    tenant_id: str | None,
+    named: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    verify: bool,
+    merge_text: bool,
+    judge_timeout: float,
+) -> Steps[tuple[FoundMemory, ...]]:
+    """Memories near a query, each fact once."""
+    if (verify or merge_text) and core.judge is None:
+        raise ValueError("verify and merge_text need a client with a judge")
+    given = {**named, **options}
+    embedding = given.pop("embedding", None)
+    if embedding is None and query is not None:
+        if core.embedder is None:
+            raise ValueError("search needs an embedding, or a client with an embedder")
+        check_text("query", query)
+        vectors = yield from core._vectors(core.embedder, [query])
+        yield from core.register(core.embedder, vectors[0])
+        embedding, given["embedding_model"] = vectors[0], core.embedder.model
+    given["query_embedding"] = embedding
+    if verify or merge_text:
+        given["show_collapsed"] = True
+    arguments = core._arguments(given, tenant_id)
+    rows = yield from core.run(queries.SEARCH, arguments, repeatable=True)
+    if not (verify or merge_text):
+        return tuple(FoundMemory.from_row(row) for row in rows)
+
+    clusters: dict[UUID, list[Row]] = {}
+    for row in rows:
+        clusters.setdefault(row["collapsed_into"] or row["memory_id"], []).append(row)
+    asked = _Asked(arguments["tenant_id"], arguments["bucket_id"], judge_timeout, merge_text)
+    answers: dict[UUID, Answer | None] = {}
+    if verify:
+        pairs = [(members[0], row) for members in clusters.values() for row in members[1:]]
+        calls = [asked.answer(_side(shown), _side(row)) for shown, row in pairs]
+        given_answers: list[Answer | None] = yield Together(calls, _AT_ONCE)
+        answers = {row["memory_id"]: answer for (_, row), answer in zip(pairs, given_answers, strict=True)}
+
+    found: list[FoundMemory] = []
+    hidden: list[list[Row]] = []
+    for shown, *collapsed in clusters.values():
+        kept = [row for row in collapsed if not verify or _same(answers[row["memory_id"]])]
+        found += [FoundMemory.from_row(row) for row in collapsed if row not in kept]
+        hidden.append([shown, *kept])
+    together = [
+        replace(
+            FoundMemory.from_row(shown),
+            score=max(row["score"] for row in (shown, *kept)),
+            collapsed_ids=tuple(row["memory_id"] for row in kept),
+            collapsed_count=len(kept),
+        )
+        for shown, *kept in hidden
+    ]
+    if merge_text:
+        merging = [_merged(asked, shown, kept, answers) for shown, *kept in hidden]
+        merged: list[str] = yield Together(merging, _AT_ONCE)
+        together = [replace(memory, display_text=text) for memory, text in zip(together, merged, strict=True)]
+    found += together
+    found.sort(key=lambda memory: (-memory.score, -memory.similarity, memory.memory_id))
+    return tuple(found[: arguments.get("max_results") or 10])
+
+
+class _Asked:
+    """What all questions of a search have in common."""
+
+    def __init__(self, tenant_id: str, bucket_id: str, seconds: float, merge_text: bool) -> None:
+        self.tenant_id = tenant_id
+        self.bucket_id = bucket_id
+        self.seconds = seconds
+        self.kind = "synthesis" if merge_text else "write"
+
+    def answer(self, one: Side, other: Side) -> Steps[Answer | None]:
+        """The judge's answer; None: it has none. Ids are time-ordered: the larger is the newer."""
+        older, newer = sorted((one, other), key=lambda side: side.memory_id)
+        question = Question(
+            judgement_id=uuid4(),
+            tenant_id=self.tenant_id,
+            bucket_id=self.bucket_id,
+            kind=self.kind,
+            similarity=None,
+            guard=(),
+            attempts=1,
+            memory=newer,
+            other=older,
+        )
+        try:
+            given: Answer = yield Ask(question, self.seconds, leased=False)
+        except Exception as error:
+            logger.warning(
+                "DEDUP_FAIL: memories %s and %s were not compared (%s), both are shown as they are",
+                older.memory_id,
+                newer.memory_id,
+                _said(error),
+            )
+            return None
+        return given
+
+
+def _merged(
+    asked: _Asked, shown: Row, kept: Sequence[Row], answers: Mapping[UUID, Answer | None]
+) -> Steps[str]:
+    """One text for all of them; that of the memory that is shown where the judge gives none."""
+    text: str = shown["content"]
+    for place, row in enumerate(kept):
+        # what was answered about these two already holds their text
+        answer = answers.get(row["memory_id"]) if place == 0 else None
+        if answer is None:
+            answer = yield from asked.answer(replace(_side(shown), content=text), _side(row))
+        text = (answer.merged_text or "").strip() if answer is not None and _same(answer) else ""
+        if not text:
+            return str(shown["content"])
+    return text
+
+
+def _same(answer: Answer | None) -> bool:
+    return answer is not None and answer.verdict in ("duplicate", "refinement") and answer.confidence >= SURE
+
+
+def _side(row: Row) -> Side:
+    return Side(
+        memory_id=row["memory_id"],
+        content=row["content"],
+        memory_type=row["memory_type"],
+        subject=row["subject"],
+        predicate=row["predicate"],
+        object=row["object"],
+        observations=row["repetition_count"] + 1,
+        session_id=row["session_id"],
+    )

@@ -1,0 +1,93 @@
+"""``memfold search``: what an agent would be shown."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import psycopg
+
+from memfold.embedders import OpenAIEmbedder
+
+
+def _embedding(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(number) for number in json.loads(text)]
+    except (TypeError, ValueError) as error:
+        raise click.UsageError("--embedding is not a JSON array of numbers") from error
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--dsn", metavar="DSN", help="The database; default: MEMFOLD_DSN, else the running embedded server."
+)
+@click.option("--tenant", metavar="ID", required=True, help="The tenant.")
+@click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
+@click.option(
+    "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
+)
+@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+@click.option("--embedding", metavar="JSON", help="The vector of the query, instead.")
+@click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
+@click.option("--max", "max_results", type=click.IntRange(1, 1000), default=10, help="How many; default: 10.")
+@click.option("--all", "everything", is_flag=True, help="Without load-time dedup.")
+def search(
+    query: str | None,
+    dsn: str | None,
+    tenant: str,
+    bucket: str,
+    embed_url: str | None,
+    embed_model: str | None,
+    embedding: str | None,
+    model: str | None,
+    max_results: int,
+    everything: bool,
+) -> None:
+    """Print the memories nearest to QUERY, best first, each fact once. Counts nothing as shown.
+
+    \b
+    memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
+    """
+    from memfold.cli import _fail, _open, _table
+
+    if (embedding is None) == (query is None) or (embedding is None) != (model is None):
+        raise click.UsageError("give QUERY and --embed-model, or --embedding and --model")
+    if query is not None and embed_model is None:
+        raise click.UsageError("QUERY needs --embed-model: whose vectors are the memories'?")
+    vector = _embedding(embedding)
+    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
+    with _open(dsn, embedder, tenant) as client:
+        try:
+            found = client.search(
+                query,
+                bucket_id=bucket,
+                embedding=vector,
+                embedding_model=model,
+                max_results=max_results,
+                deduplicate=not everything,
+                touch=False,
+            )
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            if embedder is None:
+                raise
+            _fail(f"{type(error).__name__}: {error}")
+    head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
+    rows = [
+        [
+            round(memory.score, 3),
+            round(memory.similarity, 3),
+            round(memory.confidence, 3),
+            memory.repetition_count + 1,
+            memory.collapsed_count,
+            memory.memory_id,
+            " ".join(memory.content.split()),
+        ]
+        for memory in found
+    ]
+    if rows:
+        click.echo(_table(head, rows))
+    else:
+        click.echo("nothing found", err=True)
