@@ -30,7 +30,7 @@ Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distin
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 Json: TypeAlias = dict[str, Any]
 
-MERGING_KINDS: Final = ("synthesis", "consolidation")
+MERGING_KINDS: Final = ("synthesis",)
 """The kinds of question whose answer may be one text in the place of both."""
 MAX_MERGED_TEXT: Final = 20_000
 """Longest merged text that is accepted, in characters, where the two memories are not longer together."""

@@ -279,8 +279,8 @@ begin
         v_held := v_locks;
     end loop;
 
-    -- 4. New texts that decide nothing but to be there. Not: recalled ones, values of a slot, and texts that have a
-    -- neighbour, here or earlier in the batch.
+    -- 4. New texts that decide nothing but to be there. Not: recalled ones, values of a slot, those whose words are
+    -- compared, and texts that have a neighbour, here or earlier in the batch.
     if 'todo' = any(v_classes) then
         select array_agg(case when x.is_text then x.first end order by x.i),
             array_agg(case
@@ -295,8 +295,10 @@ begin
             from (
                 select c.ordinality as i, c.bucket_id, c.content_hash, v_classes[c.ordinality] as class,
                     v_classes[c.ordinality] = 'todo' as is_text, c.metadata = '{}' as bare,
-                    c.origin <> 'recalled' and (c.predicate = any(v_singles)
-                        and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on') is not true as plain
+                    c.origin <> 'recalled' and ((v_policies[v_policy_of[c.ordinality]]).dedup = 'on' and (
+                        c.predicate = any(v_singles)
+                        or (v_policies[v_policy_of[c.ordinality]]).lexical_threshold is not null
+                    )) is not true as plain
                 from unnest(v_items) with ordinality as c
                 offset 0
             ) as y
