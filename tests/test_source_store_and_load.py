@@ -1,0 +1,127 @@
+"""Document 001, a store-time and a load-time tier, replayed with its numbers.
+
+Vectors are made to have the distance (1 - cosine) that the document states.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import Result, check, counters, ingest, inside, resolve, status, vector
+
+DB = psycopg.Connection[Any]
+COFFEE = (
+    "User likes coffee, flat white usually",
+    "Coffee enthusiast, favorite coffee is flatwhite",
+    "User loves coffee, especially flat white",
+)
+# 0.28 and 0.25 from the first, as the document has it
+VECTORS = ([1.0, 0, 0, 0], [0.72, 0.6939740629158989, 0, 0], [0.75, 0, 0.6614378277661477, 0])
+BROKEN = "User broke the pour-over set"
+
+
+@pytest.fixture
+def store_and_load(db: DB) -> DB:
+    """From 0.65 on (distance 0.35) a judge writes one text; nothing merges by itself; search folds from 0.6 on."""
+    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select set_policy('acme', preset => 'store_and_load')")
+    return db
+
+
+def coffee(db: DB, i: int, **more: Any) -> Result:
+    return ingest(db, COFFEE[i], embedding=json.dumps(VECTORS[i]), embedding_model="m", **more)
+
+
+def current(db: DB) -> list[str]:
+    return [row[0] for row in db.execute("select content from current_memories('acme')").fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("distance", "action"),
+    [
+        (0.0, "escalated"), (0.1, "escalated"), (0.2, "escalated"), (0.25, "escalated"), (0.3499, "escalated"),
+        (0.35, "escalated"), (0.3501, "inserted"), (0.4, "inserted"), (0.5, "inserted"),
+    ],
+)  # fmt: skip
+def test_the_store_time_threshold(store_and_load: DB, distance: float, action: str) -> None:
+    """0.35 (the document has 0.12, 0.2, 0.35, 0.4 and 0.5 in one text; this is what its settings say)."""
+    coffee(store_and_load, 0)
+    found = ingest(store_and_load, COFFEE[1], **vector(inside(1 - distance, 0.65)))
+    assert found.action == action
+    kinds = store_and_load.execute("select kind from judgements").fetchall()
+    assert kinds == ([("synthesis",)] if action == "escalated" else [])
+    check(store_and_load)
+
+
+@pytest.mark.parametrize(("distance", "stored"), [(0.12, 3), (0.2, 3)])
+def test_before_paraphrases_were_stored_thrice(store_and_load: DB, distance: float, stored: int) -> None:
+    """Distances 0.28 and 0.25 pass through what was set before."""
+    store_and_load.execute("select set_policy('acme', judge_threshold => %s)", [1 - distance])
+    assert [coffee(store_and_load, i).action for i in range(3)] == ["inserted"] * 3
+    assert len(current(store_and_load)) == stored
+
+
+def test_the_coffee_memories_end_as_two_facts(store_and_load: DB) -> None:
+    """Three paraphrases and a broken pour-over set: a judge writes one text for the three, step by step."""
+    first = coffee(store_and_load, 0, source_turn_ids=["1"])
+    second = coffee(store_and_load, 1, source_turn_ids=["2"])
+    assert (second.action, second.similarity) == ("escalated", pytest.approx(0.72))
+    one_text = "User is a coffee enthusiast who prefers flat white"
+    resolve(store_and_load, "duplicate", 0.9, merged_text=one_text)
+    broken = ingest(
+        store_and_load, BROKEN, embedding=json.dumps([0, 0, 0, 1]), embedding_model="m", source_turn_ids=["4"]
+    )
+    assert broken.action == "inserted"
+    # compared with the texts that were folded, judged against the one they lead to
+    third = coffee(store_and_load, 2, source_turn_ids=["3"])
+    assert (third.action, third.similarity) == ("escalated", pytest.approx(0.75))
+    assert store_and_load.execute(
+        "select other_content from open_judgements where judgement_id = %s", [third.judgement_id]
+    ).fetchone() == (one_text,)
+    found = resolve(
+        store_and_load, "refinement", 0.9, merged_text="User is an enthusiast of coffee who loves flat white"
+    )
+    assert sorted(current(store_and_load)) == [BROKEN, "User is an enthusiast of coffee who loves flat white"]
+    fact = counters(store_and_load, found[3])
+    assert (fact["observations"], fact["independent"], fact["aliases"]) == (3, 3, 4)
+    # the document deletes what it merged; here each text still leads to the fact, and asks nobody
+    for i in range(3):
+        again = coffee(store_and_load, i)
+        assert (again.action, again.tier, again.memory_id) == ("merged", 1, found[3])
+    assert store_and_load.execute("select count(*) from judgements where state <> 'done'").fetchone() == (0,)
+    # lineage: which memories went into which
+    assert store_and_load.execute(
+        "select count(*) from memory_events where action = 'replaced' and tier = 3"
+    ).fetchone() == (4,)
+    assert status(store_and_load, first) == "merged"
+    check(store_and_load)
+
+
+def test_an_empty_reply_destroys_nothing(store_and_load: DB) -> None:
+    """The document merges, then deletes the originals: an empty reply of the model would be the end of them."""
+    coffee(store_and_load, 0)
+    coffee(store_and_load, 1)
+    assert resolve(store_and_load, "duplicate", 0.9, merged_text=None)[2] == "judged"
+    assert current(store_and_load) == list(COFFEE[:2])
+    check(store_and_load)
+
+
+def test_what_a_judge_calls_distinct_is_kept(store_and_load: DB) -> None:
+    """Context collapse: "likes flat white" and "broke the pour-over set" are near each other, and two facts."""
+    coffee(store_and_load, 0)
+    ingest(store_and_load, BROKEN, **vector(0.7))
+    resolve(store_and_load, "distinct", 0.9, merged_text="User likes coffee and broke the set")
+    assert current(store_and_load) == [COFFEE[0], BROKEN]
+    check(store_and_load)
+
+
+def test_equal_texts_and_the_counter(store_and_load: DB) -> None:
+    """Hash before vectors; a confirmation raises confidence instead of making an entry."""
+    first = coffee(store_and_load, 0)
+    again = ingest(store_and_load, "user likes coffee, flat white usually.")
+    assert (again.action, again.tier, again.memory_id) == ("merged", 1, first.memory_id)
+    assert counters(store_and_load, first.memory_id)["observations"] == 2
