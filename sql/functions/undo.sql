@@ -18,6 +18,9 @@ begin
     if not found then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
+    elsif e.method = 'hash' and e.tier = 2 then
+        perform memfold._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
+            'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif not coalesce(
         e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2
         or e.action = 'rejected' and e.tier = 3
@@ -38,6 +41,7 @@ begin
             'explain_memory() marks what is undone.');
     end if;
     perform memfold.derive_scope(e.tenant_id, v_sides);
+    perform memfold._settle(e.tenant_id, v_sides);
 
     if e.action in ('superseded', 'historical') and e.tier >= 2 or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
     then
