@@ -227,7 +227,7 @@ begin
     insert into memfold.memory_events (
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
     ) values (
-        m.tenant_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'hash',
+        m.tenant_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
         v_reason, run_id, memfold._actor()
     );
@@ -255,7 +255,7 @@ begin
     cross join lateral (
         select e.event_id from memfold._ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id and e.target_id = t.merged_into
-            and e.action = 'merged' and e.tier = 2 and e.method = 'hash' and not e.undone
+            and e.action = 'merged' and e.method = 'rehash' and not e.undone
         order by e.event_id desc
         limit 1
     ) as e
@@ -270,6 +270,7 @@ comment on function memfold._twins(text, uuid) is
 create or replace function memfold._part(tenant_id text, memory_id uuid, event_id uuid, run_id uuid) returns void
 language plpgsql volatile
 as $$
+#variable_conflict use_column
 declare
     e memfold.memory_events;
     m memfold.memories;
@@ -289,7 +290,7 @@ begin
     end if;
     select t.* into strict m
     from memfold.memories as t where t.tenant_id = e.tenant_id and t.memory_id = _part.memory_id;
-    perform memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id);
+    perform memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), _part.run_id);
 end;
 $$;
 revoke all on function memfold._part(text, uuid, uuid, uuid) from public;

@@ -18,7 +18,7 @@ begin
     if not found then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
-    elsif e.method = 'hash' and e.tier = 2 then
+    elsif e.method = 'rehash' then
         perform memfold._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
             'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif not coalesce(

@@ -24,8 +24,9 @@ begin
     -- what reaches over the walls
     alter function memfold._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold._revive(text) owner to memfold_queue;
-    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text)
-    to memfold_owner;
+    alter function memfold._tenants() owner to memfold_queue;
+    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text),
+    memfold._tenants() to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t

@@ -47,3 +47,6 @@ where not exists (
 create type memfold.rehash_step as (rows_seen bigint, rows_changed bigint, "position" bytea);
 comment on type memfold.rehash_step is
 'A step of a rehash: texts looked at, texts brought under the new rules, and the hash of the last one.';
+
+create type memfold.upkeep_step as (number bigint, is_left boolean, after text);
+comment on type memfold.upkeep_step is 'What a task of upkeep() did, whether it has more to do, and where it goes on.';
