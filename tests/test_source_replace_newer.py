@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from typing import Any
 
 import psycopg
@@ -218,6 +219,67 @@ def test_fail_open(replace_newer: DB) -> None:
     assert late == ("replaced", second.memory_id)
     assert [status(replace_newer, m) for m in (first, second)] == ["merged", "active"]
     assert counters(replace_newer, second.memory_id)["observations"] == 2
+    check(replace_newer)
+
+
+# Batch --------------------------------------------------------------------------------------------------------------
+
+
+def fan(db: DB, *degrees: float, bucket_id: str = "default") -> list[Result]:
+    """Memories that were stored before there was any dedup, as vectors at these angles."""
+    db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'keep')", [bucket_id])
+    made = [
+        ingest(db, f"Alice has a cat, part {chr(97 + i)}", bucket_id=bucket_id, embedding_model="m",
+               embedding=json.dumps([math.cos(math.radians(d)), math.sin(math.radians(d)), 0, 0]))
+        for i, d in enumerate(degrees)
+    ]  # fmt: skip
+    assert [m.action for m in made] == ["inserted"] * len(degrees)
+    db.execute("select set_policy('acme', %s, preset => 'replace_newer')", [bucket_id])
+    return made
+
+
+def test_transitive_clusters(replace_newer: DB) -> None:
+    """A~B and B~C make one cluster, which the document merges whole. Here each is compared with the one that it would go into,
+    the newest, and none is folded by a chain.
+    """
+    # 0 and 16 degrees: 0.961; 16 and 32: 0.961; 0 and 32: 0.848
+    a, b, c = fan(replace_newer, 0, 16, 32)
+    plan = replace_newer.execute(
+        "select cluster, memory_id, representative_id, round(similarity::numeric, 3)::float8, action"
+        " from sweep_duplicates('acme', 'default')"
+    ).fetchall()
+    assert plan == [(1, b.memory_id, c.memory_id, 0.961, "replace")]
+    assert len(texts(replace_newer)) == 3  # the dry run reports and does nothing
+    for _ in range(2):
+        replace_newer.execute("select * from sweep_duplicates('acme', 'default', dry_run => false)")
+        assert [status(replace_newer, m) for m in (a, b, c)] == ["active", "merged", "active"]
+    assert counters(replace_newer, c.memory_id)["observations"] == 2
+    check(replace_newer)
+
+
+def test_a_cluster_is_merged_whole(replace_newer: DB) -> None:
+    memories = fan(replace_newer, 0, 8, 16)  # 0.990, 0.990, 0.961
+    replace_newer.execute("select * from sweep_duplicates('acme', 'default', dry_run => false)")
+    assert [status(replace_newer, m) for m in memories] == ["merged", "merged", "active"]
+    assert counters(replace_newer, memories[2].memory_id)["observations"] == 3
+    check(replace_newer)
+
+
+def test_the_batch_asks_in_between(replace_newer: DB) -> None:
+    """0.90 to 0.95: a judge writes one text, oldest to newest; its runs can be taken back whole."""
+    a, b = fan(replace_newer, 0, 23)  # 0.921
+    run = replace_newer.execute(
+        "select run_id, action from sweep_duplicates('acme', 'default', dry_run => false)"
+    ).fetchone()
+    assert run is not None
+    assert run[1] == "ask"
+    asked = replace_newer.execute("select content, other_content, kind from open_judgements").fetchone()
+    assert asked == ("Alice has a cat, part b", "Alice has a cat, part a", "synthesis")
+    resolve(replace_newer, "duplicate", 0.9, merged_text="Alice has a cat in two parts")
+    assert texts(replace_newer) == {"Alice has a cat in two parts"}
+    replace_newer.execute("select undo_run(%s, tenant_id => 'acme')", [run[0]])
+    assert [status(replace_newer, m) for m in (a, b)] == ["active", "active"]
+    assert texts(replace_newer) == {"Alice has a cat, part a", "Alice has a cat, part b"}
     check(replace_newer)
 
 

@@ -125,3 +125,92 @@ def test_equal_texts_and_the_counter(store_and_load: DB) -> None:
     again = ingest(store_and_load, "user likes coffee, flat white usually.")
     assert (again.action, again.tier, again.memory_id) == ("merged", 1, first.memory_id)
     assert counters(store_and_load, first.memory_id)["observations"] == 2
+
+
+# Load time ----------------------------------------------------------------------------------------------------------
+
+
+def shown(db: DB, query: list[float], **more: Any) -> list[tuple[Any, ...]]:
+    """(content, collapsed_count)"""
+    names = "".join(f", {name} => %s" for name in more)
+    return db.execute(
+        f"select content, collapsed_count from search_memories('acme', 'default', %s, 'm'{names})".encode(),
+        [json.dumps(query), *more.values()],
+    ).fetchall()
+
+
+@pytest.fixture
+def three_stored(store_and_load: DB) -> DB:
+    """As they were before: three paraphrases stored, and another fact."""
+    store_and_load.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    # each 0.72 or more from the others
+    for i, values in enumerate(([1.0, 0, 0, 0], [0.8, 0.6, 0, 0], [0.9, 0.3, 0.3162, 0])):
+        ingest(store_and_load, COFFEE[i], embedding=json.dumps(values), embedding_model="m")
+    ingest(store_and_load, BROKEN, embedding=json.dumps([0, 0, 0, 1]), embedding_model="m")
+    assert len(current(store_and_load)) == 4
+    return store_and_load
+
+
+def test_search_shows_two_facts(three_stored: DB) -> None:
+    """Three memories of one fact and one of another: two entries; the most complete stands for its cluster."""
+    assert shown(three_stored, [1, 0, 0, 0.5]) == [(COFFEE[1], 2), (BROKEN, 0)]
+    assert len(current(three_stored)) == 4  # nothing is changed by looking
+
+
+def test_per_request_overrides(three_stored: DB) -> None:
+    assert len(shown(three_stored, [1, 0, 0, 0.5], deduplicate=False)) == 4
+    assert len(shown(three_stored, [1, 0, 0, 0.5], dedup_threshold=0.85)) == 3
+    assert len(shown(three_stored, [1, 0, 0, 0.5], dedup_threshold=0.99)) == 4
+
+
+@pytest.mark.parametrize(("distance", "entries"), [(0.3999, 1), (0.4, 1), (0.4001, 2)])
+def test_the_load_time_threshold(store_and_load: DB, distance: float, entries: int) -> None:
+    store_and_load.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    coffee(store_and_load, 0)
+    ingest(store_and_load, COFFEE[1], **vector(inside(1 - distance, 0.6)))
+    assert len(shown(store_and_load, [1, 0, 0, 0])) == entries
+
+
+def test_feedback_weighs(three_stored: DB) -> None:
+    """Helpful and harmful: counted, and seen in the order."""
+    query = [0.72, 0, 0, 0.694]
+    before = [content for content, _ in shown(three_stored, query)]
+    assert before == [COFFEE[1], BROKEN]
+    (broken,) = three_stored.execute("select memory_id from memories where content = %s", [BROKEN]).fetchall()
+    three_stored.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    for _ in range(5):
+        three_stored.execute("select * from record_feedback(%s, true)", broken)
+    assert [content for content, _ in shown(three_stored, query)] == [BROKEN, COFFEE[1]]
+    assert three_stored.execute(
+        "select helpful_count, harmful_count from memory_counters where memory_id = %s", broken
+    ).fetchone() == (5, 0)
+
+
+def test_retrievals_are_counted(three_stored: DB) -> None:
+    """access_count: how often it was shown. Merges are not counted there."""
+    shown(three_stored, [1, 0, 0, 0.5])
+    shown(three_stored, [1, 0, 0, 0.5])
+    counts = three_stored.execute(
+        "select m.content, k.access_count from memories m join memory_counters k using (tenant_id, memory_id) order by 1"
+    ).fetchall()
+    assert dict(counts) == {COFFEE[0]: 0, COFFEE[1]: 2, COFFEE[2]: 0, BROKEN: 2}
+
+
+def test_compaction(three_stored: DB) -> None:
+    """What is stored already is brought to a judge by the store-time threshold, and ends as two facts."""
+    three_stored.execute("select set_policy('acme', on_ambiguous => 'synthesise')")
+    three_stored.execute("select * from consolidate('acme', 'default', dry_run => false)")
+    for _ in range(4):
+        waiting = three_stored.execute(
+            "select judgement_id, kind from judgements where state = 'open' limit 1"
+        ).fetchone()
+        if waiting is None:
+            break
+        assert waiting[1] == "synthesis"
+        three_stored.execute(
+            "select resolve_judgement(%s, 'duplicate', 0.9, merged_text => 'User prefers flat white',"
+            " model => 'a judge', tenant_id => 'acme')",
+            [waiting[0]],
+        )
+    assert sorted(current(three_stored)) == [BROKEN, "User prefers flat white"]
+    check(three_stored)
