@@ -75,19 +75,34 @@ comment on function memfold._add_sources(text, uuid, uuid, text[]) is
 that the whole tree did not have yet, or 1 where it came without turns. The caller holds the root''s row.';
 
 create or replace function memfold._fold_metadata(
-    metadata jsonb, addition jsonb, metadata_merge text
+    metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
 ) returns jsonb
 language sql immutable parallel safe
-return case
-    when addition = '{}' then metadata
-    when metadata = '{}' then addition
-    when metadata_merge = 'merge' then metadata || addition
-    when metadata_merge = 'newest' then addition
-    else metadata
+begin atomic
+    select
+        case
+            when addition = '{}' then metadata
+            when metadata = '{}' then addition
+            when metadata_merge = 'merge' then metadata || addition
+            when metadata_merge = 'newest' then addition
+            else metadata
+        end || case when metadata_max = '{}' then '{}' else coalesce((
+            select pg_catalog.jsonb_object_agg(x.key, x.value)
+            from (
+                select
+                    k.key,
+                    max(case when pg_catalog.jsonb_typeof(v.given -> k.key) = 'number' then (v.given -> k.key)::numeric end) as value
+                from pg_catalog.unnest(metadata_max) as k (key)
+                cross join (values (metadata), (addition)) as v (given)
+                group by k.key
+            ) as x
+            where x.value is not null
+        ), '{}') end;
 end;
-revoke all on function memfold._fold_metadata(jsonb, jsonb, text) from public;
-comment on function memfold._fold_metadata(jsonb, jsonb, text) is
-'Folds the metadata of a later observation into what is there. Empty metadata says nothing.';
+revoke all on function memfold._fold_metadata(jsonb, jsonb, text, text[]) from public;
+comment on function memfold._fold_metadata(jsonb, jsonb, text, text[]) is
+'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
+says nothing.';
 
 create or replace function memfold._strengthen(
     c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint
@@ -154,9 +169,10 @@ begin
     end if;
     if c.metadata <> '{}' then
         update memfold.memories as m
-        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge)
+        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.root_id
-            and m.metadata <> memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge);
+            and m.metadata <> memfold._fold_metadata(
+                m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
     return v_on_timeline;
 end;
@@ -175,17 +191,25 @@ as $$
 declare
     v_memory_id uuid;
 begin
+    if (c.policy).rehash_run is not null then
+        perform memfold._make_way(c);
+    end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending
+        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, plain
     ) values (
         c.tenant_id, coalesce(c.memory_id, memfold._new_id()), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
         c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
-        c.embedding is null and (c.policy).dedup = 'on'
+        c.embedding is null and (c.policy).dedup = 'on', false
     )
     on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
     returning m.memory_id into v_memory_id;
+    if v_memory_id is not null and (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
+        insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
+        select c.tenant_id, c.bucket_id, t.token, v_memory_id
+        from pg_catalog.unnest(memfold._tokens(c.content)) as t (token);
+    end if;
     if v_memory_id is not null and c.embedding is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
         values (c.tenant_id, v_memory_id, c.embedding_model, c.bucket_id, c.scope_key, c.embedding);
@@ -195,7 +219,8 @@ end;
 $$;
 revoke all on function memfold._insert_memory(memfold.candidate, uuid) from public;
 comment on function memfold._insert_memory(memfold.candidate, uuid) is
-'Stores a new text with its vector, as a root or as an alias of root_id. Null: the text is there already.';
+'Stores a new text with its vector and, where the policy compares them, its words, as a root or as an alias of root_id. Null: the
+text is there already.';
 
 create or replace function memfold._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
@@ -240,8 +265,8 @@ begin
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
         v_derive := false;
-    elsif v_memory_id is null and d.action = 'merged' then
-        -- locks the root before its new alias is there
+    elsif v_memory_id is null and d.action in ('merged', 'replaced') then
+        -- locks the root before its new alias, or what it becomes an alias of, is there
         select k.on_timeline into v_on_timeline
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.live
@@ -249,12 +274,12 @@ begin
         if not found then
             return null;
         end if;
-        v_memory_id := memfold._insert_memory(c, d.target_id);
+        v_memory_id := memfold._insert_memory(c, case d.action when 'merged' then d.target_id end);
         if v_memory_id is null then
             return null;
         end if;
         d.on_timeline := v_on_timeline;
-        v_derive := memfold._strengthen(c, v_memory_id, d.target_id, 1) is null;
+        v_derive := d.action = 'replaced' or memfold._strengthen(c, v_memory_id, d.target_id, 1) is null;
     elsif v_memory_id is null then
         v_memory_id := memfold._insert_memory(c, null);
         if v_memory_id is null then

@@ -7,9 +7,15 @@ declare
     v_current_id uuid;
     v_last_seen timestamptz;
 begin
-    select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
-    into d.memory_id, d.root_id, d.target_id, v_status
-    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
+    if (c.policy).rehash_run is null then
+        select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
+        into d.memory_id, d.root_id, d.target_id, v_status
+        from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
+    else
+        select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
+        into d.memory_id, d.root_id, d.target_id, v_status
+        from memfold._known_in_rehash(c) as m;
+    end if;
     if d.memory_id is null then
         return null;
     end if;
@@ -132,6 +138,8 @@ declare
     v_judge double precision;
     v_report double precision;
     v_neighbour record;
+    v_place bigint := 0;
+    v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     v_guard text[];
     v_similar jsonb[];
     v_roots uuid[] := array[]::uuid[];
@@ -148,9 +156,16 @@ begin
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
                 then 1000 else memfold._exact_limit() end,
-            v_policy.neighbours, least(v_merge, v_judge, v_report), except_root,
+            greatest(v_policy.neighbours, v_session), least(v_merge, v_judge, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop
+        v_place := v_place + 1;
+        -- behind the nearest, only those of the candidate's own session
+        continue when v_place > v_policy.neighbours and not exists (
+            select from memfold.memories as m
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = v_neighbour.memory_id
+                and m.session_id = c.session_id collate "C"
+        );
         v_guard := null;
         -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
         if d.action is distinct from 'merged'
@@ -161,7 +176,7 @@ begin
             if d.action is null or v_neighbour.mergeable and v_guard = '{}' then
                 d.action := case when v_neighbour.mergeable and v_guard = '{}' then 'merged' else 'ambiguous' end;
                 d.tier := 2;
-                d.method := 'vector';
+                d.method := case when v_place <= v_policy.neighbours then 'vector' else 'session' end;
                 d.target_id := v_neighbour.root_id;
                 d.memory_id := case when except_root is not null then v_neighbour.memory_id end;
                 d.similarity := v_neighbour.similarity;
@@ -182,7 +197,122 @@ $$;
 revoke all on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) from public;
 comment on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) is
 'Tier 2: rows 8 and 9 of the decision table. action: merged (the best guard-clean neighbour above the merge threshold),
-ambiguous (the best neighbour at or above the judge threshold), or null. Only reads.';
+ambiguous (the best neighbour at or above the judge threshold), or null. Method session: a neighbour that is looked at for
+being of the candidate''s session. Only reads.';
+
+create or replace function memfold._decide_lexical(c memfold.candidate, d memfold.decision) returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    v_policy constant memfold.policies := c.policy;
+    v_tokens constant text[] := memfold._tokens(c.content);
+    v_report constant double precision := coalesce(v_policy.similar_threshold, v_policy.lexical_threshold);
+    v_left bigint := v_policy.lexical_neighbours;
+    v_neighbour record;
+    v_similarity double precision;
+    v_guard text[];
+    v_similar jsonb[];
+    v_roots uuid[] := array[]::uuid[];
+begin
+    d.action := null;
+    for v_neighbour in
+        select s.memory_id
+        from (
+            -- of a word that everything has, the newest memories
+            select t.memory_id, pg_catalog.count(*) as shared
+            from pg_catalog.unnest(v_tokens) as w (token)
+            cross join lateral (
+                select t.memory_id from memfold.memory_tokens as t
+                where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+                    and t.token = w.token
+                order by t.memory_id desc
+                limit 1000
+            ) as t
+            group by t.memory_id
+        ) as s
+        order by s.shared desc, s.memory_id
+    loop
+        exit when v_left = 0;
+        select m.content, m.object, memfold._root(m.memory_id, m.root_id) as root_id into v_neighbour
+        from memfold.memories as m
+        join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = v_neighbour.memory_id and r.status = 'active'
+            and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key);
+        continue when not found;
+        v_left := v_left - 1;
+        v_similarity := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content));
+        v_guard := null;
+        if v_similarity > v_policy.lexical_threshold
+            and (d.action is distinct from 'merged' or v_similarity > d.similarity)
+        then
+            v_guard := case when v_policy.guard = 'on' then memfold._guard_pair(
+                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object) else '{}' end;
+            if v_guard = '{}' or d.action is null or d.action = 'ambiguous' and v_similarity > d.similarity then
+                d.action := case when v_guard = '{}' then 'merged' else 'ambiguous' end;
+                d.tier := 2;
+                d.method := 'lexical';
+                d.target_id := v_neighbour.root_id;
+                d.similarity := v_similarity;
+                d.guard := v_guard;
+            end if;
+        end if;
+        if v_similarity >= v_report and not v_neighbour.root_id = any(v_roots) then
+            v_roots := v_roots || v_neighbour.root_id;
+            v_similar := v_similar || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+                'memory_id', v_neighbour.root_id, 'jaccard', v_similarity, 'guard', pg_catalog.to_jsonb(v_guard)));
+        end if;
+    end loop;
+    d.similar_memories := pg_catalog.to_jsonb(v_similar);
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_lexical(memfold.candidate, memfold.decision) from public;
+comment on function memfold._decide_lexical(memfold.candidate, memfold.decision) is
+'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate. action: merged (the
+best guard-clean one above the policy''s lexical_threshold), ambiguous (one above it that the guard tells apart), or null;
+similarity: Jaccard, in [0, 1]. Only reads.';
+
+create or replace function memfold._join_similar(a jsonb, b jsonb) returns jsonb
+language sql immutable parallel safe
+begin atomic
+    select pg_catalog.jsonb_agg(s.entry order by s.similarity desc nulls last, s.jaccard desc nulls last, s.memory_id)
+    from (
+        select
+            coalesce(x.entry ->> 'memory_id', y.entry ->> 'memory_id') as memory_id,
+            (y.entry ->> 'similarity')::double precision as similarity,
+            (x.entry ->> 'jaccard')::double precision as jaccard,
+            coalesce(x.entry, '{}') || coalesce(y.entry, '{}') as entry
+        from pg_catalog.jsonb_array_elements(a) as x (entry)
+        full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
+    ) as s;
+end;
+revoke all on function memfold._join_similar(jsonb, jsonb) from public;
+comment on function memfold._join_similar(jsonb, jsonb) is
+'What the lexical tier (a) and vectors (b) report as similar, one entry a memory. Null where neither has any.';
+
+create or replace function memfold._decide_fold(c memfold.candidate, d memfold.decision) returns memfold.decision
+language plpgsql stable
+as $$
+begin
+    if (c.policy).on_merge = 'strengthen' or c.origin = 'recalled' then
+        return d;
+    elsif (c.policy).on_merge = 'synthesise' then
+        d.action := 'escalated';
+        d.judgement := 'synthesis';
+        d.on_timeline := false;
+    elsif exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.last_seen <= c.observed_at
+    ) then
+        d.action := 'replaced';
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_fold(memfold.candidate, memfold.decision) from public;
+comment on function memfold._decide_fold(memfold.candidate, memfold.decision) is
+'What becomes of an automatic merge, by the policy''s on_merge. A candidate that is older than what it would replace is merged.
+Only reads.';
 
 create or replace function memfold._decide(c memfold.candidate) returns memfold.decision
 language plpgsql stable
@@ -197,6 +327,7 @@ declare
     v_current_object text;
     v_last_seen timestamptz;
     v_values_differ boolean;
+    v_lexical memfold.decision;
 begin
     d := memfold._decide_known(c);
     if d.action is not null then
@@ -220,12 +351,27 @@ begin
         return memfold._decide_conflict(d, 'object', v_conflict, v_current_id, c.observed_at < v_last_seen);
     end if;
 
+    -- row 7
+    if v_policy.lexical_threshold is not null and v_policy.dedup = 'on' then
+        v_lexical := memfold._decide_lexical(c, d);
+        if v_lexical.action = 'merged' then
+            return memfold._decide_fold(c, v_lexical);
+        end if;
+    end if;
+
     -- row 8
     if c.embedding is not null and v_policy.dedup = 'on' then
         d := memfold._decide_similar(c, d, null);
-        if d.action = 'merged' then
-            return d;
+    end if;
+    if v_lexical.similar_memories is not null then
+        v_lexical.similar_memories := memfold._join_similar(v_lexical.similar_memories, coalesce(d.similar_memories, '[]'));
+        if d.action is null then
+            d := v_lexical;
         end if;
+        d.similar_memories := v_lexical.similar_memories;
+    end if;
+    if d.action = 'merged' then
+        return memfold._decide_fold(c, d);
     end if;
 
     -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
@@ -239,7 +385,7 @@ begin
     if d.action = 'ambiguous' then
         if v_policy.on_ambiguous <> 'keep' then
             d.action := 'escalated';
-            d.judgement := case v_policy.on_ambiguous when 'judge' then 'write' else 'review' end;
+            d.judgement := memfold._judgement_kind(v_policy.on_ambiguous);
             d.on_timeline := false;
             return d;
         end if;
@@ -261,6 +407,12 @@ $$;
 revoke all on function memfold._decide(memfold.candidate) from public;
 comment on function memfold._decide(memfold.candidate) is
 'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. Only reads.';
+
+create or replace function memfold._judgement_kind(on_ambiguous text) returns text
+language sql immutable strict parallel safe
+return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
+revoke all on function memfold._judgement_kind(text) from public;
+comment on function memfold._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
 
 create or replace function memfold._decide_conflict(
     d memfold.decision, method text, conflict text, current_id uuid, late boolean

@@ -30,6 +30,7 @@ begin
     c.predicate := v_memory.predicate;
     c.object := v_memory.object;
     c.content := v_memory.content;
+    c.session_id := v_memory.session_id;
     c.embedding := memfold._unit(embedding);
     c.embedding_model := embedding_model;
     c.policy := memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type);
@@ -59,7 +60,8 @@ revoke all on function memfold.attach_embedding(uuid, vector, text, text) from p
 grant execute on function memfold.attach_embedding(uuid, vector, text, text) to memfold_app;
 comment on function memfold.attach_embedding(uuid, vector, text, text) is
 'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
-newer of the two memories is folded into the older, which memory_id names), escalated, or embedded (nothing else to do).
+newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
+the newer), escalated, or embedded (nothing else to do).
 Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
 
 create or replace function memfold._compare(c memfold.candidate, m memfold.memories, action text) returns memfold.ingest_result
@@ -68,7 +70,9 @@ as $$
 declare
     d memfold.decision;
     v_asked boolean;
-    v_child uuid;
+    v_text_id uuid := m.memory_id;
+    v_fold boolean;
+    v_other_id uuid;
     v_judgement_id uuid;
     v_event_id uuid;
 begin
@@ -79,20 +83,25 @@ begin
     -- nor is a pair folded or asked again whose other side has been folded elsewhere since
     v_asked := memfold._was_asked(c.tenant_id, m.memory_id, d.target_id)
         or memfold._was_asked(c.tenant_id, m.memory_id, d.memory_id);
-    if d.action = 'merged' and not v_asked then
-        -- a duplicate folds the newer memory into the older
-        v_child := greatest(m.memory_id, d.target_id);
-        d.target_id := least(m.memory_id, d.target_id);
+    v_fold := d.action = 'merged' and not v_asked and (c.policy).on_merge <> 'synthesise';
+    if v_fold then
+        -- a duplicate folds the newer memory into the older, a replacement the older into the newer
+        v_other_id := d.target_id;
+        if (c.policy).on_merge = 'replace' then
+            d.action := 'replaced';
+        end if;
+        v_text_id := greatest(m.memory_id, v_other_id);
+        d.target_id := least(m.memory_id, v_other_id);
         d.on_timeline := exists (
             select from memfold.memory_counters as k
-            where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_child, d.target_id) and k.on_timeline
+            where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_text_id, d.target_id) and k.on_timeline
         );
-    elsif d.action is not null and not v_asked and (c.policy).on_ambiguous <> 'keep' then
+    elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'keep') then
         v_judgement_id := memfold._queue_judgement(c.tenant_id,
-            case (c.policy).on_ambiguous when 'judge' then 'write' else 'review' end,
+            case d.action when 'merged' then 'synthesis' else memfold._judgement_kind((c.policy).on_ambiguous) end,
             m.memory_id, d.target_id, d.similarity, d.guard, false);
     end if;
-    if v_child is null then
+    if v_fold is not true then
         d.action := case when v_judgement_id is null then _compare.action else 'escalated' end;
     end if;
     if d.action is null then
@@ -102,16 +111,16 @@ begin
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, on_timeline,
         judgement_id, actor
     ) values (
-        c.tenant_id, c.bucket_id, d.action, d.tier, d.method, coalesce(v_child, m.memory_id), d.target_id,
+        c.tenant_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
         d.similarity, d.guard, d.similar_memories, d.on_timeline, v_judgement_id, memfold._actor()
     ) returning e.event_id into v_event_id;
-    if d.action = 'merged' then
-        perform memfold.derive_scope(c.tenant_id, array[v_child, d.target_id]);
+    if v_fold then
+        perform memfold.derive_scope(c.tenant_id, array[v_text_id, d.target_id]);
     end if;
-    return memfold._result(d, m.memory_id, v_judgement_id, v_event_id);
+    return memfold._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
 revoke all on function memfold._compare(memfold.candidate, memfold.memories, text) from public;
 comment on function memfold._compare(memfold.candidate, memfold.memories, text) is
-'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older, or queues
-a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
+the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';

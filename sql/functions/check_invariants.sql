@@ -24,7 +24,7 @@ begin
         select d.memory_id, jsonb_build_object(
             'merged_into', d.merged_into, 'root_id', d.root_id,
             'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
-                when d.observations = 0 then 'withdrawn'
+                when d.observations = 0 or memfold._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
                 when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end,
             'metadata', d.metadata, 'on_timeline', d.on_timeline, 'aliases', d.aliases, 'observations', d.observations,
             'independent', d.independent, 'source_confidence', d.source_confidence,

@@ -156,7 +156,7 @@ begin
         group by o.root
     ),
     metadata_rows as (
-        select o.root, o.metadata, p.metadata_merge, o.observed_at, o.event_id
+        select o.root, o.metadata, p.metadata_merge, p.metadata_max, o.observed_at, o.event_id
         from observed as o
         cross join lateral (
             select r.tenant_id, r.bucket_id, r.memory_type from memfold.memories as r
@@ -181,6 +181,17 @@ begin
             )
         ) as x
         group by x.root
+    ),
+    maxima as (
+        select x.root, pg_catalog.jsonb_object_agg(x.key, x.value) as metadata
+        from (
+            select w.root, k.key, max((w.metadata -> k.key)::numeric) as value
+            from metadata_rows as w
+            cross join pg_catalog.unnest(w.metadata_max) as k (key)
+            where pg_catalog.jsonb_typeof(w.metadata -> k.key) = 'number'
+            group by w.root, k.key
+        ) as x
+        group by x.root
     )
     select m.id,
         (select e.parent from edges as e where e.child = m.id),
@@ -190,7 +201,8 @@ begin
         m.root = m.id and v.id is not null and c.id is null and j.id is null,
         case when m.root = m.id then (select pg_catalog.count(*) from members as a where a.root = m.id) - 1 else 0 end,
         coalesce(s.n, 0), coalesce(s.without_turns + coalesce(t.n, 0), 0), coalesce(s.source, 0), coalesce(s.extractor, 0),
-        coalesce(s.first_at, '-infinity'), coalesce(greatest(s.last_at, w.last_at), '-infinity'), coalesce(d.metadata, '{}')
+        coalesce(s.first_at, '-infinity'), coalesce(greatest(s.last_at, w.last_at), '-infinity'),
+        coalesce(d.metadata, '{}') || coalesce(x.metadata, '{}')
     from members as m
     left join contests as c on c.id = m.id
     left join rejections as j on j.id = m.id
@@ -198,13 +210,42 @@ begin
     left join stated as w on w.root = m.id
     left join sums as s on s.root = m.id
     left join turns as t on t.root = m.id
-    left join metadatas as d on d.root = m.id;
+    left join metadatas as d on d.root = m.id
+    left join maxima as x on x.root = m.id;
 end;
 $$;
 revoke all on function memfold._derived_trees(text, uuid[]) from public;
 comment on function memfold._derived_trees(text, uuid[]) is
 'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
 aggregates of the roots. Only reads.';
+
+create or replace function memfold._is_pruned(tenant_id text, root_id uuid) returns boolean
+language plpgsql stable
+as $$
+declare
+    v_pruned uuid;
+begin
+    -- the index has nothing but these
+    select p.event_id into v_pruned
+    from memfold._ledger as p
+    where p.tenant_id = _is_pruned.tenant_id collate "C" and p.memory_id = _is_pruned.root_id and p.action = 'pruned'
+        and not p.undone
+    order by p.event_id desc
+    limit 1;
+    return v_pruned is not null and not exists (
+        select from pg_catalog.unnest(memfold._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
+        cross join lateral (
+            select from memfold._ledger as e
+            where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
+                and e.observation and not (e.tier = 1 and e.undone)
+            offset 0
+        ) as e
+    );
+end;
+$$;
+revoke all on function memfold._is_pruned(text, uuid) from public;
+comment on function memfold._is_pruned(text, uuid) is
+'Whether a root was pruned, and not stated since. Only reads.';
 
 create or replace function memfold._derived_timelines(tenant_id text, memory_ids uuid[])
 returns table (
@@ -456,7 +497,7 @@ begin
             status = case
                 when d.root_id is not null then 'merged'
                 when d.rejected then 'rejected'
-                when d.observations = 0 then 'withdrawn'
+                when d.observations = 0 or memfold._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
                 when d.on_timeline and m.status = 'superseded' then 'superseded'
                 else 'active'
             end

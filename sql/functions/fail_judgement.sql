@@ -18,11 +18,18 @@ begin
     perform memfold._enter_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
-    for no key update;
+    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id;
     if not found then
         perform memfold._no_judgement(judgement_id);
     end if;
+    if counted and j.attempts >= 8 and memfold._falls_back(j) then
+        -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
+        perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
+    end if;
+    select o.* into strict j
+    from memfold.judgements as o
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id
+    for no key update;
     perform memfold._check_usage(input_tokens, output_tokens, cost);
     -- what it has cost is spent, whoever holds it now
     update memfold.judgements as o
@@ -45,6 +52,9 @@ begin
         next_attempt_at = clock_timestamp() + coalesce(retry_after,
             least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()))
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    if j.state = 'dead' and memfold._falls_back(j) then
+        return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
+    end if;
     return j.state;
 end;
 $$;
@@ -58,8 +68,9 @@ comment on function memfold.fail_judgement(
     uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
 ) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), or what it was where it
-is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
+5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
+synthesis where on_judge_failure is replace: the newer memory has replaced the older), moot (there is nothing to decide any more), or
+what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 
 create or replace function memfold._no_judgement(judgement_id uuid) returns void
@@ -88,3 +99,73 @@ end;
 $$;
 revoke all on function memfold._check_usage(bigint, bigint, double precision) from public;
 comment on function memfold._check_usage(bigint, bigint, double precision) is 'Raises MF028 unless tokens and cost are nonnegative.';
+
+create or replace function memfold._falls_back(j memfold.judgements) returns boolean
+language plpgsql stable
+as $$
+begin
+    return j.kind = 'synthesis' and exists (
+        select from memfold.memories as m
+        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+        where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id and p.on_judge_failure = 'replace'
+    );
+end;
+$$;
+revoke all on function memfold._falls_back(memfold.judgements) from public;
+comment on function memfold._falls_back(memfold.judgements) is
+'Whether the newer memory replaces the older where the judge of this question fails for good.';
+
+create or replace function memfold._fall_back(j memfold.judgements) returns text
+language plpgsql volatile
+as $$
+declare
+    n memfold.judgements := memfold._refresh_judgement(j);
+begin
+    if n.state <> 'moot' then
+        n.state := 'dead';
+        n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
+        perform memfold._relate(n, 'replaced', greatest(n.memory_id, n.other_id), least(n.memory_id, n.other_id), null, null);
+        n.state := 'done';
+    end if;
+    update memfold.judgements as o
+    set state = n.state, reason = n.reason, resolved_at = pg_catalog.clock_timestamp()
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    return n.state;
+end;
+$$;
+revoke all on function memfold._fall_back(memfold.judgements) from public;
+comment on function memfold._fall_back(memfold.judgements) is
+'What holds where the judge of a synthesis has failed for good and the policy says replace: the newer memory replaces the older.
+Returns the judgement''s state: done, or moot. The caller holds the lock.';
+
+create or replace function memfold._fall_back_dead(tenant_id text) returns bigint
+language plpgsql volatile
+as $$
+declare
+    j memfold.judgements;
+    v_count bigint := 0;
+begin
+    -- those whose last worker never came back; one a call, for each takes a lock of its own
+    for j in
+        select o.* from memfold.judgements as o
+        where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.state = 'dead' and o.kind = 'synthesis'
+        order by o.judgement_id
+    loop
+        continue when not memfold._falls_back(j);
+        perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
+        select o.* into j
+        from memfold.judgements as o
+        where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'
+        for no key update;
+        if found then
+            perform memfold._fall_back(j);
+            v_count := v_count + 1;
+        end if;
+        exit;
+    end loop;
+    return v_count;
+end;
+$$;
+revoke all on function memfold._fall_back_dead(text) from public;
+comment on function memfold._fall_back_dead(text) is
+'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for upkeep.';

@@ -12,7 +12,7 @@ begin
         coalesce(newer.object, older.object), null, null, '{}', 0, 0, null, 'inferred', older.metadata || newer.metadata,
         pg_catalog.now());
     select r.* into v_memory
-    from memfold._known_text(j.tenant_id, j.bucket_id, c.content_hash) as m
+    from memfold._known_candidate(c) as m
     join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id);
     if not found then
         v_memory.memory_id := memfold._insert_memory(c, null);
@@ -53,7 +53,7 @@ begin
     r.memory_id := newer.memory_id;
     r.action := 'judged';
     if j.verdict in ('duplicate', 'refinement') then
-        if j.kind in ('synthesis', 'consolidation') and coalesce(j.merged_text, '') <> '' then
+        if j.kind = 'synthesis' and coalesce(j.merged_text, '') <> '' then
             r.memory_id := memfold._synthesise(j, newer, older);
             r.action := case when r.memory_id is null then 'judged' else 'replaced' end;
             if r.memory_id is not null then
@@ -241,6 +241,6 @@ comment on function memfold.resolve_judgement(
 'Answers a judgement, under the lock of its scope and only if both sides are still what was judged. verdict: duplicate (the
 newer memory is folded into the older), refinement (the fuller text becomes active), contradiction (the conflict policy
 decides) or distinct (both are kept). confidence in [0, 1]: below the policy''s confidence_floor both are kept, as unsure.
-fuller: of a refinement, the memory that says more; null: the longer text. merged_text: of kinds synthesis and
-consolidation, the text that says what both say. model null: a person answered. The first answer counts.
+fuller: of a refinement, the memory that says more; null: the longer text. merged_text: of kind synthesis, the text that says
+what both say; without one both are kept, with a warning. model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';

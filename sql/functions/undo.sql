@@ -1,3 +1,97 @@
+create or replace function memfold._is_undoable(action text, tier integer, observation boolean) returns boolean
+language sql immutable parallel safe
+return coalesce(
+    action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2
+    or action in ('rejected', 'pruned') and tier = 3
+    or tier = 1 and observation, false
+);
+revoke all on function memfold._is_undoable(text, integer, boolean) from public;
+comment on function memfold._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
+
+create or replace function memfold._undo(
+    tenant_id text, event_ids uuid[], reason text, run_id uuid
+) returns setof memfold.undone_memory
+language plpgsql volatile
+-- arrays of ids tempt the planner to plan anew
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    e memfold.memory_events;
+    v_undone uuid[];
+    v_undo_ids uuid[];
+    v_sides uuid[];
+begin
+    with undone as (
+        insert into memfold.memory_events as u (
+            tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+        )
+        select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
+            memfold._actor()
+        from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
+        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        order by i.place
+        on conflict (tenant_id, undoes) where undoes is not null do nothing
+        returning u.undoes, u.event_id
+    )
+    select pg_catalog.array_agg(u.undoes order by u.event_id), pg_catalog.array_agg(u.event_id order by u.event_id)
+    into v_undone, v_undo_ids
+    from undone as u;
+    if v_undone is null then
+        return;
+    end if;
+    v_sides := array(
+        select distinct x.id
+        from pg_catalog.unnest(v_undone) as i (id)
+        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
+        where x.id is not null
+        order by 1
+    );
+    perform memfold._derive_all(_undo.tenant_id, v_sides);
+    perform memfold._settle(_undo.tenant_id, v_sides);
+
+    for e in
+        select v.*
+        from pg_catalog.unnest(v_undone) with ordinality as i (id, place)
+        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        order by i.place
+    loop
+        if e.action in ('superseded', 'historical') and e.tier >= 2
+            or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
+        then
+            -- which of the two holds is a person's to say
+            perform memfold._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
+            from memfold._memory_root(e.tenant_id, e.memory_id, '{}') as a
+            cross join memfold._memory_root(e.tenant_id, e.target_id, '{}') as b
+            where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
+        elsif e.action in ('merged', 'replaced') and e.tier >= 2 then
+            -- so that nothing folds or asks it again
+            insert into memfold.judgements (
+                tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence,
+                reason, resolved_at
+            )
+            select e.tenant_id, e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),
+                least(e.memory_id, e.target_id), e.similarity, e.guard, 'distinct', 1,
+                pg_catalog.concat_ws(': ', 'undone', _undo.reason), pg_catalog.clock_timestamp()
+            from memfold.memories as m
+            where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
+        end if;
+    end loop;
+    return query
+    select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text
+    from unnest(v_undone, v_undo_ids) as i (id, undo_id)
+    join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+    cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
+    join memfold.memories as m on m.tenant_id = _undo.tenant_id collate "C" and m.memory_id = x.id
+    order by m.memory_id, i.undo_id desc;
+end;
+$$;
+revoke all on function memfold._undo(text, uuid[], text, uuid) from public;
+comment on function memfold._undo(text, uuid[], text, uuid) is
+'Takes events back that are not undone yet, and returns the memories of those that were not, each with the last row that it got.
+run_id: of the run that is undone. The caller holds the locks.';
+
 create or replace function memfold.undo(
     event_id uuid,
     reason text default null,
@@ -8,8 +102,6 @@ as $$
 #variable_conflict use_column
 declare
     e memfold.memory_events;
-    v_sides uuid[];
-    v_undo_id uuid;
 begin
     perform memfold._enter(tenant_id);
     select v.* into e
@@ -18,57 +110,27 @@ begin
     if not found then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
-    elsif not coalesce(
-        e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2
-        or e.action = 'rejected' and e.tier = 3
-        or e.tier = 1 and e.observation, false
-    ) then
+    elsif e.method = 'rehash' then
+        perform memfold._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
+            'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
+    elsif not memfold._is_undoable(e.action, e.tier, e.observation) then
         perform memfold._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
             'Folds, retirements, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
     end if;
-    v_sides := array_remove(array[e.memory_id, e.target_id], null);
-    perform memfold._lock_memories(e.tenant_id, v_sides);
-    insert into memfold.memory_events as u (tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, actor)
-    values (e.tenant_id, e.bucket_id, 'undone', e.memory_id, e.target_id, undo.reason, e.event_id, memfold._actor())
-    on conflict (tenant_id, undoes) where undoes is not null do nothing
-    returning u.event_id into v_undo_id;
-    if v_undo_id is null then
+    perform memfold._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
+    return query
+    select u.* from memfold._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
+    if not found then
         perform memfold._fail('MF033', 'the event is undone already', format('event_id was %s.', e.event_id),
             'explain_memory() marks what is undone.');
     end if;
-    perform memfold.derive_scope(e.tenant_id, v_sides);
-
-    if e.action in ('superseded', 'historical') and e.tier >= 2 or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
-    then
-        -- which of the two holds is a person's to say
-        perform memfold._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
-        from memfold._memory_root(e.tenant_id, e.memory_id, '{}') as a
-        cross join memfold._memory_root(e.tenant_id, e.target_id, '{}') as b
-        where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
-    elsif e.action in ('merged', 'replaced') and e.tier >= 2 then
-        -- so that nothing folds or asks it again
-        insert into memfold.judgements (
-            tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence, reason,
-            resolved_at
-        )
-        select e.tenant_id, e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),
-            least(e.memory_id, e.target_id), e.similarity, e.guard, 'distinct', 1, concat_ws(': ', 'undone', undo.reason),
-            clock_timestamp()
-        from memfold.memories as m
-        where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
-    end if;
-    return query
-    select v_undo_id, m.memory_id, m.status::text, m.content::text
-    from memfold.memories as m
-    where m.tenant_id = e.tenant_id and m.memory_id = any(v_sides)
-    order by m.memory_id;
 end;
 $$;
 revoke all on function memfold.undo(uuid, text, text) from public;
 grant execute on function memfold.undo(uuid, text, text) to memfold_app;
 comment on function memfold.undo(uuid, text, text) is
 'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
-every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, or one
+every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';

@@ -1,0 +1,225 @@
+create or replace function memfold._start_run(
+    tenant_id text, bucket_id text, kind text, arguments jsonb
+) returns memfold.runs
+language plpgsql volatile
+as $$
+declare
+    v_run memfold.runs;
+begin
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, arguments, actor)
+    values (tenant_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
+    returning r.* into v_run;
+    return v_run;
+end;
+$$;
+revoke all on function memfold._start_run(text, text, text, jsonb) from public;
+comment on function memfold._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
+
+create or replace function memfold._run(tenant_id text, run_id uuid) returns memfold.runs
+language plpgsql stable
+as $$
+declare
+    r memfold.runs;
+begin
+    select o.* into r
+    from memfold.runs as o
+    where o.tenant_id = _run.tenant_id collate "C" and o.run_id = _run.run_id;
+    if not found then
+        perform memfold._fail('MF038', 'there is no such run',
+            pg_catalog.format('run_id was %s.', coalesce(run_id::text, 'null')),
+            'runs_overview lists them; set memfold.tenant_id to their tenant.');
+    end if;
+    return r;
+end;
+$$;
+revoke all on function memfold._run(text, uuid) from public;
+comment on function memfold._run(text, uuid) is 'A run. Raises MF038. Only reads.';
+
+create or replace function memfold._end_run(tenant_id text, run_id uuid, report jsonb) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.runs as r
+    set report = r.report - array['open', 'moot', 'dead'] || _end_run.report || (
+            select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
+            from (
+                select e.action as name, pg_catalog.count(*) as n
+                from memfold._ledger as e
+                where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
+                    and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
+                group by e.action
+                union all
+                select case j.state when 'done' then j.verdict when 'leased' then 'open' else j.state end,
+                    pg_catalog.count(*)
+                from memfold.judgements as j
+                where j.tenant_id = r.tenant_id and j.run_id = r.run_id
+                    and (j.state <> 'done' or j.verdict in ('distinct', 'unsure'))
+                group by 1
+            ) as c
+        ),
+        state = case when w.waits then 'open' else 'done' end,
+        ended_at = case when not w.waits then pg_catalog.clock_timestamp() end
+    from (
+        select exists (
+            select from memfold.judgements as j
+            where j.tenant_id = _end_run.tenant_id collate "C" and j.run_id = _end_run.run_id
+                and j.state in ('open', 'leased')
+        ) as waits
+    ) as w
+    where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.state = 'open';
+end;
+$$;
+revoke all on function memfold._end_run(text, uuid, jsonb) from public;
+comment on function memfold._end_run(text, uuid, jsonb) is
+'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';
+
+create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_size constant integer := pg_catalog.cardinality(memory_ids);
+    v_part constant integer := 200;
+    v_texts uuid[] := array[]::uuid[];
+    v_id uuid;
+begin
+    if v_size > v_part then
+        -- In parts, for a part's time grows faster than its size. All are locked before, in the order in which everyone locks.
+        for v_from in 1..v_size by v_part loop
+            v_texts := v_texts || memfold._timeline_texts(tenant_id, memory_ids[v_from:v_from + v_part - 1]);
+        end loop;
+        for v_id in
+            select distinct on (m.root_id is not null, m.memory_id) m.memory_id
+            from pg_catalog.unnest(v_texts) as i (id)
+            cross join lateral (
+                select m.memory_id, m.root_id from memfold.memories as m
+                where m.tenant_id = _derive_all.tenant_id collate "C" and m.memory_id = i.id
+                offset 0
+            ) as m
+            order by m.root_id is not null, m.memory_id
+        loop
+            perform from memfold.memory_counters as k
+            where k.tenant_id = _derive_all.tenant_id collate "C" and k.memory_id = v_id
+            for no key update;
+        end loop;
+    end if;
+    for v_from in 1..v_size by v_part loop
+        perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + v_part - 1]);
+    end loop;
+end;
+$$;
+revoke all on function memfold._derive_all(text, uuid[]) from public;
+comment on function memfold._derive_all(text, uuid[]) is
+'derive_scope() of any number of memories. The caller holds the bucket''s lock.';
+
+create or replace function memfold._fold_all(
+    r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
+    similarities double precision[], reasons text[], judgement_ids uuid[], verdict text
+) returns integer[]
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_active constant uuid[] := array(
+        select i.id
+        from (select distinct x.id from pg_catalog.unnest(memory_ids || into_ids) as x (id)) as i
+        cross join lateral (
+            select from memfold.memories as m
+            where m.tenant_id = r.tenant_id and m.memory_id = i.id and m.root_id is null and m.status = 'active'
+            offset 0
+        ) as m
+    );
+    v_gone uuid[] := array[]::uuid[];
+    v_places integer[] := array[]::integer[];
+begin
+    for i in 1..coalesce(pg_catalog.cardinality(memory_ids), 0) loop
+        if memory_ids[i] = any(v_active) and into_ids[i] = any(v_active) and memory_ids[i] <> into_ids[i]
+            and memory_ids[i] <> all(v_gone) and into_ids[i] <> all(v_gone)
+        then
+            v_gone := v_gone || memory_ids[i];
+            v_places := v_places || i;
+        end if;
+    end loop;
+    if v_places = '{}' then
+        return v_places;
+    end if;
+    perform memfold._adopt_row(r.tenant_id, i.id)
+    from pg_catalog.unnest(v_active) as i (id);
+    insert into memfold.memory_events (
+        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
+        judgement_id, verdict, run_id, actor
+    )
+    select r.tenant_id, r.bucket_id, _fold_all.action, tier, method,
+        case when action = 'replaced' then into_ids[p.place] else memory_ids[p.place] end,
+        case when action = 'replaced' then memory_ids[p.place] else into_ids[p.place] end,
+        similarities[p.place],
+        coalesce((
+            select j.guard from memfold.judgements as j
+            where j.tenant_id = r.tenant_id and j.judgement_id = judgement_ids[p.place]
+        ), '{}'),
+        reasons[p.place],
+        exists (
+            select from memfold.memory_counters as k
+            where k.tenant_id = r.tenant_id and k.memory_id in (memory_ids[p.place], into_ids[p.place]) and k.on_timeline
+        ),
+        judgement_ids[p.place], _fold_all.verdict, r.run_id, memfold._actor()
+    from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
+    order by p.turn;
+    perform memfold._derive_all(r.tenant_id, array(
+        select distinct x.id
+        from pg_catalog.unnest(v_places) as p (place)
+        cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as x (id)
+        order by 1
+    ));
+    return v_places;
+end;
+$$;
+revoke all on function memfold._fold_all(
+    memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
+) from public;
+comment on function memfold._fold_all(
+    memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
+) is
+'Folds each of memory_ids into its place''s of into_ids, as events of a run (action: merged, or replaced where a newer text takes
+the place of an older), and derives their state at once. Returns the places that were folded: not those where one of the two
+is no longer an active root, or was folded by an earlier place. The caller holds the bucket''s lock.';
+
+create or replace function memfold._ask_all(
+    r memfold.runs, kind text, memory_ids uuid[], other_ids uuid[], similarities double precision[], guards jsonb
+) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_count bigint;
+begin
+    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    if (memfold._policy(r.tenant_id, r.bucket_id, '*')).notify and not exists (
+        select from memfold.judgements as j
+        where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
+            and (j.kind = 'review') = (_ask_all.kind = 'review')
+    ) then
+        perform pg_catalog.pg_notify('memfold_judgements', r.tenant_id);
+    end if;
+    insert into memfold.judgements (
+        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
+    )
+    select r.tenant_id, r.bucket_id, m.scope_key, _ask_all.kind,
+        greatest(p.memory_id, p.other_id), least(p.memory_id, p.other_id), p.similarity,
+        array(select pg_catalog.jsonb_array_elements_text(guards -> (p.place - 1)::integer)), r.run_id
+    from unnest(memory_ids, other_ids, similarities) with ordinality as p (memory_id, other_id, similarity, place)
+    cross join lateral (
+        select m.scope_key from memfold.memories as m
+        where m.tenant_id = r.tenant_id and m.memory_id = greatest(p.memory_id, p.other_id)
+        offset 0
+    ) as m
+    order by p.place
+    on conflict do nothing;
+    get diagnostics v_count = row_count;
+    return v_count;
+end;
+$$;
+revoke all on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) from public;
+comment on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) is
+'Queues judgements of a run, all of one kind, and returns how many: not those that are queued already. guards: an array of the
+guard''s signals for each pair.';

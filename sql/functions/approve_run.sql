@@ -1,0 +1,133 @@
+create or replace function memfold._answered(tenant_id text, judgement_ids uuid[], verdict text) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.judgements as o
+    set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
+        resolved_at = pg_catalog.clock_timestamp()
+    from pg_catalog.unnest(judgement_ids) as i (id)
+    where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = i.id;
+end;
+$$;
+revoke all on function memfold._answered(text, uuid[], text) from public;
+comment on function memfold._answered(text, uuid[], text) is 'Closes judgements that a person answered together.';
+
+create or replace function memfold._fold_answered(
+    r memfold.runs, action text, judgement_ids uuid[], verdict text
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_children uuid[];
+    v_parents uuid[];
+    v_similarities double precision[];
+    v_places integer[];
+begin
+    select pg_catalog.array_agg(case when action = 'merged' then s.newer else s.older end order by i.place),
+        pg_catalog.array_agg(case when action = 'merged' then s.older else s.newer end order by i.place),
+        pg_catalog.array_agg(j.similarity order by i.place)
+    into v_children, v_parents, v_similarities
+    from pg_catalog.unnest(judgement_ids) with ordinality as i (id, place)
+    join memfold.judgements as j on j.tenant_id = r.tenant_id and j.judgement_id = i.id
+    cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
+    v_places := memfold._fold_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
+        pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(judgement_ids)]), judgement_ids,
+        verdict);
+    perform memfold._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
+        verdict);
+end;
+$$;
+revoke all on function memfold._fold_answered(memfold.runs, text, uuid[], text) from public;
+comment on function memfold._fold_answered(memfold.runs, text, uuid[], text) is
+'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
+newer (replaced). A judgement whose side another one has just folded stays open: it is looked at again.';
+
+create or replace function memfold.approve_run(
+    run_id uuid,
+    verdict text default 'duplicate',
+    max_operations bigint default 100,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    j memfold.judgements;
+    n memfold.judgements;
+    v_started timestamptz;
+    v_newer memfold.memories;
+    v_older memfold.memories;
+    -- judgements whose pair is to be folded: the newer into the older, the older into the newer
+    v_merged uuid[] := array[]::uuid[];
+    v_replaced uuid[] := array[]::uuid[];
+begin
+    perform memfold._enter(tenant_id);
+    r := memfold._run(tenant_id, run_id);
+    if r.state = 'undone' then
+        perform memfold._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
+            'What it had folded is recorded as distinct; a new run asks about what is left.');
+    elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
+        perform memfold._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
+            'A verdict is duplicate, refinement, contradiction or distinct.');
+    elsif not coalesce(max_operations between 1 and 1000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
+    end if;
+    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
+    v_started := clock_timestamp();
+    for j in
+        select o.* from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
+        order by o.judgement_id
+        limit max_operations
+        for no key update
+    loop
+        n := memfold._refresh_judgement(j);
+        if n.state = 'moot' then
+            update memfold.judgements as o
+            set state = 'moot', reason = n.reason, resolved_at = clock_timestamp()
+            where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+        elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+            perform memfold._ask_anew(n);
+        elsif verdict = 'duplicate' then
+            v_merged := v_merged || j.judgement_id;
+        else
+            select m.* into strict v_newer
+            from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
+            select m.* into strict v_older
+            from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = least(n.memory_id, n.other_id);
+            if verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
+                v_replaced := v_replaced || j.judgement_id;
+            elsif verdict = 'refinement' then
+                v_merged := v_merged || j.judgement_id;
+            else
+                perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
+                n.verdict := verdict;
+                n.reason := 'approved with its run';
+                n.model := null;
+                perform memfold._carry_out(n, v_newer, v_older, null);
+            end if;
+        end if;
+        -- whoever writes to the bucket waits for this
+        exit when clock_timestamp() > v_started + interval '50 milliseconds';
+    end loop;
+    perform memfold._fold_answered(r, 'merged', v_merged, verdict) where v_merged <> '{}';
+    perform memfold._fold_answered(r, 'replaced', v_replaced, verdict) where v_replaced <> '{}';
+    perform memfold._end_run(r.tenant_id, r.run_id, '{}') where not exists (
+        select from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased')
+    );
+    return (
+        select count(*) from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
+    );
+end;
+$$;
+revoke all on function memfold.approve_run(uuid, text, bigint, text) from public;
+grant execute on function memfold.approve_run(uuid, text, bigint, text) to memfold_app;
+comment on function memfold.approve_run(uuid, text, bigint, text) is
+'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000), and
+returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
+the bucket wait meanwhile, so it stops early rather than go on for long. What is no longer as it was asked about is asked anew, or is moot.
+Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

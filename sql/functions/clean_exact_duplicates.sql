@@ -1,0 +1,108 @@
+create or replace function memfold._exact_duplicates(tenant_id text, bucket_id text)
+returns table (memory_id uuid, keep_id uuid)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    with texts as materialized (
+        -- two conditions for the two indexes that lead to a bucket
+        select m.*
+        from memfold.memories as m
+        where (m.tenant_id = _exact_duplicates.tenant_id collate "C"
+                and m.bucket_id = _exact_duplicates.bucket_id collate "C" and m.content_hash is not null
+            or m.tenant_id = _exact_duplicates.tenant_id collate "C"
+                and m.bucket_id = _exact_duplicates.bucket_id collate "C" and m.content_hash is null)
+            and m.root_id is null and m.status = 'active'
+    ),
+    rules as materialized (
+        select k.kind, p.*
+        from (select distinct t.memory_type as kind from texts as t) as k
+        cross join lateral memfold._policy(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as p
+        where k.kind <> all(p.protected_types)
+    ),
+    hashed as (
+        select t.memory_id, t.created_at,
+            memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
+                p.weight_extractor, p.weight_repetition) as confidence,
+            case
+                when (t.canonicalizer, t.key_fields) = (p.canonicalizer, p.key_fields) and p.metadata_keys = '{}'
+                    then t.content_hash
+                when memfold.canonicalize(t.content, p.canonicalizer) <> ''
+                    then memfold._content_hash(t.memory_type, t.subject, t.predicate, t.content, p.canonicalizer,
+                        p.key_fields, memfold._metadata_signature(t.metadata, p.metadata_keys))
+            end as hash
+        from texts as t
+        join rules as p on p.kind = t.memory_type
+        cross join lateral (
+            select k.* from memfold.memory_counters as k
+            where k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
+            offset 0
+        ) as k
+    ),
+    ranked as (
+        select h.memory_id, pg_catalog.first_value(h.memory_id) over w as keep_id
+        from hashed as h
+        where h.hash is not null
+        window w as (partition by h.hash order by h.confidence desc, h.created_at desc, h.memory_id desc)
+    )
+    select d.memory_id, d.keep_id from ranked as d where d.memory_id <> d.keep_id order by d.memory_id;
+end;
+$$;
+revoke all on function memfold._exact_duplicates(text, text) from public;
+comment on function memfold._exact_duplicates(text, text) is
+'The active memories of a bucket that the present rules give the hash of another one, which stays: the most confident, then the newest.
+Only reads.';
+
+create or replace function memfold.clean_exact_duplicates(
+    tenant_id text,
+    bucket_id text,
+    dry_run boolean default true,
+    max_operations bigint default 200
+) returns table (run_id uuid, memory_id uuid, keep_id uuid, content text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    v_ids uuid[];
+    v_keep_ids uuid[];
+    v_places integer[];
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    if not coalesce(max_operations between 1 and 1000 and dry_run is not null, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_operations was %s, dry_run %s.', max_operations, dry_run),
+            'max_operations is 1 to 1000, dry_run true or false.');
+    end if;
+    select array_agg(d.memory_id order by d.memory_id), array_agg(d.keep_id order by d.memory_id)
+    into v_ids, v_keep_ids
+    from (
+        select x.memory_id, x.keep_id
+        from memfold._exact_duplicates(tenant_id, bucket_id) as x
+        order by x.memory_id
+        limit max_operations
+    ) as d;
+    v_places := array(select generate_subscripts(v_ids, 1));
+    if not dry_run then
+        perform memfold._lock(tenant_id, bucket_id, null, true);
+        r := memfold._start_run(tenant_id, bucket_id, 'cleaning',
+            jsonb_build_object('max_operations', max_operations));
+        v_places := memfold._fold_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);
+        perform memfold._end_run(tenant_id, r.run_id, '{}');
+    end if;
+    return query
+    select r.run_id, m.memory_id, v_keep_ids[p.place], m.content::text
+    from unnest(v_places) as p (place)
+    join memfold.memories as m on m.tenant_id = clean_exact_duplicates.tenant_id collate "C" and m.memory_id = v_ids[p.place]
+    order by p.place;
+end;
+$$;
+revoke all on function memfold.clean_exact_duplicates(text, text, boolean, bigint) from public;
+grant execute on function memfold.clean_exact_duplicates(text, text, boolean, bigint) to memfold_app;
+comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) is
+'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
+came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
+would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row. Protected types
+are left out. Raises MF001 to MF003, MF022, MF025.';

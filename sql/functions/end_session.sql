@@ -1,0 +1,206 @@
+create or replace function memfold._session_texts(tenant_id text, bucket_id text, session_id text)
+returns table (kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, rule memfold.policies)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    with texts as materialized (
+        select m.*
+        from memfold.memories as m
+        where m.tenant_id = _session_texts.tenant_id collate "C" and m.bucket_id = _session_texts.bucket_id collate "C"
+            and m.session_id = _session_texts.session_id collate "C"
+            and m.content_hash is not null and m.root_id is null and m.status = 'active'
+    ),
+    rules as materialized (
+        select t.memory_type, p as rule
+        from (select distinct x.memory_type from texts as x) as t
+        cross join lateral memfold._policy(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as p
+        where t.memory_type <> all(p.protected_types)
+    )
+    select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
+        t.content::text, t.object::text, memfold._tokens(t.content),
+        pg_catalog.row_number() over (
+            order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
+        ), r.rule
+    from texts as t
+    join rules as r on r.memory_type = t.memory_type
+    cross join lateral (
+        select k.* from memfold.memory_counters as k
+        where k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
+        offset 0
+    ) as k
+    cross join lateral (
+        select memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, (r.rule).weight_source,
+            (r.rule).weight_extractor, (r.rule).weight_repetition) as confidence
+    ) as f
+    where ((r.rule).protected_confidence is null or f.confidence < (r.rule).protected_confidence)
+    order by t.created_at, t.memory_id;
+end;
+$$;
+revoke all on function memfold._session_texts(text, text, text) from public;
+comment on function memfold._session_texts(text, text, text) is
+'The active memories of a session that may be folded, in order of creation. kind: only those of one kind are compared; standing: 1 is who
+stays first, by confidence, access_count and age, the newest first. Only reads.';
+
+create or replace function memfold._session_folds(
+    tenant_id text, bucket_id text, session_id text,
+    out considered bigint, out clusters bigint, out memory_ids uuid[], out into_ids uuid[],
+    out similarities double precision[], out average_similarity double precision
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    g record;
+    v_used boolean[];
+    v_cluster integer[];
+    v_to integer;
+    v_stays integer;
+    v_sum double precision := 0;
+    v_pairs bigint := 0;
+    v_similarity double precision;
+begin
+    considered := 0;
+    clusters := 0;
+    memory_ids := array[]::uuid[];
+    into_ids := array[]::uuid[];
+    similarities := array[]::double precision[];
+    for g in
+        with texts as materialized (
+            select t.*, pg_catalog.row_number() over (partition by t.kind) as place
+            from memfold._session_texts(tenant_id, bucket_id, session_id) as t
+        ),
+        words as (
+            select t.kind, t.place, w.word from texts as t cross join lateral pg_catalog.unnest(t.tokens) as w (word)
+        ),
+        shared as (
+            select a.kind, a.place as a, b.place as b, pg_catalog.count(*) as n
+            from words as a
+            join words as b on b.kind = a.kind and b.word = a.word and b.place > a.place
+            group by a.kind, a.place, b.place
+        ),
+        near as (
+            select s.kind, s.a, s.b, j.similarity
+            from shared as s
+            join texts as a on a.kind = s.kind and a.place = s.a
+            join texts as b on b.kind = s.kind and b.place = s.b
+            cross join lateral (
+                select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
+                    as similarity
+            ) as j
+            where j.similarity > (a.rule).session_threshold and (
+                (a.rule).guard = 'off'
+                or memfold._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
+            )
+        )
+        select t.kind, t.ids, t.standings,
+            -- of each memory, the later ones that are near to it
+            array(
+                select coalesce((
+                    select pg_catalog.jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
+                ), '{}')
+                from pg_catalog.generate_series(1, pg_catalog.cardinality(t.ids)) as p (place)
+                order by p.place
+            ) as later
+        from (
+            select x.kind, pg_catalog.array_agg(x.memory_id order by x.place) as ids,
+                pg_catalog.array_agg(x.standing order by x.place) as standings
+            from texts as x
+            group by x.kind
+        ) as t
+        order by t.ids[1]
+    loop
+        considered := considered + pg_catalog.cardinality(g.ids);
+        v_used := pg_catalog.array_fill(false, array[pg_catalog.cardinality(g.ids)]);
+        for i in 1..pg_catalog.cardinality(g.ids) loop
+            continue when v_used[i] or g.later[i] = '{}';
+            v_cluster := array[i];
+            for v_to in select k.key::integer from pg_catalog.jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
+                -- near to all that are in it
+                if not v_used[v_to] and (
+                    select pg_catalog.bool_and(g.later[c.place] ? v_to::text) from pg_catalog.unnest(v_cluster) as c (place)
+                ) then
+                    v_cluster := v_cluster || v_to;
+                end if;
+            end loop;
+            continue when pg_catalog.cardinality(v_cluster) = 1;
+            clusters := clusters + 1;
+            select c.place into v_stays
+            from pg_catalog.unnest(v_cluster) as c (place) order by g.standings[c.place] limit 1;
+            for c in 1..pg_catalog.cardinality(v_cluster) loop
+                v_used[v_cluster[c]] := true;
+                for d in c + 1..pg_catalog.cardinality(v_cluster) loop
+                    v_similarity := (g.later[v_cluster[c]] ->> v_cluster[d]::text)::double precision;
+                    v_sum := v_sum + v_similarity;
+                    v_pairs := v_pairs + 1;
+                    if v_stays in (v_cluster[c], v_cluster[d]) then
+                        memory_ids := memory_ids || g.ids[v_cluster[c] + v_cluster[d] - v_stays];
+                        into_ids := into_ids || g.ids[v_stays];
+                        similarities := similarities || v_similarity;
+                    end if;
+                end loop;
+            end loop;
+        end loop;
+    end loop;
+    average_similarity := coalesce(v_sum / nullif(v_pairs, 0), 0);
+    if considered < 3 then
+        clusters := 0;
+        memory_ids := array[]::uuid[];
+        average_similarity := 0;
+    end if;
+end;
+$$;
+revoke all on function memfold._session_folds(text, text, text) from public;
+comment on function memfold._session_folds(text, text, text) is
+'What end_session() folds into what: greedy clusters in which each is near to each by the words of their texts. Only reads.';
+
+create or replace function memfold.end_session(
+    session_id text,
+    tenant_id text,
+    bucket_id text default 'default',
+    dry_run boolean default false
+) returns table (
+    run_id uuid, merged_groups bigint, superseded_count bigint, compression_ratio double precision,
+    avg_similarity double precision, considered bigint
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    f record;
+    v_folded bigint;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('session_id', session_id, true);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    if dry_run is null then
+        perform memfold._fail('MF022', 'an argument is out of range', 'dry_run was null.', 'dry_run is true or false.');
+    end if;
+    if not dry_run then
+        perform memfold._lock(tenant_id, bucket_id, null, true);
+    end if;
+    select s.* into f from memfold._session_folds(tenant_id, bucket_id, session_id) as s;
+    v_folded := cardinality(f.memory_ids);
+    if not dry_run then
+        r := memfold._start_run(tenant_id, bucket_id, 'session',
+            jsonb_build_object('session_id', session_id));
+        v_folded := cardinality(memfold._fold_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
+            null, null));
+        perform memfold._end_run(tenant_id, r.run_id, jsonb_build_object('considered', f.considered, 'groups', f.clusters));
+    end if;
+    return query
+    select r.run_id, f.clusters, v_folded, coalesce(v_folded::double precision / nullif(f.considered, 0), 0),
+        f.average_similarity, f.considered;
+end;
+$$;
+revoke all on function memfold.end_session(text, text, text, boolean) from public;
+grant execute on function memfold.end_session(text, text, text, boolean) to memfold_app;
+comment on function memfold.end_session(text, text, text, boolean) is
+'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
+scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the policy''s
+session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the policy''s
+protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered).
+compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
+null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.';

@@ -1,0 +1,149 @@
+create or replace function memfold._prunable(
+    tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint,
+    memory_ids uuid[]
+) returns table (
+    memory_id uuid, content text, confidence double precision, last_used timestamptz, helpful_count bigint,
+    harmful_count bigint, reason text
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    with texts as materialized (
+        -- two conditions for the two indexes that lead to a bucket
+        select m.memory_id, m.memory_type, m.content::text as content
+        from memfold.memories as m
+        where (m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
+                and m.content_hash is not null
+            or m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
+                and m.content_hash is null)
+            and m.root_id is null and m.status = 'active' and _prunable.memory_ids is null
+        union all
+        select m.memory_id, m.memory_type, m.content
+        from pg_catalog.unnest(_prunable.memory_ids) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _prunable.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        where m.root_id is null and m.status = 'active'
+    ),
+    rules as materialized (
+        select t.memory_type as kind, p.*
+        from (select distinct x.memory_type from texts as x) as t
+        cross join lateral memfold._policy(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as p
+        where t.memory_type <> all(p.protected_types)
+    ),
+    used as (
+        select t.memory_id, t.content, u.last_used, k.helpful_count, k.harmful_count,
+            memfold._effective(
+                memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
+                    p.weight_extractor, p.weight_repetition),
+                u.last_used, pg_catalog.now(), p.decay_rate, p.decay_floor, p.decay_interval
+            ) as confidence
+        from texts as t
+        join rules as p on p.kind = t.memory_type
+        cross join lateral (
+            select k.* from memfold.memory_counters as k
+            where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
+            offset 0
+        ) as k
+        cross join lateral (select greatest(k.last_accessed, k.last_seen) as last_used) as u
+    )
+    select u.memory_id, u.content, u.confidence, u.last_used, u.helpful_count, u.harmful_count,
+        case when u.harmful_count > u.helpful_count + 2
+            then pg_catalog.format('harmful: %s reports, helpful: %s', u.harmful_count, u.helpful_count)
+            else pg_catalog.format('confidence %s, unused since %s', pg_catalog.round(u.confidence::numeric, 3),
+                (u.last_used at time zone 'UTC')::date) end
+    from used as u
+    where u.harmful_count > u.helpful_count + 2
+        or u.confidence < _prunable.max_confidence and u.last_used < pg_catalog.now() - _prunable.unused_for
+    order by u.confidence, u.memory_id
+    limit max_operations;
+end;
+$$;
+revoke all on function memfold._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
+comment on function memfold._prunable(text, text, double precision, interval, bigint, uuid[]) is
+'What prune_memories() would retire, the least confident first. memory_ids: only of these; null: of all. Only reads.';
+
+create or replace function memfold.prune_memories(
+    tenant_id text,
+    bucket_id text,
+    max_confidence double precision default 0.3,
+    unused_for interval default '90 days',
+    max_operations bigint default 200,
+    dry_run boolean default true
+) returns table (
+    run_id uuid, memory_id uuid, content text, confidence double precision, last_used timestamptz, helpful_count bigint,
+    harmful_count bigint, reason text
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    v_ids uuid[];
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    if not coalesce(max_confidence between 0 and 1 and unused_for >= interval '0' and max_operations between 1 and 1000
+        and dry_run is not null, false)
+    then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_confidence was %s, unused_for %s, max_operations %s, dry_run %s.', max_confidence, unused_for,
+                max_operations, dry_run),
+            'max_confidence is 0 to 1, unused_for not negative, max_operations 1 to 1000, dry_run true or false.');
+    end if;
+    if dry_run then
+        return query
+        select null::uuid, p.*
+        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
+        order by p.confidence, p.memory_id;
+        return;
+    end if;
+    v_ids := array(
+        select p.memory_id
+        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
+    );
+    -- what was used meanwhile stays
+    perform memfold._lock(tenant_id, bucket_id, null, true);
+    r := memfold._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
+        'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
+    perform memfold._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
+    -- statements that need no bucket's lock add to a memory under its counters' row
+    perform from (
+        select k.memory_id from unnest(v_ids) as i (id)
+        join memfold.memory_counters as k
+            on k.tenant_id = prune_memories.tenant_id collate "C" and k.memory_id = i.id
+        order by k.memory_id
+        for no key update of k
+    ) as k;
+    return query
+    with pruned as (
+        insert into memfold.memory_events as e (
+            tenant_id, bucket_id, action, tier, method, memory_id, reason, run_id, actor
+        )
+        select r.tenant_id, r.bucket_id, 'pruned', 3, 'person', p.memory_id, p.reason, r.run_id, memfold._actor()
+        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
+        returning e.memory_id
+    )
+    select r.run_id, p.*
+    from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
+    join pruned as d on d.memory_id = p.memory_id
+    order by p.confidence, p.memory_id;
+    perform memfold._derive_all(r.tenant_id, array(
+        select e.memory_id from memfold.memory_events as e
+        where e.tenant_id = r.tenant_id and e.run_id = r.run_id order by 1
+    ));
+    perform memfold._end_run(r.tenant_id, r.run_id, '{}');
+end;
+$$;
+revoke all on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) from public;
+grant execute on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) to memfold_app;
+comment on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) is
+'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
+recalled for unused_for, or more often reported harmful than helpful, by three or more. They are withdrawn, not deleted: stated again, they
+are active again; undo_run() takes it back. dry_run (the default) returns what it would retire. Does at most max_operations (1 to
+1000) a run, the least confident first. Protected types are left out. Raises MF001 to MF003, MF022, MF025.';

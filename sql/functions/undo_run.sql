@@ -1,0 +1,49 @@
+create or replace function memfold.undo_run(
+    run_id uuid,
+    reason text default null,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns setof memfold.undone_memory
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+begin
+    perform memfold._enter(tenant_id);
+    r := memfold._run(tenant_id, run_id);
+    if r.kind in ('decay', 'upkeep', 'rehash') then
+        perform memfold._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
+            'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.');
+    end if;
+    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
+    r := memfold._run(tenant_id, run_id);
+    if r.state = 'undone' then
+        perform memfold._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
+            'runs_overview shows the state of runs.');
+    end if;
+    update memfold.judgements as j
+    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = clock_timestamp()
+    where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased', 'dead');
+    return query
+    select u.* from memfold._undo(r.tenant_id, array(
+        select e.event_id from memfold._ledger as e
+        where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
+            and memfold._is_undoable(e.action, e.tier, e.observation)
+        order by e.event_id
+    ), undo_run.reason, r.run_id) as u;
+    update memfold.runs as o
+    set state = 'undone', ended_at = clock_timestamp(),
+        report = o.report || jsonb_strip_nulls(jsonb_build_object('undone_because', undo_run.reason, 'undone', (
+            select count(*) from memfold.memory_events as e
+            where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'undone'
+        )))
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+end;
+$$;
+revoke all on function memfold.undo_run(uuid, text, text) from public;
+grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
+comment on function memfold.undo_run(uuid, text, text) is
+'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
+was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
+written is withdrawn. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: about a second for
+1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
