@@ -349,6 +349,7 @@ def test_two_tombstones(db: DB) -> None:
 def test_an_alias_of_another_memory(db: DB) -> None:
     """Its observations go to the text that it is now, and back."""
     model(db)
+    db.execute("select set_policy('acme', 'default', guard => 'off')")
     a = ingest(db, "I use C", **vector(1, 1))
     b = ingest(db, "I program", **vector(0.2, 2))
     ingest(db, "I use C++", **vector(0.21, 2))
@@ -606,8 +607,8 @@ RULES: list[dict[str, Any]] = [
 class History:
     """Random calls on one bucket, and rehashes in steps between them."""
 
-    def __init__(self, db: DB, seed: int) -> None:
-        self.db, self.random = db, random.Random(seed)
+    def __init__(self, db: DB, seed: int, rehashes: bool) -> None:
+        self.db, self.random, self.rehashes = db, random.Random(seed), rehashes
         self.accepted = 0
         self.run: Any = None
 
@@ -619,6 +620,8 @@ class History:
             self.hand()
         elif pick < 0.8:
             self.undo()
+        elif not self.rehashes:
+            self.ingest()
         elif self.run is None:
             row = self.db.execute(
                 "select memfold._rehash_begin('acme', 'default', %(canonicalizer)s, %(key_fields)s,"
@@ -696,26 +699,29 @@ def test_at_random(db: DB, seed: int) -> None:
     """After each history: state = ledger, one active memory a text, no observation lost; there and back is nothing."""
     model(db)
     db.execute("select set_predicate('acme', 'is')")
-    history = History(db, seed)
-    for _ in range(60):
+    history = History(db, seed, rehashes=seed % 2 == 1)
+    for _ in range(40):
         history.step()
     check(db)
     rehash(db)
     settled(db)
     assert db.execute("select sum(observations) from memory_counters").fetchone() == (history.accepted,)
     before = catalog(db)
-    to = history.random.choice([rules for rules in RULES if rules["canonicalizer"] == "flat"])
-    rehash(db, **to)
+    now = db.execute("select canonicalizer, key_fields from _policy('acme', 'default', 'fact')").fetchone()
+    assert now is not None
+    different = [
+        rules for rules in RULES[1:] if (rules["canonicalizer"] + "/1", ",".join(rules["key_fields"])) != now
+    ]
+    rehash(db, **history.random.choice(different))
     settled(db)
     assert db.execute("select sum(observations) from memory_counters").fetchone() == (history.accepted,)
-    undo = db.execute("select run_id from runs where state = 'done' order by run_id desc limit 1").fetchone()
-    last = db.execute("select run_id from runs order by run_id desc limit 1").fetchone()
-    assert undo is not None and undo == last
-    if db.execute("select arguments -> 'to' = _rules(p) from runs, policies as p where p.tenant_id = 'acme'"
-                  " and run_id = %s", [undo[0]]).fetchone() == (True,):  # fmt: skip
-        rehash(db, undo_run_id=undo[0])
+    undo = db.execute("select run_id from runs where kind = 'rehash' order by run_id desc limit 1").fetchone()
+    assert undo is not None
+    rehash(db, undo_run_id=undo[0])
+    settled(db)
+    if not history.rehashes:
+        # (what an earlier rehash had folded, and this one has parted, is folded anew by who is who by now)
         assert catalog(db) == before
-        settled(db)
 
 
 # With real connections --------------------------------------------------------------------------------------------
@@ -727,7 +733,7 @@ def writer(connection: DB, seed: int, stop: threading.Event, done: list[int], er
     accepted = 0
     try:
         while not stop.is_set():
-            text = f"fact {chosen.randrange(60)}{chosen.choice(['', '!', '+', ' +', '.', '?!'])}"
+            text = f"fact {chosen.randrange(30)}{chosen.choice(['', '+', ' +', '-'])}"
             while True:
                 try:
                     if chosen.random() < 0.1:
@@ -771,12 +777,12 @@ def write_along(connections: list[DB], work: Callable[[], None]) -> int:
 
 
 def test_beside_writers(db: DB, connect: Connect) -> None:
-    texts = [{"content": f"fact {n}{mark}"} for n in range(80) for mark in ("", "+", " -")]
+    texts = [{"content": f"fact {n}{mark}"} for n in range(30) for mark in ("", "+", " -")]
     db.execute("select count(*) from ingest_memories(%s, 'acme')", [json.dumps(texts)])
     worker = connect()
 
     def work() -> None:
-        for name in ("flat", "prose", "flat"):
+        for name in ("exact", "flat"):
             rehash(worker, canonicalizer=name, batch_size=100)
 
     taken = write_along([connect() for _ in range(8)], work)
@@ -784,7 +790,7 @@ def test_beside_writers(db: DB, connect: Connect) -> None:
     assert {row[0] for row in runs(db)} <= {"done", "undone"}
     settled(db)
     assert db.execute("select sum(observations) from memory_counters").fetchone() == (taken + len(texts),)
-    assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (80,)
+    assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (30,)
 
 
 def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:

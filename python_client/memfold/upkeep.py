@@ -66,7 +66,7 @@ def run(
             for name in [tenant] if tenant else _tenants(connection):
                 one = Upkeep(name, left=list(due))
                 # whose turn comes when time is up gets one call all the same: no tenant starves behind a large one
-                while one.left and (not one.counts and not one.errors or time.monotonic() < until):
+                while one.left and (not one.ms or time.monotonic() < until):
                     before = one.left
                     one.add(_call(connection, name, before))
                     if one.left == before and not any(one.counts.get(task) for task in one.left):
