@@ -51,7 +51,8 @@ def begin(db: DB, **arguments: Any) -> UUID:
     row = db.execute(
         "select memfold._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)", list(given.values())
     ).fetchone()
-    assert row is not None and row[0] is not None
+    assert row is not None
+    assert row[0] is not None
     return UUID(str(row[0]))
 
 
@@ -145,9 +146,7 @@ def test_undo_by_the_run(db: DB) -> None:
     rehash(db, undo_run_id=run[0], batch_size=1)
     assert catalog(db) == before
     assert [row[0] for row in runs(db)] == ["undone", "done"]
-    error = failure(
-        db, "call memfold.rehash_bucket('acme', 'default', undo_run_id => %s)", [run[0]]
-    )
+    error = failure(db, "call memfold.rehash_bucket('acme', 'default', undo_run_id => %s)", [run[0]])
     assert error.sqlstate == "MF033"
     settled(db)
 
@@ -224,7 +223,8 @@ def test_types_with_rules_of_their_own(db: DB) -> None:
 def test_refusals(db: DB, app: Connect) -> None:
     ingest(db, "I use C")
     error = failure(db, "select set_policy('acme', 'default', canonicalizer => 'flat')")
-    assert error.sqlstate == "MF024" and "rehash_bucket" in str(error.diag.message_hint)
+    assert error.sqlstate == "MF024"
+    assert "rehash_bucket" in str(error.diag.message_hint)
     for call, code in (
         ("'acme', '*', 'flat'", "MF022"),
         ("'*', 'default', 'flat'", "MF022"),
@@ -237,7 +237,8 @@ def test_refusals(db: DB, app: Connect) -> None:
         assert failure(db, f"call rehash_bucket({call})").sqlstate == code, call
     db.execute("begin")
     error = failure(db, "call rehash_bucket('acme', 'default', 'flat')")
-    assert error.sqlstate == "25001" and "autocommit" in str(error.diag.message_hint)
+    assert error.sqlstate == "25001"
+    assert "autocommit" in str(error.diag.message_hint)
     db.execute("rollback")
     assert runs(db) == []
     assert failure(app("other"), "call memfold.rehash_bucket('acme', 'default', 'flat')").sqlstate == "MF002"
@@ -250,7 +251,8 @@ def test_one_at_a_time(db: DB) -> None:
     ingest(db, "I use C")
     run = begin(db, canonicalizer="flat")
     error = failure(db, "call rehash_bucket('acme', 'default', 'exact')")
-    assert error.sqlstate == "MF041" and str(run) in str(error.diag.message_detail)
+    assert error.sqlstate == "MF041"
+    assert str(run) in str(error.diag.message_detail)
     assert failure(db, "call rehash_bucket('acme', 'default', memory_type => 'quote', canonicalizer => 'code')"
                    ).sqlstate == "MF041"  # fmt: skip
     # a preset leaves it under way
@@ -272,7 +274,9 @@ def test_a_run_that_is_not_the_last(db: DB) -> None:
     assert error.sqlstate in ("0A000", "MF032")
     row = db.execute("select run_id from runs order by run_id limit 1").fetchone()
     assert row is not None
-    assert failure(db, "call rehash_bucket('acme', 'default', undo_run_id => %s)", [row[0]]).sqlstate == "MF032"
+    assert (
+        failure(db, "call rehash_bucket('acme', 'default', undo_run_id => %s)", [row[0]]).sqlstate == "MF032"
+    )
 
 
 def test_folds_come_apart_only_with_the_run(db: DB) -> None:
@@ -282,7 +286,8 @@ def test_folds_come_apart_only_with_the_run(db: DB) -> None:
     row = db.execute("select event_id from memory_events where method = 'rehash'").fetchone()
     assert row is not None
     error = failure(db, "select undo(%s, tenant_id => 'acme')", [row[0]])
-    assert error.sqlstate == "MF032" and "rehash_bucket" in str(error.diag.message_hint)
+    assert error.sqlstate == "MF032"
+    assert "rehash_bucket" in str(error.diag.message_hint)
 
 
 # What meets -------------------------------------------------------------------------------------------------------
@@ -300,10 +305,14 @@ def test_a_tombstone_beside_an_active_memory(db: DB, rejected: str) -> None:
     assert db.execute("select content from memories where content_hash is not null").fetchall() == [(active,)]
     assert db.execute(
         "select memory_id, target_id, reason from memory_events where action = 'rehashed'"
-    ).fetchall() == [(ids[rejected], ids[active], "of two texts that are one under flat/1, a rejected one has no hash")]
+    ).fetchall() == [
+        (ids[rejected], ids[active], "of two texts that are one under flat/1, a rejected one has no hash")
+    ]
     assert runs(db)[0][1:] == ("2", "0", "0", "1")
     assert ingest(db, "I use C#").memory_id == ids[active]
-    db.execute("select undo((select event_id from memory_events order by event_id desc limit 1), tenant_id => 'acme')")
+    db.execute(
+        "select undo((select event_id from memory_events order by event_id desc limit 1), tenant_id => 'acme')"
+    )
     rehash(db, canonicalizer="prose")
     assert catalog(db) == before
     assert ingest(db, rejected).action == "rejected"
@@ -376,7 +385,9 @@ def test_an_alias_of_another_memory(db: DB) -> None:
 def test_an_older_text_beneath_the_newer(db: DB) -> None:
     """The newer text has replaced the older: the older is the one without a hash, whatever its age."""
     a = ingest(db, "I use C")
-    updated = db.execute("select * from update_memory(%s, 'I use C++', tenant_id => 'acme')", [a.memory_id]).fetchone()
+    updated = db.execute(
+        "select * from update_memory(%s, 'I use C++', tenant_id => 'acme')", [a.memory_id]
+    ).fetchone()
     assert updated is not None
     before = catalog(db)
     rehash(db, canonicalizer="flat")
@@ -435,7 +446,9 @@ def test_nothing_is_left_of_a_text(db: DB) -> None:
     assert runs(db)[0][4] == "1"
     rehash(db, canonicalizer="exact")
     assert ingest(db, "+++").action == "merged"
-    db.execute("select undo((select event_id from memory_events order by event_id desc limit 1), tenant_id => 'acme')")
+    db.execute(
+        "select undo((select event_id from memory_events order by event_id desc limit 1), tenant_id => 'acme')"
+    )
     rehash(db, canonicalizer="prose")
     assert catalog(db) == before
     settled(db)
@@ -561,7 +574,8 @@ def test_a_writer_that_waited_for_the_rules(db: DB, connect: Connect) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     while not db.execute(
-        "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [writer.info.backend_pid]
+        "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'",
+        [writer.info.backend_pid],
     ).fetchone():
         time.sleep(0.01)
     holder.execute("commit")
@@ -727,7 +741,9 @@ def test_at_random(db: DB, seed: int) -> None:
 # With real connections --------------------------------------------------------------------------------------------
 
 
-def writer(connection: DB, seed: int, stop: threading.Event, done: list[int], errors: list[BaseException]) -> None:
+def writer(
+    connection: DB, seed: int, stop: threading.Event, done: list[int], errors: list[BaseException]
+) -> None:
     """Equal and near-equal candidates, until told to stop; calls that are told to come again do."""
     chosen = random.Random(seed)
     accepted = 0
@@ -842,5 +858,6 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         settled(db)
         row = db.execute("select sum(observations) from memory_counters").fetchone()
         # a call whose answer the crash has taken may have been committed or not
-        assert row is not None and len(texts) + sum(done) <= row[0] <= len(texts) + sum(done) + 2 * len(connections)
+        assert row is not None
+        assert len(texts) + sum(done) <= row[0] <= len(texts) + sum(done) + 2 * len(connections)
         assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (80,)

@@ -116,7 +116,11 @@ def test_a_plain_row_while_the_bucket_is_busy(db: DB, connect: Connect) -> None:
     holder = connect()
     holder.execute("begin")
     ingest(holder, "something new", bucket_id="b")
-    assert adopt(db) == 2
+    # more than one call, where a call's time is over before it comes to the third
+    seen = 0
+    while seen < 2:
+        seen += adopt(db)
+    assert db.execute("select bucket_id from memories where plain").fetchall() == [("b",)]
     holder.execute("commit")
     assert adopt(db) == 1
     check(db)
@@ -138,9 +142,12 @@ def test_nobody_reads_everything_for_nothing(db: DB) -> None:
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
     read = "select pg_stat_get_xact_blocks_fetched('memfold.memories'::regclass)"
     with db.transaction():
+        before = db.execute(read.encode()).fetchone()
         assert adopt(db) == 0
-        row = db.execute(read.encode()).fetchone()
-    assert row is not None and row[0] <= 5
+        after = db.execute(read.encode()).fetchone()
+    assert before is not None
+    assert after is not None
+    assert after[0] - before[0] <= 5
 
 
 # One call ---------------------------------------------------------------------------------------------------------
@@ -155,11 +162,14 @@ def test_upkeep(db: DB) -> None:
     report = upkeep(db)
     assert report["counts"]["plain"] == 1
     assert report["counts"]["staged"] >= 1
-    assert report["errors"] == {} and report["busy"] == []
+    assert report["errors"] == {}
+    assert report["busy"] == []
     assert set(report["ms"]) == {"plain", "decay", "syntheses", "staged", "runs"}
     assert report["left"] == ["plain"]
     assert upkeep(db)["left"] == []
-    rows = db.execute("select kind, state, bucket_id, report - 'after' from runs order by run_id limit 1").fetchall()
+    rows = db.execute(
+        "select kind, state, bucket_id, report - 'after' from runs order by run_id limit 1"
+    ).fetchall()
     assert rows == [("upkeep", "done", "*", report)]
     check(db)
 
@@ -194,7 +204,9 @@ def test_a_busy_bucket_is_left(db: DB, connect: Connect) -> None:
     holder.execute("begin")
     ingest(holder, "something new")
     report = upkeep(db)
-    assert report["busy"] == ["plain"] and report["left"] == ["plain"] and report["errors"] == {}
+    assert report["busy"] == ["plain"]
+    assert report["left"] == ["plain"]
+    assert report["errors"] == {}
     holder.execute("commit")
     assert upkeep(db, "plain")["counts"] == {"plain": 1}
 
@@ -258,7 +270,8 @@ def test_command_ends_when_time_is_up(db: DB, connect: Connect, run: Callable[..
     holder.execute("begin")
     ingest(holder, "something new")
     result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "0")
-    assert result.exit_code == 0 and result.stdout == ""
+    assert result.exit_code == 0
+    assert result.stdout == ""
     release = threading.Timer(0.3, lambda: holder.execute("commit"))
     release.start()
     started = time.monotonic()
@@ -299,14 +312,17 @@ def test_schedule(db: DB) -> None:
     db.execute("select schedule_upkeep('0 * * * *')")
     db.execute("select schedule_upkeep('5 4 * * *', 'it''s', '{plain,clean}')")
     jobs = db.execute("select jobname, schedule, command from cron.job order by 1").fetchall()
-    assert [job[:2] for job in jobs] == [("memfold upkeep", "0 * * * *"), ("memfold upkeep it's", "5 4 * * *")]
+    assert [job[:2] for job in jobs] == [
+        ("memfold upkeep", "0 * * * *"),
+        ("memfold upkeep it's", "5 4 * * *"),
+    ]
     assert jobs[0][2] == "call memfold.upkeep_all('{plain,decay,syntheses,staged,runs}')"
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
     db.execute(jobs[1][2])
-    assert db.execute("select arguments -> 'tasks' from memfold.runs where tenant_id = %s", ["it's"]).fetchall() == [
-        (["plain", "clean"],)
-    ]
+    assert db.execute(
+        "select arguments -> 'tasks' from memfold.runs where tenant_id = %s", ["it's"]
+    ).fetchall() == [(["plain", "clean"],)]
     db.execute(jobs[0][2])
     assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (True,)
     assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (False,)

@@ -167,7 +167,7 @@ create or replace function memfold._place(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
 ) returns uuid[]
 language plpgsql volatile
-set memfold.maintenance = 'on'
+set "memfold.maintenance" = 'on'
 as $$
 declare
     v_hash constant bytea := memfold._hash_under(m, policy);
@@ -386,7 +386,7 @@ comment on function memfold._place_all(text, uuid[], uuid, uuid[]) is '_place() 
 
 create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
-set memfold.maintenance = 'on'
+set "memfold.maintenance" = 'on'
 as $$
 declare
     m memfold.memories;

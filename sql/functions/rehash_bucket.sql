@@ -155,7 +155,7 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- Whoever holds a row may be waited for by writers, who wait for the bucket: it is tried again later.
 set lock_timeout = '100ms'
-set memfold.maintenance = 'on'
+set "memfold.maintenance" = 'on'
 as $$
 declare
     v_step memfold.rehash_step;
