@@ -16,20 +16,26 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
-    "apply_decay", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
-    "claim_judgements", "create_vector_index", "current_memories", "current_memory", "derive_scope",
-    "effective_confidence", "explain_memory", "fail_judgement", "find_similar", "ingest_memories",
-    "ingest_memory", "ingest_staged", "known_memory", "merge_memories", "pending_embeddings", "preview_memory",
-    "record_feedback", "register_embedding_model", "reject_memory", "resolve_judgement", "revive_judgements",
-    "search_memories", "set_policy", "set_predicate", "supersede_memory", "undo", "update_memory",
-    "vector_index_ddl",
+    "apply_decay", "approve_run", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
+    "claim_judgements", "clean_exact_duplicates", "consolidate", "create_vector_index", "current_memories",
+    "current_memory", "derive_scope", "effective_confidence", "end_session", "explain_memory", "fail_judgement",
+    "find_similar", "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged", "known_memory",
+    "merge_memories", "pending_embeddings", "preview_memory", "prune_memories", "record_feedback",
+    "register_embedding_model", "rehash_bucket", "reject_memory", "resolve_judgement", "revive_judgements",
+    "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "supersede_memory", "sweep_duplicates",
+    "undo", "undo_run", "unschedule_upkeep", "update_memory", "upkeep", "upkeep_all", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
-OWNERS = {"create_vector_index", "derive_scope", "register_embedding_model", "vector_index_ddl"}
+OWNERS = {
+    "create_vector_index", "derive_scope", "register_embedding_model", "schedule_upkeep", "unschedule_upkeep", "upkeep_all",
+    "vector_index_ddl",
+}  # fmt: skip
+# What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
+PROCEDURES = {"rehash_bucket", "upkeep_all"}
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "revive_judgements"}
 # What reaches over the walls belongs to memfold_queue, whose policies let it.
-QUEUES = {"_claim", "_revive"}
+QUEUES = {"_claim", "_revive", "_tenants"}
 
 
 def snapshot(connection: DB) -> list[str]:
@@ -79,7 +85,7 @@ def test_public_functions_are_pinned(db: DB) -> None:
         f"select proname {FUNCTIONS} and proname !~ '^_' and prosqlbody is null"
         " and not coalesce(proconfig::text like '%search_path=pg_catalog, pg_temp%', false)"
     ).fetchall()
-    assert loose == []
+    assert {name for (name,) in loose} == PROCEDURES
 
 
 @pytest.mark.core
@@ -91,7 +97,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
     ).fetchall()
     assert {name for name, _ in loose} <= {
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
-        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_canonicalizer_sample",
+        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_canonicalizer_sample", "_require_autocommit",
     }  # fmt: skip
 
 
@@ -144,9 +150,12 @@ def test_everything_belongs_to_the_owner(db: DB) -> None:
 @pytest.mark.core
 def test_definers_are_the_write_api(db: DB) -> None:
     definers = {row[0] for row in db.execute(f"select proname {FUNCTIONS} and prosecdef").fetchall()}
-    assert definers == PUBLIC - OWNERS - {
+    assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
-    } | {"create_vector_index", "register_embedding_model", "vector_index_ddl", "_adopted_hash"} | QUEUES  # fmt: skip
+    } | {
+        "create_vector_index", "register_embedding_model", "vector_index_ddl", "_adopted_hash", "_rehash_batch",
+        "_rehash_begin",
+    } | QUEUES  # fmt: skip
 
 
 @pytest.mark.core

@@ -21,6 +21,7 @@ import psycopg
 
 from memfold import __version__, _files, migrate, queries, server
 from memfold import adopt as adopting
+from memfold import upkeep as upkeeping
 from memfold._search_cli import search
 from memfold.adopt import Options
 from memfold.client import Memfold
@@ -797,6 +798,45 @@ def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None
     with adopting.Adopter(_resolve(dsn), _say) as adopter:
         rows, references = adopter.undo(table, _gently(given), put_back=restore)
     _say("undone" + (f": {rows:,} rows are back, {references:,} references point to them" if restore else ""))
+
+
+@main.command()
+@_dsn_option
+@_tenant_option("Only this tenant; default: all, as a member of memfold_owner.")
+@click.option("--tasks", metavar="LIST", help="Comma-separated; default: " + ",".join(upkeeping.TASKS) + ".")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="Begin nothing after that."
+)
+def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
+    """Do what is due: rows of plain INSERTs, decay, dead syntheses, staged leftovers, finished runs.
+
+    For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
+    (equal texts that came while dedup was off), sweep (fold what ingest would fold now). Exit code 1 if a task
+    failed.
+
+    \b
+    memfold upkeep --tenant acme --tasks plain,clean
+    """
+    failed = 0
+
+    def done(one: upkeeping.Upkeep) -> None:
+        nonlocal failed
+        for task, count in one.counts.items():
+            if count:
+                more = ", more is left" if task in one.left else ""
+                click.echo(f"{one.tenant_id}  {task}  {count:,} in {one.ms[task] / 1000:.2f} s{more}")
+        for task, error in one.errors.items():
+            failed += 1
+            _say(f"{one.tenant_id}  {task}  failed: {error}")
+
+    names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
+    try:
+        finished = upkeeping.run(_resolve(dsn), tenant, names, seconds, done)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    _say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")
+    if failed:
+        _fail(f"{failed} task{'s' * (failed != 1)} failed; the table runs has the reports")
 
 
 @main.command("import")

@@ -253,6 +253,18 @@ class TooManyDimensionsError(MemfoldError):
     code = "MF037"
 
 
+class NoSchedulerError(MemfoldError):
+    """There is no pg_cron in the database."""
+
+    code = "MF040"
+
+
+class RehashUnderWayError(MemfoldError):
+    """A rehash of the bucket, to other rules, is under way."""
+
+    code = "MF041"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

@@ -106,7 +106,10 @@ begin
     for v_turn in 1..2 loop
         select t.* into m
         from memfold.memories as t
-        where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C" and t.content_hash = v_hash;
+        where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+            and t.content_hash >= v_hash and t.content_hash <= v_hash
+        order by t.content_hash
+        limit 1;
         if found then
             p := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
             if (case when memfold._is_stale(m, p) then memfold._hash_under(m, p) = c.content_hash else v_turn = 1 end) then
@@ -160,9 +163,11 @@ end;
 revoke all on function memfold._is_beneath(text, uuid, uuid) from public;
 comment on function memfold._is_beneath(text, uuid, uuid) is 'Whether the way up from an alias meets this text.';
 
-create or replace function memfold._place(m memfold.memories, policy memfold.policies, run_id uuid) returns void
+create or replace function memfold._place(
+    m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
+) returns uuid[]
 language plpgsql volatile
-set memfold.maintenance = 'on'
+set "memfold.maintenance" = 'on'
 as $$
 declare
     v_hash constant bytea := memfold._hash_under(m, policy);
@@ -172,23 +177,34 @@ declare
     v_h_root memfold.memories;
     v_stays boolean := true;
     v_folds boolean := false;
+    v_plain boolean;
     v_reason text;
+    v_pending uuid[] := pending;
 begin
     -- who stands there by the rules of before goes first
     for v_turn in 1..2 loop
         select t.* into h
         from memfold.memories as t
-        where t.tenant_id = m.tenant_id and t.bucket_id = m.bucket_id and t.content_hash = v_hash;
+        where t.tenant_id = m.tenant_id and t.bucket_id = m.bucket_id and t.content_hash >= v_hash and t.content_hash <= v_hash
+        order by t.content_hash
+        limit 1;
         exit when not found or v_turn = 2;
         v_h_policy := memfold._policy(h.tenant_id, h.bucket_id, h.memory_type);
         exit when not memfold._is_stale(h, v_h_policy);
-        perform memfold._rehash_text(h.tenant_id, h.memory_id, run_id);
+        v_pending := memfold._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
     end loop;
     if h.memory_id is not null then
         perform memfold._adopt_row(m.tenant_id, m.memory_id);
         perform memfold._adopt_row(h.tenant_id, h.memory_id);
-        v_m_root := memfold._memory_root(m.tenant_id, m.memory_id, '{}');
-        v_h_root := memfold._memory_root(h.tenant_id, h.memory_id, '{}');
+        -- A fold of two roots that hold changes nothing that the next one asks for: it may be derived with the others.
+        for v_turn in 1..2 loop
+            v_m_root := memfold._memory_root(m.tenant_id, m.memory_id, '{}');
+            v_h_root := memfold._memory_root(h.tenant_id, h.memory_id, '{}');
+            v_plain := v_m_root.memory_id = m.memory_id and v_h_root.memory_id = h.memory_id
+                and v_m_root.status in ('active', 'superseded') and v_h_root.status in ('active', 'superseded');
+            exit when v_plain or v_turn = 2;
+            v_pending := memfold._derive_pending(m.tenant_id, v_pending);
+        end loop;
         if 'rejected' in (v_m_root.status, v_h_root.status) then
             -- a tombstone neither takes another memory with it nor is lifted
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
@@ -222,7 +238,7 @@ begin
         metadata_signature = case when v_stays then memfold._stored_signature(m, policy.metadata_keys) end
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
     if v_reason is null then
-        return;
+        return v_pending;
     end if;
     insert into memfold.memory_events (
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
@@ -231,17 +247,36 @@ begin
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
         v_reason, run_id, memfold._actor()
     );
-    if v_folds then
+    if v_folds and v_plain and v_pending is not null then
+        return v_pending || array[m.memory_id, h.memory_id];
+    elsif v_folds then
         perform memfold.derive_scope(m.tenant_id,
             array[m.memory_id, h.memory_id, v_m_root.memory_id, v_h_root.memory_id]);
     end if;
+    return v_pending;
 end;
 $$;
-revoke all on function memfold._place(memfold.memories, memfold.policies, uuid) from public;
-comment on function memfold._place(memfold.memories, memfold.policies, uuid) is
+revoke all on function memfold._place(memfold.memories, memfold.policies, uuid, uuid[]) from public;
+comment on function memfold._place(memfold.memories, memfold.policies, uuid, uuid[]) is
 'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
 are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
-rejected one is left as it is, and has none either. The caller holds the bucket''s lock.';
+rejected one is left as it is, and has none either. pending: memories that the caller will have derived; returned with those of
+this fold. Null: state is derived at once. The caller holds the bucket''s lock.';
+
+create or replace function memfold._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
+language plpgsql volatile
+as $$
+begin
+    if pending <> '{}' then
+        perform memfold.derive_scope(tenant_id, array(select distinct i.id from pg_catalog.unnest(pending) as i (id)));
+        return '{}';
+    end if;
+    return pending;
+end;
+$$;
+revoke all on function memfold._derive_pending(text, uuid[]) from public;
+comment on function memfold._derive_pending(text, uuid[]) is
+'Derives memories that were put off, and returns that there are none; null stays null.';
 
 create or replace function memfold._twins(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
@@ -267,69 +302,98 @@ revoke all on function memfold._twins(text, uuid) from public;
 comment on function memfold._twins(text, uuid) is
 'The texts that a rehash has folded into this one, with the ledger row of that.';
 
-create or replace function memfold._part(tenant_id text, memory_id uuid, event_id uuid, run_id uuid) returns void
-language plpgsql volatile
+create or replace function memfold._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
+returns table (twin_id uuid, event_id uuid)
+language plpgsql stable rows 1
 as $$
 #variable_conflict use_column
-declare
-    e memfold.memory_events;
-    m memfold.memories;
-begin
-    insert into memfold.memory_events as u (
-        tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
-    )
-    select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
-    from memfold.memory_events as v
-    where v.tenant_id = _part.tenant_id collate "C" and v.event_id = _part.event_id
-    on conflict (tenant_id, undoes) where undoes is not null do nothing;
-    select v.* into strict e
-    from memfold.memory_events as v
-    where v.tenant_id = _part.tenant_id collate "C" and v.event_id = _part.event_id;
-    if e.action = 'merged' then
-        perform memfold.derive_scope(e.tenant_id, array[e.memory_id, e.target_id]);
-    end if;
-    select t.* into strict m
-    from memfold.memories as t where t.tenant_id = e.tenant_id and t.memory_id = _part.memory_id;
-    perform memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), _part.run_id);
-end;
-$$;
-revoke all on function memfold._part(text, uuid, uuid, uuid) from public;
-comment on function memfold._part(text, uuid, uuid, uuid) is
-'Takes back what an earlier rehash did to a text without a hash (event_id), and gives it the one it has by now.';
-
-create or replace function memfold._rehash_twins(tenant_id text, memory_id uuid, content_hash bytea, run_id uuid) returns void
-language plpgsql volatile
-as $$
 declare
     v_twin record;
     m memfold.memories;
     v_hash bytea;
 begin
-    for v_twin in select t.twin_id, t.event_id from memfold._twins(tenant_id, memory_id) as t loop
+    for v_twin in select t.twin_id, t.event_id from memfold._twins(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
         select t.* into strict m
         from memfold.memories as t
-        where t.tenant_id = _rehash_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
+        where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold._hash_under(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type));
-        if v_hash is distinct from content_hash then
-            perform memfold._part(tenant_id, v_twin.twin_id, v_twin.event_id, run_id);
+        if v_hash is distinct from _parting_twins.content_hash then
+            return query select v_twin.twin_id, v_twin.event_id;
         end if;
-        perform memfold._rehash_twins(tenant_id, v_twin.twin_id, v_hash, run_id);
+        return query select t.* from memfold._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
     end loop;
 end;
 $$;
-revoke all on function memfold._rehash_twins(text, uuid, bytea, uuid) from public;
-comment on function memfold._rehash_twins(text, uuid, bytea, uuid) is
-'Parts from a text, whose hash is content_hash now, those that an earlier rehash has folded into it and that are other texts
-by the rules of now.';
+revoke all on function memfold._parting_twins(text, uuid, bytea) from public;
+comment on function memfold._parting_twins(text, uuid, bytea) is
+'Of the texts that a rehash has folded into this one, whose hash is content_hash by the rules of now, and into those in turn,
+the ones that are other texts by these rules.';
 
-create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid) returns void
+create or replace function memfold._part(tenant_id text, event_ids uuid[], run_id uuid) returns void
 language plpgsql volatile
-set memfold.maintenance = 'on'
+as $$
+#variable_conflict use_column
+begin
+    insert into memfold.memory_events as u (
+        tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+    )
+    select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
+    from pg_catalog.unnest(event_ids) as i (id)
+    cross join lateral (
+        select v.* from memfold.memory_events as v
+        where v.tenant_id = _part.tenant_id collate "C" and v.event_id = i.id
+        offset 0
+    ) as v
+    order by v.event_id
+    on conflict (tenant_id, undoes) where undoes is not null do nothing;
+    perform memfold._derive_pending(_part.tenant_id, array(
+        select x.id
+        from pg_catalog.unnest(event_ids) as i (id)
+        cross join lateral (
+            select v.memory_id, v.target_id from memfold.memory_events as v
+            where v.tenant_id = _part.tenant_id collate "C" and v.event_id = i.id and v.action = 'merged'
+            offset 0
+        ) as v
+        cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
+    ));
+end;
+$$;
+revoke all on function memfold._part(text, uuid[], uuid) from public;
+comment on function memfold._part(text, uuid[], uuid) is
+'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_place).';
+
+create or replace function memfold._place_all(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    m memfold.memories;
+    v_pending uuid[] := pending;
+    v_id uuid;
+begin
+    foreach v_id in array memory_ids loop
+        select t.* into strict m
+        from memfold.memories as t
+        where t.tenant_id = _place_all.tenant_id collate "C" and t.memory_id = v_id;
+        -- another one before it may have met it
+        continue when m.canonicalizer is not null;
+        v_pending := memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
+    end loop;
+    return v_pending;
+end;
+$$;
+revoke all on function memfold._place_all(text, uuid[], uuid, uuid[]) from public;
+comment on function memfold._place_all(text, uuid[], uuid, uuid[]) is '_place() of stored texts, by id and in their order.';
+
+create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
+language plpgsql volatile
+set "memfold.maintenance" = 'on'
 as $$
 declare
     m memfold.memories;
     v_policy memfold.policies;
-    v_hash bytea;
+    v_pending uuid[] := pending;
+    v_ids uuid[];
+    v_event_ids uuid[];
 begin
     -- Lifted first: another one may have to take its place, and may wait for this one's.
     update memfold.memories as t
@@ -337,15 +401,21 @@ begin
     where t.tenant_id = _rehash_text.tenant_id collate "C" and t.memory_id = _rehash_text.memory_id
     returning t.* into strict m;
     v_policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
-    v_hash := memfold._hash_under(m, v_policy);
-    perform memfold._place(m, v_policy, run_id);
-    perform memfold._rehash_twins(tenant_id, memory_id, v_hash, run_id);
+    select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
+    into v_ids, v_event_ids
+    from memfold._parting_twins(tenant_id, memory_id, memfold._hash_under(m, v_policy)) as t;
+    if v_ids <> '{}' then
+        v_pending := memfold._derive_pending(tenant_id, v_pending);
+        perform memfold._part(tenant_id, v_event_ids, run_id);
+    end if;
+    v_pending := memfold._place(m, v_policy, run_id, v_pending);
+    return memfold._place_all(tenant_id, v_ids, run_id, v_pending);
 end;
 $$;
-revoke all on function memfold._rehash_text(text, uuid, uuid) from public;
-comment on function memfold._rehash_text(text, uuid, uuid) is
-'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. The caller holds the bucket''s
-lock.';
+revoke all on function memfold._rehash_text(text, uuid, uuid, uuid[]) from public;
+comment on function memfold._rehash_text(text, uuid, uuid, uuid[]) is
+'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _place(). The
+caller holds the bucket''s lock.';
 
 create or replace function memfold._make_way(c memfold.candidate) returns void
 language plpgsql volatile
@@ -356,9 +426,11 @@ begin
     select t.* into m
     from memfold.memories as t
     where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
-        and t.content_hash = c.content_hash;
+        and t.content_hash >= c.content_hash and t.content_hash <= c.content_hash
+    order by t.content_hash
+    limit 1;
     if found and memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
-        perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run);
+        perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run, null);
     end if;
 end;
 $$;
@@ -390,7 +462,8 @@ begin
     loop
         -- it may become one with a text of another scope
         perform memfold._lock(tenant_id, v_text.bucket_id, null, false);
-        perform memfold._part(tenant_id, v_text.id, v_text.event_id, v_text.run_id);
+        perform memfold._part(tenant_id, array[v_text.event_id], v_text.run_id);
+        perform memfold._place_all(tenant_id, array[v_text.id], v_text.run_id, null);
     end loop;
 end;
 $$;

@@ -115,7 +115,7 @@ begin
                 and r.kind = 'rehash'
             order by r.run_id desc
             limit 1
-        )));
+        )), null);
     end loop;
     return pg_catalog.cardinality(v_ids);
 end;

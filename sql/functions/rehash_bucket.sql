@@ -148,98 +148,102 @@ return pg_catalog.jsonb_build_object(
 revoke all on function memfold._rules(memfold.policies) from public;
 comment on function memfold._rules(memfold.policies) is 'What content hashes are made by.';
 
-create or replace function memfold._rehash_rows(run memfold.runs, "position" bytea, rows_at_most bigint)
-returns memfold.rehash_step
+create or replace function memfold._rehash_rows(
+    run memfold.runs, "position" bytea, rows_at_most bigint, until timestamptz
+) returns memfold.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- Whoever holds a row may be waited for by writers, who wait for the bucket: it is tried again later.
 set lock_timeout = '100ms'
-set memfold.maintenance = 'on'
+set "memfold.maintenance" = 'on'
 as $$
 declare
     v_step memfold.rehash_step;
     v_again constant boolean := (run.arguments ->> 'again')::boolean;
-    v_ids uuid[];
-    v_texts uuid[];
-    v_id uuid;
+    v_policy memfold.policies;
+    v_type text collate "C";
+    v_hash bytea;
+    v_pending uuid[] := array[]::uuid[];
+    v_texts memfold.memories[] := array[]::memfold.memories[];
+    v_hashes bytea[] := array[]::bytea[];
+    v_twins uuid[] := array[]::uuid[];
+    v_events uuid[];
+    m memfold.memories;
+    v_now memfold.memories;
 begin
     v_step.rows_seen := 0;
     v_step.rows_changed := 0;
-    select array_agg(x.memory_id), max(x.content_hash), count(*), array_agg(x.memory_id) filter (where x.is_stale)
-    into v_ids, v_step."position", v_step.rows_seen, v_texts
-    from (
-        select m.memory_id, m.content_hash, memfold._is_stale(m, p) as is_stale
-        from memfold.memories as m
-        cross join lateral (
-            select p.* from memfold.policies as p
-            where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.memory_type in (m.memory_type, '*')
-            order by p.memory_type = '*'
-            limit 1
-        ) as p
-        where m.tenant_id = run.tenant_id and m.bucket_id = run.bucket_id and m.content_hash > _rehash_rows."position"
-        order by m.content_hash
+    for m in
+        select t.*
+        from memfold.memories as t
+        where t.tenant_id = run.tenant_id and t.bucket_id = run.bucket_id and t.content_hash > _rehash_rows."position"
+        order by t.content_hash
         limit rows_at_most
-    ) as x;
-    v_step.rows_changed := coalesce(cardinality(v_texts), 0);
-    if v_step.rows_changed = 0 then
-        return v_step;
-    end if;
-
-    -- Most stand alone, before and after: all at once.
-    with texts as (
-        select m.memory_id, p.canonicalizer, p.key_fields, memfold._stored_signature(m, p.metadata_keys) as signature,
-            memfold._hash_under(m, p) as content_hash
-        from unnest(v_texts) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m where m.tenant_id = run.tenant_id and m.memory_id = i.id
-            offset 0
-        ) as m
-        cross join lateral (
-            select p.* from memfold.policies as p
-            where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.memory_type in (m.memory_type, '*')
-            order by p.memory_type = '*'
-            limit 1
-        ) as p
-        offset 0
-    ),
-    alone as (
-        select x.*
-        from (select t.*, count(*) over (partition by t.content_hash) as number from texts as t) as x
-        where x.number = 1 and x.content_hash is not null
-            and not exists (
-                select from memfold.memories as h
-                where h.tenant_id = run.tenant_id and h.bucket_id = run.bucket_id and h.content_hash = x.content_hash
-                    and h.memory_id <> x.memory_id
-            )
-            and not (v_again and exists (
-                select from memfold.memories as h
-                where h.tenant_id = run.tenant_id and h.merged_into = x.memory_id and h.content_hash is null
-            ))
-        offset 0
-    ),
-    changed as (
-        update memfold.memories as m
-        set canonicalizer = a.canonicalizer, key_fields = a.key_fields, metadata_signature = a.signature
-        from alone as a
-        where m.tenant_id = run.tenant_id and m.memory_id = a.memory_id
-        returning m.memory_id
-    )
-    select array_agg(i.id order by i.id) into v_ids
-    from unnest(v_texts) as i (id)
-    where i.id not in (select c.memory_id from changed as c);
-    foreach v_id in array coalesce(v_ids, '{}') loop
-        -- one before it may have taken it along
-        perform memfold._rehash_text(run.tenant_id, v_id, run.run_id)
-        from memfold.memories as m
-        where m.tenant_id = run.tenant_id and m.memory_id = v_id
-            and memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type));
+    loop
+        v_step.rows_seen := v_step.rows_seen + 1;
+        v_step."position" := m.content_hash;
+        if v_type is distinct from m.memory_type then
+            v_type := m.memory_type;
+            v_policy := memfold._policy(run.tenant_id, run.bucket_id, v_type);
+        end if;
+        continue when not memfold._is_stale(m, v_policy);
+        v_texts := v_texts || m;
+        v_hashes := v_hashes || array[memfold._hash_under(m, v_policy)];
     end loop;
+    if v_again and v_texts <> '{}' then
+        -- those that come apart first, and no more than a few at a time, however many are folded into one
+        select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id) into v_twins, v_events
+        from (
+            select t.*
+            from unnest(v_texts) with ordinality as x
+            cross join lateral memfold._parting_twins(run.tenant_id, x.memory_id, v_hashes[x.ordinality]) as t
+            limit rows_at_most
+        ) as t;
+        if v_twins <> '{}' then
+            perform memfold._part(run.tenant_id, v_events, run.run_id);
+            v_pending := memfold._place_all(run.tenant_id, v_twins, run.run_id, v_pending);
+        end if;
+        if cardinality(v_twins) = rows_at_most then
+            perform memfold._derive_pending(run.tenant_id, v_pending);
+            v_step."position" := _rehash_rows."position";
+            return v_step;
+        end if;
+    end if;
+    for v_i in 1..cardinality(v_texts) loop
+        if v_i > 1 and clock_timestamp() > until then
+            -- deriving what has been folded takes as long again
+            v_step."position" := m.content_hash;
+            exit;
+        end if;
+        m := v_texts[v_i];
+        v_hash := v_hashes[v_i];
+        v_policy := memfold._policy(run.tenant_id, run.bucket_id, m.memory_type);
+        v_step.rows_changed := v_step.rows_changed + 1;
+        if v_hash is not null and not exists (
+            select from memfold._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
+        ) then
+            -- most stand alone, before and after
+            update memfold.memories as t
+            set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
+                metadata_signature = memfold._stored_signature(m, v_policy.metadata_keys)
+            where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
+                -- one before it may have taken it along
+                and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
+        else
+            select t.* into strict v_now
+            from memfold.memories as t where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
+            if memfold._is_stale(v_now, v_policy) then
+                v_pending := memfold._rehash_text(m.tenant_id, m.memory_id, run.run_id, v_pending);
+            end if;
+        end if;
+    end loop;
+    perform memfold._derive_pending(run.tenant_id, v_pending);
     return v_step;
 end;
 $$;
-revoke all on function memfold._rehash_rows(memfold.runs, bytea, bigint) from public;
-comment on function memfold._rehash_rows(memfold.runs, bytea, bigint) is
-'A few texts of a run, in the order of their hashes, from a position on. The caller holds the bucket''s lock.';
+revoke all on function memfold._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
+comment on function memfold._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
+'A few texts of a run, in the order of their hashes, from a position on, for about so long. The caller holds the bucket''s lock.';
 
 create or replace function memfold._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -258,7 +262,8 @@ begin
         order by e.event_id
         limit rows_at_most
     loop
-        perform memfold._part(run.tenant_id, v_text.memory_id, v_text.event_id, run.run_id);
+        perform memfold._part(run.tenant_id, array[v_text.event_id], run.run_id);
+        perform memfold._place_all(run.tenant_id, array[v_text.memory_id], run.run_id, null);
         v_number := v_number + 1;
     end loop;
     return v_number;
@@ -311,7 +316,7 @@ begin
             v_unhashed := v_changed = v_seen;
             continue;
         end if;
-        v_step := memfold._rehash_rows(v_run, v_position, least(batch_size - v_seen, 100));
+        v_step := memfold._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50), v_locked_at + interval '30 milliseconds');
         v_ended := v_step.rows_seen = 0;
         exit when v_ended;
         v_position := v_step."position";
@@ -374,12 +379,7 @@ declare
     v_ended boolean := false;
     v_failures bigint := 0;
 begin
-    if pg_catalog.transaction_timestamp() operator(pg_catalog.<) pg_catalog.statement_timestamp() then
-        raise exception 'rehash_bucket cannot run inside a transaction block' using
-            errcode = 'active_sql_transaction',
-            detail = 'It commits after each batch, so that writers need not wait for the whole.',
-            hint = 'Call it on its own, with autocommit.';
-    end if;
+    call memfold._require_autocommit('rehash_bucket');
     v_run_id := memfold._rehash_begin(
         tenant_id, bucket_id, canonicalizer, key_fields, metadata_keys, memory_type, undo_run_id, batch_size);
     if v_run_id is null then

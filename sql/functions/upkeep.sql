@@ -202,27 +202,24 @@ as $$
 -- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
 declare
     v_tenant_id text;
-    v_task text;
+    v_left text[];
     v_report jsonb;
     v_failed text[] := array[]::text[];
 begin
-    if pg_catalog.transaction_timestamp() operator(pg_catalog.<) pg_catalog.statement_timestamp() then
-        raise exception 'upkeep_all cannot run inside a transaction block' using
-            errcode = 'active_sql_transaction',
-            detail = 'It commits after each task of each tenant.',
-            hint = 'Call it on its own, with autocommit.';
-    end if;
+    call memfold._require_autocommit('upkeep_all');
     for v_tenant_id in select t.tenant_id from memfold._tenants() as t (tenant_id) loop
-        foreach v_task in array tasks loop
-            for v_turn in 1..100 loop
-                v_report := memfold.upkeep(v_tenant_id, array[v_task]);
-                commit;
-                if v_report operator(pg_catalog.->) 'errors' operator(pg_catalog.<>) '{}'::jsonb then
-                    v_failed := pg_catalog.array_append(v_failed,
-                        pg_catalog.format('%s: %s', v_tenant_id, v_report operator(pg_catalog.->) 'errors'));
-                end if;
-                exit when v_report operator(pg_catalog.->) 'left' operator(pg_catalog.=) '[]'::jsonb;
-            end loop;
+        v_left := tasks;
+        for v_turn in 1..100 loop
+            v_report := memfold.upkeep(v_tenant_id, v_left);
+            commit;
+            if v_report operator(pg_catalog.->) 'errors' operator(pg_catalog.<>) '{}'::pg_catalog.jsonb then
+                v_failed := pg_catalog.array_append(v_failed,
+                    pg_catalog.format('%s: %s', v_tenant_id, v_report operator(pg_catalog.->) 'errors'));
+            end if;
+            v_left := array(
+                select pg_catalog.jsonb_array_elements_text(v_report operator(pg_catalog.->) 'left')
+            );
+            exit when v_left operator(pg_catalog.=) '{}'::text[];
         end loop;
     end loop;
     if pg_catalog.cardinality(v_failed) operator(pg_catalog.>) 0 then
@@ -232,5 +229,5 @@ end;
 $$;
 revoke all on procedure memfold.upkeep_all(text[]) from public;
 comment on procedure memfold.upkeep_all(text[]) is
-'upkeep() of every tenant that has memories, one task a transaction, up to 100 times while it has more to do. Not inside a
+'upkeep() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
 transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';

@@ -1,0 +1,98 @@
+"""What `memfold upkeep` does: call upkeep() of each tenant, from any scheduler, until nothing is left or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from memfold.errors import MemfoldError, translate
+
+TASKS = ("plain", "decay", "syntheses", "staged", "runs")
+"""What is due by default; clean and sweep are done where they are asked for."""
+_ALL = (*TASKS, "clean", "sweep")
+_PAUSE = 0.2
+"""Seconds to wait where all that is left has met a lock."""
+
+
+@dataclass
+class Upkeep:
+    """What was done for one tenant: counts and milliseconds by task, and what went wrong."""
+
+    tenant_id: str
+    counts: dict[str, int] = field(default_factory=dict)
+    ms: dict[str, float] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def add(self, report: dict[str, Any]) -> None:
+        """Add what one call of upkeep() returned; what is left is what that call says."""
+        for task, count in report["counts"].items():
+            self.counts[task] = self.counts.get(task, 0) + count
+        for task, ms in report["ms"].items():
+            self.ms[task] = self.ms.get(task, 0.0) + ms
+        self.errors.update(report["errors"])
+        self.left = list(report["left"])
+
+
+def check_tasks(tasks: Sequence[str]) -> list[str]:
+    """The tasks by name; raises ValueError for one that there is not."""
+    unknown = sorted(set(tasks) - set(_ALL))
+    if unknown:
+        raise ValueError(f"unknown task {', '.join(unknown)}; tasks are {', '.join(_ALL)}")
+    return list(dict.fromkeys(tasks)) or list(TASKS)
+
+
+def run(
+    dsn: str,
+    tenant: str | None = None,
+    tasks: Sequence[str] = (),
+    seconds: float = 60.0,
+    done: Callable[[Upkeep], None] | None = None,
+) -> list[Upkeep]:
+    """Upkeep of one tenant or (as a member of memfold_owner) of all, for about so many seconds.
+
+    Each call commits by itself. done is told of each tenant as it is finished.
+    """
+    due = check_tasks(tasks)
+    until = time.monotonic() + seconds
+    finished: list[Upkeep] = []
+    try:
+        with psycopg.connect(dsn, autocommit=True, application_name="memfold upkeep") as connection:
+            connection.execute("set default_transaction_isolation = 'read committed'")
+            for name in [tenant] if tenant else _tenants(connection):
+                one = Upkeep(name, left=list(due))
+                # whose turn comes when time is up gets one call all the same: no tenant starves behind a large one
+                while one.left and (not one.ms or time.monotonic() < until):
+                    before = one.left
+                    one.add(_call(connection, name, before))
+                    if one.left == before and not any(one.counts.get(task) for task in one.left):
+                        time.sleep(_PAUSE)
+                finished.append(one)
+                if done is not None:
+                    done(one)
+    except psycopg.Error as error:
+        raise translate(error) from error
+    return finished
+
+
+def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) -> dict[str, Any]:
+    with connection.transaction():
+        connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant])
+        row = connection.execute("select memfold.upkeep(%s, %s)", [tenant, tasks]).fetchone()
+    assert row is not None
+    report: dict[str, Any] = row[0]
+    return report
+
+
+def _tenants(connection: psycopg.Connection[Any]) -> list[str]:
+    try:
+        return [row[0] for row in connection.execute("select t from memfold._tenants() as t").fetchall()]
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MemfoldError(
+            "this role does not see all tenants",
+            hint="Name one with --tenant, or log in as a member of memfold_owner.",
+        ) from error

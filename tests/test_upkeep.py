@@ -1,0 +1,333 @@
+"""Upkeep: rows of a plain INSERT, one call for what is due, from the command line and from pg_cron."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from memfold.cli import main
+from tests.support import check, counters, ingest
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+
+
+def plainly(db: DB, *texts: str, **columns: Any) -> None:
+    columns = {"tenant_id": "acme", **columns}
+    names = ", ".join([*columns, "content"])
+    values = ", ".join(["%s"] * (len(columns) + 1))
+    for text in texts:
+        db.execute(
+            f"insert into memfold.memories ({names}) values ({values})".encode(), [*columns.values(), text]
+        )
+
+
+def adopt(db: DB, *arguments: Any) -> int:
+    row = db.execute(
+        f"select memfold.ingest_plain_rows('acme'{', %s' * len(arguments)})".encode(), list(arguments)
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def upkeep(db: DB, *tasks: str) -> dict[str, Any]:
+    row = (
+        db.execute("select memfold.upkeep('acme', %s)", [list(tasks)])
+        if tasks
+        else db.execute("select memfold.upkeep('acme')")
+    ).fetchone()
+    assert row is not None
+    report: dict[str, Any] = row[0]
+    return report
+
+
+# Rows of a plain INSERT -------------------------------------------------------------------------------------------
+
+
+def test_plain_rows(db: DB) -> None:
+    ingest(db, "Alice has a cat.")
+    assert adopt(db) == 0
+    plainly(db, "Bob has a dog.", "Carol has a cow.")
+    plainly(db, "Dave has a duck.", bucket_id="other")
+    assert adopt(db, "other") == 1
+    assert adopt(db, None, 1) == 1
+    assert adopt(db) == 1
+    assert adopt(db) == 0
+    assert db.execute("select action, method, content from memory_events order by 3").fetchall() == [
+        ("inserted", None, "Alice has a cat."),
+        ("inserted", "plain", "Bob has a dog."),
+        ("inserted", "plain", "Carol has a cow."),
+        ("inserted", "plain", "Dave has a duck."),
+    ]
+    assert db.execute("select distinct observations from memory_counters").fetchall() == [(1,)]
+    check(db)
+    found = ingest(db, "bob has a dog")
+    assert found.action == "merged"
+    assert counters(db, found.memory_id)["observations"] == 2
+    check(db)
+
+
+def test_a_plain_row_that_ingest_met_first(db: DB) -> None:
+    plainly(db, "Bob has a dog.")
+    assert ingest(db, "Bob has a dog.").action == "merged"
+    before = db.execute("select count(*) from memory_events").fetchone()
+    assert adopt(db) == 1
+    assert db.execute("select count(*) from memory_events").fetchone() == before
+    assert adopt(db) == 0
+    check(db)
+
+
+def test_words_of_a_plain_row(db: DB) -> None:
+    db.execute("select set_policy('acme', 'default', lexical_threshold => 0.7)")
+    plainly(db, "Bob has a brown dog.")
+    adopt(db)
+    assert [row[0] for row in db.execute("select token from memory_tokens order by 1").fetchall()] == [
+        "bob", "brown", "dog", "has",
+    ]  # fmt: skip
+
+
+def test_a_plain_row_by_the_rules_of_before(db: DB, connect: Connect) -> None:
+    """Its transaction had not ended when the bucket was rehashed: it is brought under the rules of now."""
+    ingest(db, "I use C")
+    late = connect()
+    late.execute("begin")
+    plainly(late, "I use C++")
+    db.execute("call rehash_bucket('acme', 'default', 'flat')")
+    late.execute("commit")
+    assert adopt(db) == 1
+    assert db.execute("select content, status, canonicalizer from memories order by 1").fetchall() == [
+        ("I use C", "active", "flat/1"),
+        ("I use C++", "merged", None),
+    ]
+    check(db)
+
+
+def test_a_plain_row_while_the_bucket_is_busy(db: DB, connect: Connect) -> None:
+    """It waits for the first bucket, holding nothing; another one that is busy is left for the next time."""
+    plainly(db, "one", bucket_id="a")
+    plainly(db, "two", bucket_id="b")
+    plainly(db, "three", bucket_id="c")
+    holder = connect()
+    holder.execute("begin")
+    ingest(holder, "something new", bucket_id="b")
+    # more than one call, where a call's time is over before it comes to the third
+    seen = 0
+    while seen < 2:
+        seen += adopt(db)
+    assert db.execute("select bucket_id from memories where plain").fetchall() == [("b",)]
+    holder.execute("commit")
+    assert adopt(db) == 1
+    check(db)
+
+
+@pytest.mark.parametrize("rows", [0, 100_001])
+def test_plain_rows_out_of_range(db: DB, rows: int) -> None:
+    with pytest.raises(psycopg.Error) as error:
+        adopt(db, None, rows)
+    assert error.value.sqlstate == "MF022"
+
+
+def test_nobody_reads_everything_for_nothing(db: DB) -> None:
+    """With none to be found, a few pages, however many memories there are."""
+    db.execute(
+        "insert into memories (tenant_id, content, canonicalizer, key_fields, plain)"
+        " select 'acme', 'Fact ' || n, 'prose/1', 'type', false from generate_series(1, 5000) as n"
+    )
+    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    read = "select pg_stat_get_xact_blocks_fetched('memfold.memories'::regclass)"
+    with db.transaction():
+        before = db.execute(read.encode()).fetchone()
+        assert adopt(db) == 0
+        after = db.execute(read.encode()).fetchone()
+    assert before is not None
+    assert after is not None
+    assert after[0] - before[0] <= 5
+
+
+# One call ---------------------------------------------------------------------------------------------------------
+
+
+def test_upkeep(db: DB) -> None:
+    plainly(db, "Bob has a dog.")
+    db.execute(
+        "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
+        " select 'acme', gen_random_uuid(), n, 'x', now() - interval '2 days' from generate_series(0, 1) as n"
+    )
+    report = upkeep(db)
+    assert report["counts"]["plain"] == 1
+    assert report["counts"]["staged"] >= 1
+    assert report["errors"] == {}
+    assert report["busy"] == []
+    assert set(report["ms"]) == {"plain", "decay", "syntheses", "staged", "runs"}
+    assert report["left"] == ["plain"]
+    assert upkeep(db)["left"] == []
+    rows = db.execute(
+        "select kind, state, bucket_id, report - 'after' from runs order by run_id limit 1"
+    ).fetchall()
+    assert rows == [("upkeep", "done", "*", report)]
+    check(db)
+
+
+def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
+    plainly(db, "Bob has a dog.")
+    db.execute(
+        "create or replace function memfold._take_staged(tenant_id text, batch_id uuid)"
+        " returns memfold.staged_candidates[] language plpgsql as $$ begin raise 'broken'; end $$"
+    )
+    db.execute(
+        "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
+        " values ('acme', gen_random_uuid(), 0, 'x', now() - interval '2 days')"
+    )
+    report = upkeep(db)
+    assert report["errors"] == {"staged": "P0001: broken"}
+    assert report["counts"]["plain"] == 1
+    assert db.execute("select state from runs where kind = 'upkeep'").fetchall() == [("failed",)]
+    check(db)
+
+
+def test_unknown_tasks(db: DB) -> None:
+    for tasks in (["nonsense"], []):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute("select upkeep('acme', %s)", [tasks])
+        assert error.value.sqlstate == "MF022"
+
+
+def test_a_busy_bucket_is_left(db: DB, connect: Connect) -> None:
+    plainly(db, "Bob has a dog.")
+    holder = connect()
+    holder.execute("begin")
+    ingest(holder, "something new")
+    report = upkeep(db)
+    assert report["busy"] == ["plain"]
+    assert report["left"] == ["plain"]
+    assert report["errors"] == {}
+    holder.execute("commit")
+    assert upkeep(db, "plain")["counts"] == {"plain": 1}
+
+
+def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
+    plainly(db, "Bob has a dog.")
+    assert upkeep(app("acme"))["counts"]["plain"] == 1
+    for statement in (
+        "select memfold.upkeep('acme')", "call memfold.upkeep_all()", "select memfold.schedule_upkeep()",
+        "select memfold._tenants()",
+    ):  # fmt: skip
+        with pytest.raises(psycopg.Error) as error:
+            app("other").execute(statement.encode())
+        assert error.value.sqlstate in ("MF002", "42501")
+
+
+def test_upkeep_of_all_tenants(db: DB) -> None:
+    for tenant in ("acme", "beta", "gamma"):
+        plainly(db, "Bob has a dog.", tenant_id=tenant)
+    db.execute("call upkeep_all()")
+    assert db.execute("select count(*), count(distinct tenant_id) from memory_events").fetchone() == (3, 3)
+    db.execute("begin")
+    with pytest.raises(psycopg.errors.ActiveSqlTransaction):
+        db.execute("call upkeep_all()")
+    db.execute("rollback")
+
+
+# The command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    return lambda *arguments: CliRunner().invoke(main, ["upkeep", *arguments])
+
+
+def test_command(db: DB, run: Callable[..., Result]) -> None:
+    for tenant in ("acme", "beta"):
+        plainly(db, "one", "two", tenant_id=tenant)
+    result = run("--tenant", "acme")
+    assert result.exit_code == 0 and result.stdout.startswith("acme  plain  2 in "), result.output
+    result = run()
+    assert result.exit_code == 0 and result.stdout.startswith("beta  plain  2 in "), result.output
+    assert "2 tenants" in result.stderr
+    result = run("--tasks", "plain,staged")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert run("--tasks", "nonsense").exit_code == 2
+
+
+def test_command_that_fails(db: DB, run: Callable[..., Result]) -> None:
+    plainly(db, "one")
+    db.execute("alter function memfold.ingest_plain_rows(text, text, bigint) rename to gone")
+    result = run("--tenant", "acme", "--tasks", "plain")
+    assert result.exit_code == 1
+    assert "acme  plain  failed: 42883" in result.stderr
+
+
+def test_command_ends_when_time_is_up(db: DB, connect: Connect, run: Callable[..., Result]) -> None:
+    plainly(db, "one")
+    holder = connect()
+    holder.execute("begin")
+    ingest(holder, "something new")
+    result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "0")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    release = threading.Timer(0.3, lambda: holder.execute("commit"))
+    release.start()
+    started = time.monotonic()
+    result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "60")
+    assert result.stdout.startswith("acme  plain  1 in ")
+    assert time.monotonic() - started < 50
+    release.join()
+
+
+# pg_cron ----------------------------------------------------------------------------------------------------------
+
+# What of pg_cron is called, writing down what it was given.
+STAND_IN = """
+create schema cron;
+create table cron.job (jobid bigint generated always as identity, jobname text unique, schedule text, command text);
+create function cron.schedule(job_name text, schedule text, command text) returns bigint language sql as $$
+    insert into cron.job (jobname, schedule, command) values ($1, $2, $3)
+    on conflict (jobname) do update set schedule = excluded.schedule, command = excluded.command returning jobid
+$$;
+create function cron.unschedule(job_name text) returns boolean language sql as $$
+    delete from cron.job where jobname = $1 returning true
+$$;
+"""
+
+
+def test_without_pg_cron(db: DB) -> None:
+    for call in ("schedule_upkeep()", "unschedule_upkeep()"):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(f"select {call}".encode())
+        assert error.value.sqlstate == "MF040"
+        assert "memfold upkeep" in str(error.value.diag.message_hint)
+
+
+def test_schedule(db: DB) -> None:
+    db.execute(STAND_IN)
+    plainly(db, "one", tenant_id="it's")
+    assert db.execute("select schedule_upkeep()").fetchone() == (1,)
+    db.execute("select schedule_upkeep('0 * * * *')")
+    db.execute("select schedule_upkeep('5 4 * * *', 'it''s', '{plain,clean}')")
+    jobs = db.execute("select jobname, schedule, command from cron.job order by 1").fetchall()
+    assert [job[:2] for job in jobs] == [
+        ("memfold upkeep", "0 * * * *"),
+        ("memfold upkeep it's", "5 4 * * *"),
+    ]
+    assert jobs[0][2] == "call memfold.upkeep_all('{plain,decay,syntheses,staged,runs}')"
+    # as pg_cron would run them
+    db.execute("set search_path = pg_catalog")
+    db.execute(jobs[1][2])
+    assert db.execute(
+        "select arguments -> 'tasks' from memfold.runs where tenant_id = %s", ["it's"]
+    ).fetchall() == [(["plain", "clean"],)]
+    db.execute(jobs[0][2])
+    assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (True,)
+    assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (False,)
+    assert db.execute("select jobname from cron.job").fetchall() == [("memfold upkeep it's",)]
+    for arguments in ("''", "'* * * * *', ''", "'* * * * *', '*', '{}'"):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(f"select memfold.schedule_upkeep({arguments})".encode())
+        assert error.value.sqlstate == "MF022"
