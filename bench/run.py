@@ -70,7 +70,9 @@ def main() -> int:
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
-        "consolidation": lambda server: consolidation.run(server, memories=given.rows or consolidation.MEMORIES),
+        "consolidation": lambda server: consolidation.run(
+            server, data(), memories=given.rows or consolidation.MEMORIES
+        ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
