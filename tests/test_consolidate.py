@@ -60,7 +60,10 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
     ]
     assert [round(p["similarity"], 3) for p in plan] == [0.94, 0.866]
     assert plan[0]["guard"] == [] and plan[1]["guard"][0].startswith("numeral: ")
-    assert (plan[0]["content"], plan[0]["representative_content"]) == ("User's editor is Vim", "User uses Vim")
+    assert (plan[0]["content"], plan[0]["representative_content"]) == (
+        "User's editor is Vim",
+        "User uses Vim",
+    )
     assert {p["action"] for p in plan} == {"ask"}
     assert db.execute("select count(*) from judgements").fetchone() == (0,)
     assert db.execute("select count(*) from runs").fetchone() == (0,)
@@ -82,7 +85,8 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     for j in claimed:
         verdict = "duplicate" if j["memory"]["memory_id"] == str(b) else "distinct"
         db.execute(
-            "select resolve_judgement(%s, %s, model => 'gpt', tenant_id => 'acme')", [j["judgement_id"], verdict]
+            "select resolve_judgement(%s, %s, model => 'gpt', tenant_id => 'acme')",
+            [j["judgement_id"], verdict],
         )
     found = overview(db, run_id)
     assert [found[name] for name in ("state", "waiting", "judged", "merged")] == ["done", 0, 2, 1]
@@ -131,7 +135,9 @@ def test_other_verdicts(db: DB, verdict: str, actions: set[str], active: set[str
     store(db, "User uses Vim every day", **angle(10))
     run_id = run(db)
     assert approve(db, run_id, verdict) == 0
-    assert {r["action"] for r in rows(db, "select action from memory_events where run_id = %s", run_id)} == actions
+    assert {
+        r["action"] for r in rows(db, "select action from memory_events where run_id = %s", run_id)
+    } == actions
     assert {r["content"] for r in rows(db, "select content from memories where status = 'active'")} == active
     check(db)
     db.execute("select undo_run(%s, tenant_id => 'acme')", [run_id])
@@ -145,7 +151,11 @@ def test_nobody_is_folded_by_a_chain(db: DB) -> None:
     storing(db)
     ids = [store(db, f"Fact {name}", **angle(35 * n)) for n, name in enumerate("ABCDE")]
     plan = consolidate(db)
-    assert [(ids.index(p["memory_id"]), ids.index(p["representative_id"])) for p in plan] == [(1, 0), (3, 2), (4, 2)]
+    assert [(ids.index(p["memory_id"]), ids.index(p["representative_id"])) for p in plan] == [
+        (1, 0),
+        (3, 2),
+        (4, 2),
+    ]
     assert {p["cluster"] for p in plan} == {1}
     # E is near to a member of C's: asked all the same, with what it is like C
     assert [round(p["similarity"], 3) for p in plan] == [0.819, 0.819, 0.342]
@@ -162,7 +172,9 @@ def test_what_is_folded_meanwhile_is_asked_anew_or_moot(db: DB) -> None:
     assert approve(db, run_id) == 1, "asked anew, about where it leads"
     assert approve(db, run_id) == 0
     assert overview(db, run_id)["moot"] == 2
-    assert rows(db, "select root_id from memories where memory_id in (%s, %s)", b, other) == [{"root_id": a}] * 2
+    assert (
+        rows(db, "select root_id from memories where memory_id in (%s, %s)", b, other) == [{"root_id": a}] * 2
+    )
     check(db)
 
 
@@ -198,7 +210,13 @@ def test_bad_arguments(db: DB) -> None:
     model(db)
     storing(db)
     vim(db)
-    for options in ({"threshold": 2}, {"approval": "me"}, {"max_operations": 0}, {"max_judgements": 0}, {"dry_run": None}):
+    for options in (
+        {"threshold": 2},
+        {"approval": "me"},
+        {"max_operations": 0},
+        {"max_judgements": 0},
+        {"dry_run": None},
+    ):
         with pytest.raises(psycopg.Error) as error:
             consolidate(db, **options)
         assert error.value.sqlstate == "MF022", options
@@ -206,7 +224,11 @@ def test_bad_arguments(db: DB) -> None:
         consolidate(db, embedding_model="none")
     assert error.value.sqlstate == "MF013"
     run_id = run(db)
-    for arguments, code in (((run_id, "same"), "MF028"), ((run_id, "duplicate", 0), "MF022"), ((UUID(int=0),), "MF038")):
+    for arguments, code in (
+        ((run_id, "same"), "MF028"),
+        ((run_id, "duplicate", 0), "MF022"),
+        ((UUID(int=0),), "MF038"),
+    ):
         with pytest.raises(psycopg.Error) as error:
             approve(db, *arguments)
         assert error.value.sqlstate == code
@@ -219,7 +241,9 @@ def test_bad_arguments(db: DB) -> None:
     with pytest.raises(psycopg.Error) as error:
         db.execute("select undo_run(%s, tenant_id => 'acme')", [UUID(int=0)])
     assert error.value.sqlstate == "MF038"
-    db.execute("insert into runs (tenant_id, bucket_id, kind, actor) values ('acme', 'default', 'decay', 'x')")
+    db.execute(
+        "insert into runs (tenant_id, bucket_id, kind, actor) values ('acme', 'default', 'decay', 'x')"
+    )
     with pytest.raises(psycopg.Error) as error:
         db.execute("select undo_run(run_id, tenant_id => 'acme') from runs where kind = 'decay'")
     assert error.value.sqlstate == "MF039"
@@ -268,7 +292,9 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     assert found["report"]["undone_because"] == "a mistake"
     asked = {(p["memory_id"], p["representative_id"]) for p in consolidate(db, "folded")}
     assert len(asked) == 10, "of each three the two that were never compared; what was undone is distinct"
-    folded = rows(db, "select memory_id, target_id from memory_events where run_id = %s and action = 'merged'", run_id)
+    folded = rows(
+        db, "select memory_id, target_id from memory_events where run_id = %s and action = 'merged'", run_id
+    )
     assert not asked & {(e["memory_id"], e["target_id"]) for e in folded}
 
 
@@ -317,19 +343,26 @@ def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     db.execute("select register_embedding_model('large', 32)")
     with db.transaction():
         db.execute("set local client_min_messages = error")
-        db.execute(LOAD, {"count": 1200, "vectors": [json.dumps([round(float(x), 6) for x in v]) for v in vectors]})
+        db.execute(
+            LOAD, {"count": 1200, "vectors": [json.dumps([round(float(x), 6) for x in v]) for v in vectors]}
+        )
     before = db.execute("show maintenance_work_mem").fetchone()
     with db.transaction():
         plan = consolidate(db, "large", threshold=0.9)
         assert db.execute("show enable_seqscan").fetchone() == ("on",)
         assert db.execute("show maintenance_work_mem").fetchone() == before
         assert db.execute("select count(*) from pg_class where relname like 'memfold%'").fetchone() == (0,)
-    place = {row["memory_id"]: n for n, row in enumerate(rows(db, "select memory_id from memories order by memory_id"))}
+    place = {
+        row["memory_id"]: n
+        for n, row in enumerate(rows(db, "select memory_id from memories order by memory_id"))
+    }
     exact = vectors @ vectors.T
     wanted = {(int(b), int(a)) for a, b in np.argwhere(np.triu(exact >= 0.9, 1))}
     found = {(place[p["memory_id"]], place[p["representative_id"]]) for p in plan}
     assert len(found & wanted) >= 0.99 * len(wanted) and found <= wanted
-    run_id = consolidate(db, "large", threshold=0.9, dry_run=False, approval="person", max_operations=250)[0]["run_id"]
+    run_id = consolidate(db, "large", threshold=0.9, dry_run=False, approval="person", max_operations=250)[0][
+        "run_id"
+    ]
     assert approve(db, run_id, "duplicate", 1000) in range(250)
     while approve(db, run_id, "duplicate", 1000):
         pass

@@ -61,7 +61,7 @@ def held(db: DB, bucket: str) -> list[Row]:
         left join memories as o on o.tenant_id = m.tenant_id and o.memory_id = m.merged_into
         left join memories as r on r.tenant_id = m.tenant_id and r.memory_id = m.root_id
         where m.tenant_id = 'acme' and m.bucket_id = %s
-        order by m.content
+        order by m.content, m.memory_id
         """,
         bucket,
     )

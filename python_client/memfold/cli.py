@@ -62,6 +62,7 @@ def main() -> None:
     memfold judge --model NAME        have a model answer what is unclear
     memfold review                    answer it yourself
     memfold explain MEMORY_ID         the whole life of a memory
+    memfold sweep --tenant ID         fold what is there twice already
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
     """
@@ -869,6 +870,13 @@ def import_(
         _say(f"{run.known:,} of {run.rows:,} rows were in before")
     if run.errors:
         _fail(f"{run.errors:,} of {run.rows:,} rows were refused")
+
+
+# What is in a file of its own uses what is above.
+from memfold import upkeep_cli as _upkeep_cli  # noqa: E402
+
+for _command in _upkeep_cli.COMMANDS:
+    main.add_command(_command)
 
 
 if __name__ == "__main__":

@@ -253,6 +253,18 @@ class TooManyDimensionsError(MemfoldError):
     code = "MF037"
 
 
+class RunNotFoundError(MemfoldError):
+    """The tenant has no such run of upkeep."""
+
+    code = "MF038"
+
+
+class RunStateError(MemfoldError):
+    """The run is undone, or of a kind that cannot be undone."""
+
+    code = "MF039"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 
