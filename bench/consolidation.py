@@ -232,24 +232,32 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
         ).fetchone()
         broken = connection.execute("select count(*) from memfold.check_invariants('bench')").fetchone()
         together = _together(connection, data, memories)
-    assert overview is not None and broken is not None
+    assert overview is not None
+    assert broken is not None
     if broken[0]:
         raise harness.BenchError(f"{broken[0]} invariants are broken")
+    rows = []
+    for phase, name, seconds in (
+        ("before", "nothing", 3.0),
+        ("planning", "plan and queue", planning),
+        ("approving", f"{len(calls)} x approve_run", sum(calls)),
+    ):
+        wait = f"{watch.longest(phase):.0f}"
+        if phase != "before":
+            wait = harness.verdict(watch.longest(phase), LONGEST, at_most=True)
+        rows.append(
+            [name, f"{seconds:.0f}", wait, len(watch.calls.get(phase, [])), f"{watch.p99(phase):.0f}"]
+        )
     report.table(
-        f"Consolidation of {memories:,} memories, half of them about one subject, while {WRITERS} writers ingest (three new facts with"
-        " vectors for one restatement each): the longest that a writer waited for a lock, in ms.",
+        f"Consolidation of {memories:,} memories, half of them about one subject, while {WRITERS} writers ingest (three new"
+        " facts with vectors for one restatement each): the longest that a writer waited for a lock, in ms.",
         ["", "seconds", "longest wait", "calls of writers", "p99 of a call, ms"],
-        [
-            ["nothing", "3", f"{watch.longest('before'):.0f}", len(watch.calls.get("before", [])), f"{watch.p99('before'):.0f}"],
-            ["plan and queue", f"{planning:.0f}", harness.verdict(watch.longest("planning"), LONGEST, at_most=True),
-             len(watch.calls.get("planning", [])), f"{watch.p99('planning'):.0f}"],
-            [f"{len(calls)} x approve_run", f"{sum(calls):.0f}", harness.verdict(watch.longest("approving"), LONGEST, at_most=True),
-             len(watch.calls.get("approving", [])), f"{watch.p99('approving'):.0f}"],
-        ],
-    )  # fmt: skip
+        rows,
+    )
     report.note(
-        f"{overview[2]} pairs, {overview[0]:,} folded. Of the texts that are said four times, {together:.3f} are one memory afterwards. The server process took {watch.memory:.0f} MB at most."
-        f" An approve_run took {max(calls) * 1000:.0f} ms at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} in the median. check_invariants() is empty afterwards."
+        f"{overview[2]} pairs, {overview[0]:,} folded. Of the texts that are said four times, {together:.3f} are one memory"
+        f" afterwards. The server process took {watch.memory:.0f} MB at most. An approve_run took {max(calls) * 1000:.0f} ms"
+        f" at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} in the median. check_invariants() is empty afterwards."
     )
     report.data["writers"] = {
         "planning": planning, "approving": calls, "memory": watch.memory,
@@ -283,11 +291,13 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
     with server.connect("consolidation") as connection:
         # as the same time for both
         connection.execute(
-            "update memfold.memory_counters set first_seen = '2026-01-01', last_seen = '2026-01-01' where tenant_id in ('control', 'folded')"
+            "update memfold.memory_counters set first_seen = '2026-01-01', last_seen = '2026-01-01'"
+            " where tenant_id in ('control', 'folded')"
         )
         connection.execute("set memfold.maintenance = on")
         connection.execute(
-            "update memfold.memory_events set observed_at = '2026-01-01' where tenant_id in ('control', 'folded')"
+            "update memfold.memory_events set observed_at = '2026-01-01'"
+            " where tenant_id in ('control', 'folded')"
         )
     with _session(server, "consolidation", "folded") as session:
         row = session.execute(
@@ -303,8 +313,8 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
                 for n in range(0, 2000, 3):
                     text = data.real_texts[n] + SUFFIXES[3 if n % 2 else 0]
                     other.execute(
-                        "select memfold.ingest_memory(%s, %s, subject => 'User', observed_at => '2026-02-01', source_turn_ids =>"
-                        " array[%s])", [text, tenant, f"later {n}"],
+                        "select memfold.ingest_memory(%s, %s, subject => 'User', observed_at => '2026-02-01', "
+                        " source_turn_ids => array[%s])", [text, tenant, f"later {n}"],
                     )  # fmt: skip
         with server.connect("consolidation") as connection:
             before = _differences(connection)
@@ -316,10 +326,11 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
                 "select undone from memfold.runs_overview where run_id = %s", [run_id]
             ).fetchone()
             broken = connection.execute("select count(*) from memfold.check_invariants('folded')").fetchone()
-    assert merged is not None and broken is not None
+    assert merged is not None
+    assert broken is not None
     report.table(
-        "undo_run, with 667 ingests between the consolidation and it: memories that differ from those of a tenant that was told the"
-        " same and never consolidated (text, status, edges, metadata, counters, sources, intervals, vectors):",
+        "undo_run, with 667 ingests between the consolidation and it: memories that differ from those of a tenant that was told"
+        " the same and never consolidated (text, status, edges, metadata, counters, sources, intervals, vectors):",
         ["folds undone", "differ before", "differ after", "seconds", "broken invariants"],
         [[merged[0], before, after, f"{seconds:.2f}", broken[0]]],
     )

@@ -37,7 +37,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, storage, peers, memory or consolidation (default: all but the last two)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, storage, peers, memory or consolidation"
+        " (default: all but the last two)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")

@@ -16,12 +16,13 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
-    "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements",
-    "create_vector_index", "current_memories", "current_memory", "derive_scope", "explain_memory", "fail_judgement",
-    "find_similar",
-    "ingest_memories", "ingest_memory", "ingest_staged", "known_memory", "merge_memories", "pending_embeddings",
-    "preview_memory", "register_embedding_model", "reject_memory", "resolve_judgement", "revive_judgements", "set_policy",
-    "set_predicate", "supersede_memory", "undo", "update_memory", "vector_index_ddl",
+    "approve_run", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
+    "claim_judgements", "clean_exact_duplicates", "consolidate", "create_vector_index", "current_memories",
+    "current_memory", "derive_scope", "duplicate_pairs", "end_session", "explain_memory", "fail_judgement",
+    "find_similar", "ingest_memories", "ingest_memory", "ingest_staged", "known_memory", "merge_memories",
+    "pending_embeddings", "preview_memory", "prune_memories", "register_embedding_model", "reject_memory",
+    "resolve_judgement", "revive_judgements", "set_policy", "set_predicate", "supersede_memory",
+    "sweep_duplicates", "undo", "undo_run", "update_memory", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {"create_vector_index", "derive_scope", "register_embedding_model", "vector_index_ddl"}

@@ -96,7 +96,8 @@ def test_two_memories_are_no_session_and_the_guard_keeps_apart(robot: DB) -> Non
     for n in (3, 4, 5):
         say(robot, f"the gripper waits {n} seconds before it closes", memory_type="number")
     done = end(robot)
-    assert done["superseded_count"] == 1 and done["considered"] == 5
+    assert done["superseded_count"] == 1
+    assert done["considered"] == 5
     policy(robot, guard="off")
     assert end(robot)["superseded_count"] == 2
 

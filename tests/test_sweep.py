@@ -41,9 +41,8 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
         (c, a, "ask"),
         (d, a, "ask"),
     }
-    assert {p["run_id"] for p in plan} == {None} and db.execute("select count(*) from runs").fetchone() == (
-        0,
-    )
+    assert {p["run_id"] for p in plan} == {None}
+    assert db.execute("select count(*) from runs").fetchone() == (0,)
     assert rows(
         db, "select * from duplicate_pairs('acme', 'default', thresholds => '{0.98, 0.9, 0.86}')"
     ) == [
@@ -58,7 +57,8 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     assert rows(db, "select distinct kind, run_id from judgements") == [
         {"kind": "consolidation", "run_id": done[0]["run_id"]}
     ]
-    assert counters(db, a)["observations"] == 2 and texts(db, "merged") == ["The user likes tea"]
+    assert counters(db, a)["observations"] == 2
+    assert texts(db, "merged") == ["The user likes tea"]
     assert sweep(db, dry_run=False) == [], "what waits is not asked again"
     assert e is not None
     check(db)
@@ -113,12 +113,15 @@ def test_the_newer_text_replaces(db: DB) -> None:
     other = store(db, "Tea?!", subject="someone else", **angle(0))
     policy(db, preset="replace_newer", guard="off")
     done = sweep(db, dry_run=False)
-    assert {(p["representative_id"], p["action"]) for p in done} == {(c, "replace")} and len(done) == 2
+    assert {(p["representative_id"], p["action"]) for p in done} == {(c, "replace")}
+    assert len(done) == 2
     assert {
         r["action"] for r in rows(db, "select action from memory_events where run_id = %s", done[0]["run_id"])
     } == {"replaced"}
-    assert texts(db) == ["Black tea", "Tea?!"] and counters(db, c)["observations"] == 3
-    assert b and other
+    assert texts(db) == ["Black tea", "Tea?!"]
+    assert counters(db, c)["observations"] == 3
+    assert b
+    assert other
     check(db)
     db.execute("select undo_run(%s, tenant_id => 'acme')", [done[0]["run_id"]])
     assert len(texts(db)) == 4
@@ -187,7 +190,8 @@ def test_exact_duplicates_are_cleaned(db: DB) -> None:
         -len(done) :
     ]
     assert rows(db, clean % ", dry_run => false") == []
-    assert counters(db, sure)["observations"] == 3 and counters(db, elsewhere)["observations"] == 1
+    assert counters(db, sure)["observations"] == 3
+    assert counters(db, elsewhere)["observations"] == 1
     assert {r["method"] for r in rows(db, "select method from memory_events where run_id is not null")} == {
         "hash"
     }

@@ -40,7 +40,8 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy(db, preset="three_tier", guard="off")
     planned = run("sweep", dsn, "--tenant", "acme", "--dry-run")
     assert planned.exit_code == 0, planned.output
-    assert "ask 1, merge 9\n" in planned.output and "pairs at or above 0.98: 18\n" in planned.output
+    assert "ask 1, merge 9\n" in planned.output
+    assert "pairs at or above 0.98: 18\n" in planned.output
     assert rows(db, "select * from runs") == []
     done = run("sweep", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
@@ -50,9 +51,11 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(db)
     [found] = rows(db, "select run_id from runs")
     undone = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
-    assert undone.output.startswith("active 12\n") and "undone: moot 1, undone 9" in undone.output
+    assert undone.output.startswith("active 12\n")
+    assert "undone: moot 1, undone 9" in undone.output
     again = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme")
-    assert again.exit_code == 1 and "HINT" in again.output
+    assert again.exit_code == 1
+    assert "HINT" in again.output
     check(db)
 
 
@@ -60,11 +63,12 @@ def test_consolidate_and_approve(db: DB, dsn: str) -> None:
     planned = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.output.endswith("ask 10\n"), planned.output
     asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--max", 9)
-    [(run_id,)] = re.findall(r"^run (\S+): open: waiting 9\n$", asked.output, re.MULTILINE) and [
-        re.findall(r"run (\S+):", asked.output)
-    ]
+    found = re.search(r"^run (\S+): open: waiting 9\n", asked.output)
+    assert found is not None, asked.output
+    run_id = found[1]
     done = run("approve", run_id, "--dsn", dsn, "--tenant", "acme")
-    assert done.exit_code == 0 and f"run {run_id}: done: merged 9, judged 9\n" in done.output, done.output
+    assert done.exit_code == 0, done.output
+    assert f"run {run_id}: done: merged 9, judged 9\n" in done.output
     assert "nothing to do" not in run("consolidate", dsn, "--tenant", "acme").output
     assert "nothing to do\n" in run("consolidate", dsn, "--tenant", "acme", "--bucket", "none").output
     assert run("consolidate", dsn, "--dsn", dsn, "--tenant", "acme").exit_code == 2

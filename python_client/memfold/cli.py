@@ -872,12 +872,8 @@ def import_(
         _fail(f"{run.errors:,} of {run.rows:,} rows were refused")
 
 
-# What is in a file of its own uses what is above.
-from memfold import upkeep_cli as _upkeep_cli  # noqa: E402
-
-for _command in _upkeep_cli.COMMANDS:
-    main.add_command(_command)
-
-
 if __name__ == "__main__":
-    main()
+    # once, under its own name: the commands in files of their own join that one
+    importlib.import_module("memfold.cli").main()
+else:
+    from memfold import upkeep_cli as _upkeep_cli  # noqa: F401

@@ -15,9 +15,9 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
-from memfold.cli import _dsn_option, _fail, _open, _resolve, _say, _table, _tenant_option
+from memfold.cli import _dsn_option, _fail, _open, _resolve, _say, _table, _tenant_option, main
 
-__all__ = ["COMMANDS"]
+__all__: list[str] = []
 
 Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
@@ -104,7 +104,7 @@ def _where(database: str | None, dsn: str | None) -> str | None:
     return database or dsn
 
 
-@click.command()
+@main.command()
 @_bucket_options
 def sweep(
     database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
@@ -147,7 +147,7 @@ def sweep(
             _overview(connection, run)
 
 
-@click.command()
+@main.command()
 @_bucket_options
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), help="Cosine of a cluster; default: the policy's (0.75)."
@@ -196,7 +196,7 @@ def consolidate(
             _overview(connection, rows[0]["run_id"])
 
 
-@click.command()
+@main.command()
 @click.argument("run", type=click.UUID)
 @_dsn_option
 @_tenant_option("The tenant of the run; default: the session's.")
@@ -222,7 +222,7 @@ def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> N
         _overview(connection, run)
 
 
-@click.command("undo-run")
+@main.command("undo-run")
 @click.argument("run", type=click.UUID)
 @_dsn_option
 @_tenant_option("The tenant of the run; default: the session's.")
@@ -240,6 +240,3 @@ def undo_run(run: object, dsn: str | None, tenant: str | None, reason: str | Non
             ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no memory has changed"
         )
         _overview(connection, run)
-
-
-COMMANDS = (sweep, consolidate, approve, undo_run)
