@@ -329,8 +329,8 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
     assert merged is not None
     assert broken is not None
     report.table(
-        "undo_run, with 667 ingests between the consolidation and it: memories that differ from those of a tenant that was told"
-        " the same and never consolidated (text, status, edges, metadata, counters, sources, intervals, vectors):",
+        "undo_run, with 667 ingests between the consolidation and it: memories that differ from those of a tenant that was"
+        " told the same and never consolidated (text, status, edges, metadata, counters, sources, intervals, vectors):",
         ["folds undone", "differ before", "differ after", "seconds", "broken invariants"],
         [[merged[0], before, after, f"{seconds:.2f}", broken[0]]],
     )
