@@ -366,7 +366,7 @@ def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     run_id = consolidate(db, "large", threshold=0.9, dry_run=False, approval="person", max_operations=250)[0][
         "run_id"
     ]
-    assert approve(db, run_id, "duplicate", 1000) in range(250)
+    assert approve(db, run_id, "duplicate", 1000) in range(250), "some are answered, however slow the machine"
     while approve(db, run_id, "duplicate", 1000):
         pass
     assert len(rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run_id)) == 500

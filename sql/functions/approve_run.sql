@@ -81,7 +81,7 @@ begin
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
     -- before anybody has to wait
-    select count(*), (array_agg(o.judgement_id order by o.judgement_id))[:max_operations] into v_waiting, v_ids
+    select count(*), (array_agg(o.judgement_id order by o.judgement_id))[:least(max_operations, 100)] into v_waiting, v_ids
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis';
     perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
@@ -94,7 +94,7 @@ begin
     ));
     -- some at a time, as long as there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 20 loop
-        exit when clock_timestamp() > v_ends;
+        exit when v_from > 1 and clock_timestamp() > v_ends;
         v_merged := array[]::uuid[];
         v_replaced := array[]::uuid[];
         for j in
@@ -150,7 +150,7 @@ $$;
 revoke all on function memfold.approve_run(uuid, text, bigint, text) from public;
 grant execute on function memfold.approve_run(uuid, text, bigint, text) to memfold_app;
 comment on function memfold.approve_run(uuid, text, bigint, text) is
-'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000), and
-returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
+'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
+ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
 the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is moot.
 Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
