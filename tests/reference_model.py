@@ -41,6 +41,7 @@ class Scope:
     bucket_conflict: str
     on_ambiguous: str
     metadata_merge: str
+    on_merge: str
     texts: tuple[Text, ...]
 
 
@@ -410,6 +411,12 @@ class World:
             event.action, event.tier, event.method = "merged", 2, "vector"
             event.similarity, event.target = clean[0], self.state.root(clean[2])
             event.on_timeline = event.target in self.state.on_timeline
+            if (
+                scope.on_merge == "replace"
+                and counts
+                and at >= self.state.counters[event.target]["last_seen"]
+            ):
+                event.action = "replaced"
         elif not counts:
             event.action, event.reason, event.on_timeline = "rejected", "recalled", False
             if best[0] >= JUDGE:
@@ -458,7 +465,7 @@ class World:
             event.tier, event.method, event.similarity = 2, "vector", similarity
             event.target = other = self.state.root(neighbour)
             if clean and not self.asked((root, other), (root, neighbour)):
-                event.action = "merged"
+                event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
                 event.memory, event.target = self.newer_first(root, other)
                 event.on_timeline = bool({root, other} & self.state.on_timeline)
             elif m.scope.on_ambiguous != "keep" and not self.asked((root, other), (root, neighbour)):

@@ -67,3 +67,39 @@ def check(db: DB) -> None:
     tenants = [row[0] for row in db.execute("select distinct tenant_id from memfold.memories").fetchall()]
     for tenant in tenants:
         assert db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall() == []
+
+
+def resolve(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
+    """Answer the one open judgement, as a model: (state, verdict, action, memory_id, event_id)."""
+    names = "".join(f", {name} => %s" for name in named)
+    row = db.execute(
+        "select * from memfold.resolve_judgement((select judgement_id from memfold.judgements"
+        " where state in ('open', 'leased')), %s, %s,"
+        f" model => 'a judge', tenant_id => 'acme'{names})".encode(),
+        [verdict, confidence, *named.values()],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def status(db: DB, memory: Result) -> str:
+    row = db.execute(
+        "select status from memfold.memories where memory_id = %s", [memory.memory_id]
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def confidence(db: DB, memory: Result) -> Any:
+    row = db.execute(
+        "select repetition_count, independent_repetitions, confidence from memfold.memory_audit"
+        " where memory_id = %s",
+        [memory.memory_id],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def inside(cosine: float, *edges: float) -> float:
+    """A hair above an edge that is to be met: a vector of four-byte numbers does not hold each cosine to the last digit."""
+    return cosine + 1e-6 if cosine in edges else cosine

@@ -182,7 +182,9 @@ def candidate(rnd: random.Random) -> Candidate:
     made: Candidate = {
         "content": rnd.choice(["", "So ", "Not that ", "Très "]) + f"Ann {predicate} thing {number % 5} and {number}"
         + rnd.choice(["", ".", " ", "!"]),
-        "bucket_id": rnd.choice(["default", "default", "wide", "keep", "off", "first", "content"]),
+        "bucket_id": rnd.choice(
+            ["default", "default", "wide", "keep", "off", "first", "content", "newer", "words", "text"]
+        ),
         "subject": rnd.choice([None, *SUBJECTS]),
         "predicate": predicate,
         "observed_at": f"2026-{rnd.randrange(1, 11):02}-{rnd.randrange(1, 28):02}",
@@ -228,6 +230,9 @@ def rules(db: DB, tenant: str) -> None:
         "off": "dedup => 'off'",
         "first": "metadata_merge => 'first', metadata_keys => '{a}', canonicalizer => 'flat/1'",
         "content": "key_fields => '{type}', conflict => 'keep_existing'",
+        "newer": "on_merge => 'replace', metadata_merge => 'newest', metadata_max => '{a}'",
+        "words": "scope => 'bucket', lexical_threshold => 0.5, neighbours => 2, session_neighbours => 20",
+        "text": "on_merge => 'synthesise', on_ambiguous => 'synthesise', lexical_threshold => 0.7",
     }.items():
         db.execute(f"select set_policy(%s, %s, {options})".encode(), [tenant, bucket])
     db.execute("select set_policy(%s, 'wide', 'off', dedup => 'off')", [tenant])
@@ -304,7 +309,8 @@ def test_batches_equal_singles(db: DB) -> None:
     # each kind of decision was among them
     assert {"inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
             "superseded predicate", "superseded timeline", "escalated vector", "historical object",
-            "rejected tombstone", "rejected None", "MF004"} <= set(actions)  # fmt: skip
+            "rejected tombstone", "rejected None", "MF004", "merged lexical", "replaced vector",
+            "escalated lexical"} <= set(actions)  # fmt: skip
 
 
 # Errors and keys --------------------------------------------------------------------------------------------

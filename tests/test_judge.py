@@ -490,8 +490,7 @@ def test_merged_text_is_asked_for_by_kind() -> None:
         kind: prompt(question(kind=kind), "n")[0]
         for kind in ("write", "review", "synthesis", "consolidation")
     }
-    assert texts["write"] == texts["review"]
-    assert texts["synthesis"] == texts["consolidation"]
+    assert texts["write"] == texts["review"] == texts["consolidation"]
     assert "one text that takes the place of both" in texts["synthesis"]
     assert "one text that takes the place of both" not in texts["write"]
 
@@ -567,7 +566,7 @@ def test_fuller_is_a_memory(server: ChatServer, fuller: str | None, expected: UU
 
 
 def test_merged_text(server: ChatServer) -> None:
-    merging = question(kind="consolidation")
+    merging = question(kind="synthesis")
     assert says(server, item=merging, merged_text="both").merged_text == "both"
     assert says(server, item=merging, verdict="distinct", merged_text="both").merged_text is None
     assert says(server, item=merging, merged_text=" \n").merged_text is None

@@ -646,9 +646,8 @@ def test_the_confidence_floor(m: DB) -> None:
     check(m)
 
 
-@pytest.mark.parametrize("kind", ["synthesis", "consolidation"])
 @pytest.mark.parametrize("verdict", ["duplicate", "refinement"])
-def test_a_merged_text(m: DB, kind: str, verdict: str) -> None:
+def test_a_merged_text(m: DB, verdict: str) -> None:
     about = {"subject": "User", "predicate": "likes"}
     a = ingest(
         m, "User likes tea", source_turn_ids=["a"], source_confidence=0.3, metadata={"x": 1, "y": 1}, **about
@@ -656,7 +655,7 @@ def test_a_merged_text(m: DB, kind: str, verdict: str) -> None:
     b = ingest(
         m, "User likes milk in tea", source_turn_ids=["b"], source_confidence=0.9, metadata={"y": 2}, **about
     )
-    r = resolve(m, ask(m, a, b, kind), verdict, merged_text="User likes tea with milk", model="a")
+    r = resolve(m, ask(m, a, b, "synthesis"), verdict, merged_text="User likes tea with milk", model="a")
     assert (r.action, statuses(m, a, b)) == ("replaced", ["merged", "merged"])
     assert m.execute(
         "select content, subject, predicate, status, embedding_pending, metadata from memories where memory_id = %s",
@@ -700,7 +699,7 @@ def test_a_merged_text_that_a_person_rejected(m: DB) -> None:
 
 @pytest.mark.parametrize("empty", ["", None])
 def test_an_empty_merged_text(m: DB, empty: str | None) -> None:
-    """A synthesis that says nothing keeps both and warns; a consolidation still has its verdict."""
+    """A synthesis that says nothing keeps both and warns; where no text was asked for, none is missing or used."""
     warnings: list[str | None] = []
     m.add_notice_handler(lambda d: warnings.append(d.message_primary))
     a, b = ingest(m, "User likes tea"), ingest(m, "User enjoys tea")
@@ -710,8 +709,11 @@ def test_an_empty_merged_text(m: DB, empty: str | None) -> None:
     assert len(warnings) == 1
     assert warnings[0] is not None
     assert str(judgement_id) in warnings[0]
-    r = resolve(m, ask(m, a, b, "consolidation"), "duplicate", merged_text=empty)
+    r = resolve(
+        m, ask(m, a, b, "consolidation"), "duplicate", merged_text=empty or "User likes and enjoys tea"
+    )
     assert (r.action, statuses(m, a, b)) == ("merged", ["active", "merged"])
+    assert len(warnings) == 1
     check(m)
 
 

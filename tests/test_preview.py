@@ -13,16 +13,16 @@ import psycopg
 from tests.support import check, ingest, model
 
 DB = psycopg.Connection[Any]
-CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "2000"))
+CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "1500"))
 SUBJECTS = ["Ann", "Bob", "Cem", "Dora", "Eli", "Fee", "Gus", "Hoa", "Ida", "Jo"]
 
 
 def candidate(rnd: random.Random) -> dict[str, Any]:
     predicate = rnd.choice([None, "likes", "works_at", "lives_in"])
-    number = rnd.randrange(60)
+    number = rnd.randrange(30)
     arguments: dict[str, Any] = {
         "content": rnd.choice(["", "So ", "Not that "]) + f"Ann {predicate} thing {number % 9} and {number}",
-        "bucket_id": rnd.choice(["default", "wide", "keep"]),
+        "bucket_id": rnd.choice(["default", "default", "wide", "keep", "newer", "words", "text"]),
         "subject": rnd.choice([None, *SUBJECTS]),
         "predicate": predicate,
         "observed_at": f"2026-{rnd.randrange(1, 11):02}-{rnd.randrange(1, 28):02}",
@@ -48,6 +48,14 @@ def test_preview_equals_ingest(db: DB) -> None:
     )
     db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
     db.execute("select set_policy('acme', 'keep', on_ambiguous => 'keep', similar_threshold => 0.5)")
+    db.execute(
+        "select set_policy('acme', 'newer', on_merge => 'replace', metadata_max => '{a}', guard => 'off')"
+    )
+    db.execute(
+        "select set_policy('acme', 'words', scope => 'bucket', lexical_threshold => 0.5, neighbours => 2,"
+        " session_neighbours => 20)"
+    )
+    db.execute("select set_policy('acme', 'text', on_merge => 'synthesise', lexical_threshold => 0.7)")
     rnd = random.Random(20261121)
     actions: Counter[str] = Counter()
     wrong = []
@@ -65,8 +73,9 @@ def test_preview_equals_ingest(db: DB) -> None:
     assert wrong == []
     # each kind of decision was among them
     assert {kind.split()[0] for kind in actions} == {
-        "inserted", "merged", "superseded", "escalated", "historical", "rejected",
+        "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected",
     }  # fmt: skip
     assert {"merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
-            "superseded predicate", "superseded timeline"} <= set(actions)  # fmt: skip
+            "superseded predicate", "superseded timeline", "merged lexical", "replaced vector",
+            "escalated vector"} <= set(actions)  # fmt: skip
     check(db)

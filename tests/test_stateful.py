@@ -80,13 +80,22 @@ def _texts(predicate: str, objects: bool) -> tuple[Text, ...]:
 
 def _scope(
     name: str, bucket: str, *, single: bool = False, objects: bool = False, conflict: str = "newest_wins",
-    on_ambiguous: str = "judge", metadata_merge: str = "merge",
+    on_ambiguous: str = "judge", metadata_merge: str = "merge", on_merge: str = "strengthen",
 ) -> Scope:  # fmt: skip
     predicate = name.split(".")[-1]
     texts = _texts(predicate, objects)
     bucket_conflict = "keep_existing" if bucket == "other" else "newest_wins"
     return Scope(
-        name, bucket, predicate, single, conflict, bucket_conflict, on_ambiguous, metadata_merge, texts
+        name,
+        bucket,
+        predicate,
+        single,
+        conflict,
+        bucket_conflict,
+        on_ambiguous,
+        metadata_merge,
+        on_merge,
+        texts,
     )
 
 
@@ -106,10 +115,15 @@ SCOPES = [
            conflict="keep_existing"),
     _scope("third.likes", "third", on_ambiguous="keep", metadata_merge="first"),
     _scope("third.studies", "third", single=True, on_ambiguous="keep", metadata_merge="first"),
+    _scope("newer.likes", "newer", on_merge="replace"),
+    _scope("newer.visits", "newer", objects=True, on_merge="replace"),
+    _scope("newer.lives", "newer", single=True, objects=True, on_merge="replace"),
+    _scope("newer.studies", "newer", single=True, on_merge="replace"),
 ]  # fmt: skip
 BUCKETS = {
     "other": "on_ambiguous => 'review', metadata_merge => 'newest', conflict => 'keep_existing'",
     "third": "on_ambiguous => 'keep', metadata_merge => 'first'",
+    "newer": "on_merge => 'replace'",
 }
 PREDICATES = [
     (s.predicate, "one" if s.single else "many", "null" if s.conflict == "newest_wins" else f"'{s.conflict}'")

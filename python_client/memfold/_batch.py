@@ -19,12 +19,11 @@ from memfold._core import (
     Together,
     Transact,
     check_text,
-    log_decision,
-    logger,
     pause_before,
     prepared_value,
     wait_seconds,
 )
+from memfold._log import log_decision, logger
 from memfold.embedders import EmbedderProtocol, vector_binary
 from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
 

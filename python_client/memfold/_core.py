@@ -7,7 +7,6 @@ send, what to retry, what to log) is made here, once.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import random
@@ -17,12 +16,13 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, LiteralString, NoReturn, TypeAlias, TypeVar
+from typing import Any, Literal, LiteralString, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
 
 from memfold import errors, queries
+from memfold._log import log_decision, log_synthesis, logger, quoted
 from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
 from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict
 from memfold.types import (
@@ -37,8 +37,6 @@ from memfold.types import (
     SimilarMemory,
     UndoneMemory,
 )
-
-logger = logging.getLogger("memfold")
 
 T = TypeVar("T")
 
@@ -325,8 +323,8 @@ class Core:
         counted: bool = False,
         retry_after: float | None = 0.0,
         usage: Mapping[str, Any] | None = None,
-    ) -> Steps[JudgementState]:
-        """Give a lease back without an answer; gives the judgement's state."""
+    ) -> Steps[JudgementState | Literal["replaced"]]:
+        """Give a lease back without an answer; gives the judgement's state, or what the policy has done at its end."""
         arguments = {
             "judgement_id": question.judgement_id,
             "error": _storable(error),
@@ -337,7 +335,7 @@ class Core:
             **(usage or {}),
         }
         rows = yield from self.run(queries.FAIL, arguments, repeatable=True)
-        state: JudgementState = rows[0]["fail_judgement"]
+        state: JudgementState | Literal["replaced"] = rows[0]["fail_judgement"]
         return state
 
     def queued_again(self, question: Question) -> Steps[list[UUID]]:
@@ -428,6 +426,7 @@ class Core:
             verdict["model"],
             resolution.action or resolution.state,
         )
+        log_synthesis(resolution.action, answer.merged_text, resolution.memory_id)
         return None if resolution.state == "open" else resolution
 
     def _not_judged(self, question: Question, error: Exception, usage: Usage) -> Steps[Resolution | None]:
@@ -437,12 +436,6 @@ class Core:
             transient, usage = error.transient, error.usage
             retry_after = error.retry_after
         used = self._used(usage)
-        logger.warning(
-            "DEDUP_FAIL: judgement %s by %s failed (%s), both memories stay",
-            question.judgement_id,
-            used["model"],
-            _said(error),
-        )
         state = yield from self.give_back(
             question,
             _said(error),
@@ -450,7 +443,14 @@ class Core:
             retry_after=min(max(retry_after or 1.0, 0.0), _LONGEST_RETRY) if transient else None,
             usage=used,
         )
-        if state in ("done", "moot"):
+        logger.warning(
+            "DEDUP_FAIL: judgement %s by %s failed (%s), %s",
+            question.judgement_id,
+            used["model"],
+            _said(error),
+            "falling back to replace" if state == "replaced" else "both memories stay",
+        )
+        if state == "done" or state == "moot" or state == "replaced":
             return None
         return Resolution(state)
 
@@ -759,22 +759,3 @@ def prepared_value(name: str, value: Any) -> Any:
         case _:
             check_text(name, value)
             return value
-
-
-# log lines --------------------------------------------------------------------------------------------------
-
-
-def quoted(text: str) -> str:
-    """A text for a log line: on one line, and not all of a long one."""
-    return json.dumps(text if len(text) <= 80 else text[:79] + "…", ensure_ascii=False)
-
-
-def log_decision(content: str, result: IngestResult, *, preview: bool = False) -> None:
-    """DEDUP_CHECK for every decision, DEDUP_MERGE for a fold."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    how = "no match" if result.tier is None else f"tier {result.tier} {result.method}"
-    found = how if result.similarity is None else f"closest match sim={result.similarity:.2f}"
-    logger.debug("DEDUP_CHECK: %s %s -> %s", quoted(content), found, result.action)
-    if result.action in ("merged", "replaced") and not preview:
-        logger.info("DEDUP_MERGE: %s -> memory %s (%s)", quoted(content), result.memory_id, how)

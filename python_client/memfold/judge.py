@@ -220,7 +220,8 @@ data: it remains the text of a memory that someone stored, and you compare what 
 
 _MERGE = (
     "one text that takes the place of both, if it is a duplicate or refinement, else null. It keeps every detail of "
-    "both memories, adds nothing, says nothing twice, and is in the language of A."
+    "both memories, and whom they speak of; where they disagree in a detail it has the detail of B, the newer; it is "
+    "concise, adds nothing, says nothing twice, and is in the language of A."
 )
 _NO_MERGE = "null."
 

@@ -27,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
+from memfold._log import log_synthesis
 from memfold.errors import RETRYABLE, is_connection_lost, translate
 from memfold.judge import Answer, Judge, JudgeError, Question, Usage
 
@@ -804,6 +805,7 @@ class Worker:
             row["state"], row["verdict"] or verdict["verdict"], verdict["confidence"], row["action"], took * 1000,
             verdict["input_tokens"], verdict["output_tokens"], verdict["cost"],
         )  # fmt: skip
+        log_synthesis(row["action"], verdict["merged_text"], row["memory_id"])
 
     async def _refused(self, question: Question, error: Exception, verdict: Mapping[str, Any]) -> None:
         """The database does not take the answer: a failed attempt."""
@@ -847,6 +849,12 @@ class Worker:
         if counted:
             self.summary.failed += 1
             self.summary.dead += rows[0]["state"] == "dead"
+            if rows[0]["state"] == "replaced":
+                logger.warning(
+                    "DEDUP_FAIL: judgement %s failed for good (%s), falling back to replace",
+                    judgement_id,
+                    parameters["error"],
+                )
             if rows[0]["state"] == "dead":
                 logger.error(
                     "dead judgement=%s tenant=%s error=%s", judgement_id, tenant_id, parameters["error"]

@@ -191,14 +191,17 @@ as $$
 declare
     v_memory_id uuid;
 begin
+    if (c.policy).rehash_run is not null then
+        perform memfold._make_way(c);
+    end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending
+        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, plain
     ) values (
         c.tenant_id, coalesce(c.memory_id, memfold._new_id()), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
         c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
-        c.embedding is null and (c.policy).dedup = 'on'
+        c.embedding is null and (c.policy).dedup = 'on', false
     )
     on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
     returning m.memory_id into v_memory_id;

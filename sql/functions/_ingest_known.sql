@@ -29,7 +29,7 @@ begin
         and not exists (
             select from memfold.policies as p
             where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
-                or p.metadata_keys <> '{}' or p.max_content_length < 8192
+                or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.rehash_run is not null
         );
     if v_memory_id is null then
         return null;

@@ -73,6 +73,9 @@ declare
     v_known uuid[];
     v_count bigint;
     v_written bigint;
+    v_rehashed boolean := false;
+    v_buckets text[];
+    v_types text[];
     v_policy memfold.policies;
     v_now constant timestamptz := pg_catalog.now();
     v_actor constant text := memfold._actor();
@@ -86,7 +89,10 @@ declare
 begin
     -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
     -- The policy once for each bucket and type.
-    select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type) into v_policies
+    select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
+        pg_catalog.array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
+        pg_catalog.array_agg(p.memory_type order by p.bucket_id, p.memory_type)
+    into v_policies, v_buckets, v_types
     from (
         select t.bucket_id, t.memory_type, memfold._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
         from (
@@ -96,6 +102,7 @@ begin
     ) as p;
     for v_i in 1..coalesce(cardinality(v_policies), 0) loop
         v_policy := v_policies[v_i];
+        v_rehashed := v_rehashed or v_policy.rehash_run is not null;
         if v_policy.dedup = 'off' then
             v_policy.canonicalizer := null;
             v_policies[v_i] := v_policy;
@@ -234,6 +241,13 @@ begin
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
         from memfold._look(v_tenant_id, v_items, v_classes) as l;
+        if v_rehashed then
+            -- one by one, for a text may stand under either of two hashes
+            select array_agg(case when o.class in ('todo', 'hit') and (v_policies[v_policy_of[o.i]]).rehash_run is not null
+                then 'rest' else o.class end order by o.i)
+            into v_classes
+            from unnest(v_classes) with ordinality as o (class, i);
+        end if;
         exit when v_classes is null or not v_classes && array['todo', 'rest'];
         if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes then
             v_classes := v_decided;
@@ -257,11 +271,13 @@ begin
         select array_agg(x.scope_key),
             -- an alias may lead elsewhere
             array_agg(coalesce(
-                x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.root_scope <> x.scope_key, false))
+                x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.rehashed or x.root_scope <> x.scope_key,
+                false))
         into v_scope_keys, v_wide
         from (
             select v_root_scopes[c.ordinality] as root_scope, (v_policies[v_policy_of[c.ordinality]]).scope as scope,
                 (v_policies[v_policy_of[c.ordinality]]).key_fields as key_fields,
+                (v_policies[v_policy_of[c.ordinality]]).rehash_run is not null as rehashed,
                 case when v_classes[c.ordinality] in ('todo', 'rest')
                     then memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
             from unnest(v_items) with ordinality as c
@@ -277,6 +293,9 @@ begin
         having count(*) > 0;
         exit when v_locks is null or v_locks = v_held;
         v_held := v_locks;
+        for v_i in 1..cardinality(v_policies) loop
+            perform memfold._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i]);
+        end loop;
     end loop;
 
     -- 4. New texts that decide nothing but to be there. Not: recalled ones, values of a slot, those whose words are
@@ -373,12 +392,12 @@ begin
         ) as n;
         insert into memfold.memories (
             tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-            metadata_signature, session_id, metadata, embedding_pending
+            metadata_signature, session_id, metadata, embedding_pending, plain
         )
         select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
             (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
             c.metadata_signature, c.session_id, c.metadata,
-            c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on'
+            c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
         from unnest(v_items) with ordinality as c
         where v_classes[c.ordinality] = 'new'
         order by c.ordinality

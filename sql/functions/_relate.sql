@@ -14,7 +14,7 @@ begin
         -- whatever the call may change: their trees, and what is beside them on a timeline
         v_texts := memfold._timeline_texts(tenant_id, memory_ids);
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
-            p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate')
+            p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate' or p.rehash_run is not null)
         into strict v_bucket_id, v_scope_key, v_wide
         from pg_catalog.unnest(v_texts) as i (id)
         cross join lateral (
@@ -94,7 +94,8 @@ begin
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline, content,
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
-        j.tenant_id, j.bucket_id, action, 3, case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end, memory_id, target_id,
+        j.tenant_id, j.bucket_id, action, 3,
+        case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end, memory_id, target_id,
         j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold._actor()
     ) returning e.event_id into v_event_id;
@@ -106,7 +107,8 @@ end;
 $$;
 revoke all on function memfold._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
 comment on function memfold._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) is
-'Tier 3: records what a judge or a person (no model) decided of two roots, or what holds where the judge failed (dead), and derives their state: merged (memory_id is
-folded into target_id), replaced (target_id into memory_id), superseded (memory_id retires target_id), rejected, judged
-(nothing changes). content: the text, of a memory that this creates. stated_at: a person states memory_id, at this time.
+'Tier 3: records what a judge or a person (no model) decided of two roots, or what holds where the judge failed (dead), and
+derives their state: merged (memory_id is folded into target_id), replaced (target_id into memory_id), superseded (memory_id
+retires target_id), rejected, judged (nothing changes). content: the text, of a memory that this creates. stated_at: a person
+states memory_id, at this time.
 The caller holds the lock.';

@@ -114,8 +114,11 @@ begin
         v_run := memfold._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
             'embedding_model', v_model, 'threshold', threshold, 'approval', approval, 'max_operations', max_operations,
             'max_judgements', max_judgements));
-        v_asked := memfold._ask_all(v_run, case approval when 'judge' then 'consolidation' else 'review' end, v_ids,
-            v_into_ids, v_similarities, v_guards);
+        v_asked := memfold._ask_all(v_run, case
+                when approval = 'person' then 'review'
+                -- where a judge writes the text at ingest, so it does here
+                when (memfold._policy(tenant_id, bucket_id, '*')).on_ambiguous = 'synthesise' then 'synthesis'
+                else 'consolidation' end, v_ids, v_into_ids, v_similarities, v_guards);
         perform memfold._end_run(tenant_id, v_run.run_id, jsonb_build_object(
             'pairs', v_pairs, 'asked', v_asked, 'left_out', v_pairs - coalesce(cardinality(v_ids), 0)));
     end if;

@@ -53,7 +53,7 @@ begin
             least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()))
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if j.state = 'dead' and memfold._falls_back(j) then
-        return memfold._fall_back(j);
+        return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
     end if;
     return j.state;
 end;
@@ -68,8 +68,8 @@ comment on function memfold.fail_judgement(
     uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
 ) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), done (the same, of a synthesis
-where on_judge_failure is replace: the newer memory has replaced the older), moot (there is nothing to decide any more), or
+5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
+synthesis where on_judge_failure is replace: the newer memory has replaced the older), moot (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 

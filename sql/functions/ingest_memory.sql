@@ -45,7 +45,8 @@ begin
 
     -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
     c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate';
+    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'
+        or (c.policy).rehash_run is not null;
     if d.memory_id is not null and not v_wide then
         select m.scope_key <> c.scope_key into strict v_wide
         from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
@@ -55,6 +56,7 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
+        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy);
     end if;
     return memfold._ingest_locked(c);
 end;

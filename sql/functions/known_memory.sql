@@ -23,7 +23,7 @@ begin
             where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
         ) end,
         c.content_hash
-    from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
+    from memfold._known_candidate(c) as m;
 end;
 $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;

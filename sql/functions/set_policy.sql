@@ -65,6 +65,10 @@ begin
         values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
         returning p.* into v_new;
         v_new := memfold._preset(v_new, preset);
+        v_new.rehash_run := v_old.rehash_run;
+        v_new.rehash_from_canonicalizer := v_old.rehash_from_canonicalizer;
+        v_new.rehash_from_key_fields := v_old.rehash_from_key_fields;
+        v_new.rehash_from_metadata_keys := v_old.rehash_from_metadata_keys;
     end if;
 
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
@@ -138,7 +142,7 @@ begin
         perform memfold._fail('MF024', 'the hash of stored memories would change',
             'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
             'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
-            'Set them for a bucket before its first memory.');
+            'Set them for a bucket before its first memory, or: call rehash_bucket(tenant_id, bucket_id, ...).');
     end if;
     begin
         delete from memfold.policies as p

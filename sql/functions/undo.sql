@@ -20,6 +20,7 @@ declare
     e memfold.memory_events;
     v_undone uuid[];
     v_undo_ids uuid[];
+    v_sides uuid[];
 begin
     with undone as (
         insert into memfold.memory_events as u (
@@ -39,14 +40,16 @@ begin
     if v_undone is null then
         return;
     end if;
-    perform memfold._derive_all(_undo.tenant_id, array(
+    v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(v_undone) as i (id)
         join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where x.id is not null
         order by 1
-    ));
+    );
+    perform memfold._derive_all(_undo.tenant_id, v_sides);
+    perform memfold._settle(_undo.tenant_id, v_sides);
 
     for e in
         select v.*
@@ -107,6 +110,9 @@ begin
     if not found then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
+    elsif e.method = 'rehash' then
+        perform memfold._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
+            'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif not memfold._is_undoable(e.action, e.tier, e.observation) then
         perform memfold._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),

@@ -14,10 +14,7 @@ select
     k.aliases,
     k.source_confidence,
     k.extractor_confidence,
-    memfold._confidence(
-        k.source_confidence, k.extractor_confidence, k.independent,
-        p.weight_source, p.weight_extractor, p.weight_repetition
-    ) as confidence,
+    c.confidence,
     k.first_seen,
     k.last_seen,
     k.access_count,
@@ -30,17 +27,35 @@ select
     m.canonicalizer,
     m.content_hash,
     m.embedding_pending,
-    m.created_at
+    m.created_at,
+    memfold._effective(
+        c.confidence, greatest(k.last_accessed, k.last_seen), now(),
+        case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval
+    ) as effective_confidence,
+    k.decayed_confidence,
+    k.decayed_at,
+    k.last_accessed
 from memfold.memories as m
 left join memfold.memory_counters as k
     on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
-cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p;
+cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+cross join lateral (
+    select
+        memfold._confidence(
+            k.source_confidence, k.extractor_confidence, k.independent,
+            p.weight_source, p.weight_extractor, p.weight_repetition
+        ) as confidence
+    offset 0
+) as c;
 comment on view memfold.memory_audit is
 'One row a memory: its text, state, aggregates and confidence. Aliases have no aggregates: they are in their root''s.';
 comment on column memfold.memory_audit.repetition_count is 'Observations less one.';
 comment on column memfold.memory_audit.independent_repetitions is
 'n of the confidence formula: independent observations (distinct source turns) less one.';
 comment on column memfold.memory_audit.confidence is 'In [0, 1], by the weights of the policy: 0.5 source + 0.3 extractor + 0.2 r(n).';
+comment on column memfold.memory_audit.effective_confidence is 'Confidence after decay, now: what search_memories() ranks by.';
+comment on column memfold.memory_audit.decayed_confidence is
+'Effective confidence as apply_decay() has stored it, at decayed_at. Null: it has not, or there was no decay.';
 
 create or replace view memfold.dedup_stats with (security_invoker = true) as
 select
@@ -244,5 +259,8 @@ memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judg
 to memfold_app, memfold_auditor;
 grant execute on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
+) to memfold_app, memfold_auditor;
+grant execute on function memfold._effective(
+    double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) to memfold_app, memfold_auditor;
 grant execute on function memfold._policy(text, text, text) to memfold_app, memfold_auditor;

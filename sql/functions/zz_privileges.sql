@@ -19,13 +19,14 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
             and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
     loop
-        execute pg_catalog.format('alter function %s owner to memfold_owner', v_object.name);
+        execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
     -- what reaches over the walls
     alter function memfold._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold._revive(text) owner to memfold_queue;
-    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text)
-    to memfold_owner;
+    alter function memfold._tenants() owner to memfold_queue;
+    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text),
+    memfold._tenants() to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t

@@ -17,10 +17,12 @@ add column protected_types text[] not null default '{}',
 add column protected_confidence double precision check (protected_confidence between 0 and 1),
 add column decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
 add column decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),
-add column decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
-add constraint policies_rank_check check (rank_confidence + rank_feedback <= 1);
+add column decay_interval interval not null default '1 day' check (decay_interval >= interval '0');
+-- squawk-ignore constraint-missing-not-valid
+alter table memfold.policies add constraint policies_rank_check check (rank_confidence + rank_feedback <= 1);
 -- squawk-ignore ban-drop-constraint
 alter table memfold.policies drop constraint policies_on_ambiguous_check;
+-- squawk-ignore constraint-missing-not-valid
 alter table memfold.policies add constraint policies_on_ambiguous_check
 check (on_ambiguous in ('judge', 'synthesise', 'review', 'keep'));
 comment on column memfold.policies.lexical_threshold is

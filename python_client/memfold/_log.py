@@ -1,0 +1,33 @@
+"""What the client and the worker say of decisions, on the logger ``memfold``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from uuid import UUID
+
+from memfold.types import IngestResult
+
+logger = logging.getLogger("memfold")
+
+
+def quoted(text: str) -> str:
+    """A text for a log line: on one line, and not all of a long one."""
+    return json.dumps(text if len(text) <= 80 else text[:79] + "…", ensure_ascii=False)
+
+
+def log_decision(content: str, result: IngestResult, *, preview: bool = False) -> None:
+    """DEDUP_CHECK for every decision, DEDUP_MERGE for a fold."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    how = "no match" if result.tier is None else f"tier {result.tier} {result.method}"
+    found = how if result.similarity is None else f"closest match sim={result.similarity:.2f}"
+    logger.debug("DEDUP_CHECK: %s %s -> %s", quoted(content), found, result.action)
+    if result.action in ("merged", "replaced") and not preview:
+        logger.info("DEDUP_MERGE: %s -> memory %s (%s)", quoted(content), result.memory_id, how)
+
+
+def log_synthesis(action: str | None, merged_text: str | None, memory_id: UUID | None) -> None:
+    """DEDUP_MERGE for two memories that a judge has written one text for."""
+    if action == "replaced" and merged_text:
+        logger.info("DEDUP_MERGE: 2 memories -> %s memory %s", quoted(merged_text), memory_id)

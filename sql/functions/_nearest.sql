@@ -1,0 +1,214 @@
+create or replace function memfold._recall_rules(
+    tenant_id text, bucket_id text, out types text[], out rules memfold.policies[]
+)
+language plpgsql stable
+as $$
+begin
+    -- The default is first: it holds for types without rules of their own.
+    select array_agg(t.memory_type order by t.memory_type <> '*'),
+        array_agg(memfold._policy(tenant_id, bucket_id, t.memory_type) order by t.memory_type <> '*')
+    into types, rules
+    from (
+        select distinct p.memory_type
+        from memfold.policies as p
+        where p.tenant_id in (_recall_rules.tenant_id collate "C", '*')
+            and p.bucket_id in (_recall_rules.bucket_id collate "C", '*')
+    ) as t;
+end;
+$$;
+revoke all on function memfold._recall_rules(text, text) from public;
+comment on function memfold._recall_rules(text, text) is
+'The policies of a bucket, by type; ''*'', any type without one of its own, first. A policy is looked up once for each type
+that has rules, not once for each memory.';
+
+create or replace function memfold._nearest(
+    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
+    memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
+    at timestamptz, as_of timestamptz, types text[], rules memfold.policies[],
+    out root_ids uuid[], out similarities double precision[], out confidences double precision[],
+    out feedbacks double precision[]
+)
+language plpgsql stable
+as $$
+declare
+    v_newest constant bigint := memfold._exact_limit();
+    v_outgrown boolean;
+    v_index oid;
+begin
+    if session_id is not null or as_of is not null then
+        -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
+        select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+        into root_ids, similarities, confidences, feedbacks
+        from (
+            select n.root_id, memfold._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence, n.feedback
+            from (
+                select m.memory_id from memfold.memories as m
+                where _nearest.session_id is not null
+                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
+                    and m.session_id = _nearest.session_id collate "C" and m.root_id is null
+                union all
+                select m.memory_id from memfold.memories as m
+                where _nearest.session_id is null
+                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
+                    and m.content_hash is not null and m.root_id is null
+                union all
+                select m.memory_id from memfold.memories as m
+                where _nearest.session_id is null
+                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
+                    and m.content_hash is null and m.root_id is null
+            ) as r
+            cross join lateral memfold._recallable(_nearest.tenant_id, r.memory_id, _nearest.memory_type, _nearest.subject,
+                _nearest.predicate, _nearest.session_id, _nearest.metadata, _nearest.min_confidence, at, as_of, types,
+                rules) as n
+            cross join lateral (
+                select r.memory_id as id
+                union all
+                select a.memory_id from memfold.memories as a
+                where a.tenant_id = _nearest.tenant_id collate "C" and a.root_id = r.memory_id
+                offset 0
+            ) as a
+            cross join lateral (
+                select w.embedding from memfold.memory_vectors as w
+                where w.tenant_id = _nearest.tenant_id collate "C" and w.memory_id = a.id
+                    and w.model = _nearest.embedding_model collate "C"
+                offset 0
+            ) as v
+            order by 2 desc, n.root_id
+            limit max_vectors
+        ) as s;
+        return;
+    end if;
+
+    v_outgrown := memfold._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
+    if v_outgrown and scope_key is null then
+        v_index := memfold._vector_index(embedding_model);
+    end if;
+    if v_index is not null then
+        select i.root_ids, i.similarities, i.confidences, i.feedbacks into root_ids, similarities, confidences, feedbacks
+        from memfold._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
+            predicate, metadata, min_confidence, at, types, rules, v_index) as i;
+        if cardinality(root_ids) = max_vectors then
+            return;
+        end if;
+    end if;
+    -- An index's scan gives up where nearly all that is near is of others, or does not pass: then the newest ones beside it.
+    select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+    into root_ids, similarities, confidences, feedbacks
+    from (
+        select u.root_id, u.similarity, u.confidence, u.feedback
+        from (
+            (
+                select n.root_id, o.similarity, n.confidence, n.feedback
+                from (
+                    select i.memory_id, memfold._similarity(i.embedding, _nearest.embedding) as similarity
+                    from (
+                        (
+                            select v.memory_id, v.embedding
+                            from memfold.memory_vectors as v
+                            where not (v_outgrown and _nearest.scope_key is not null)
+                                and v.tenant_id = _nearest.tenant_id collate "C"
+                                and v.bucket_id = _nearest.bucket_id collate "C"
+                                and v.model = _nearest.embedding_model collate "C"
+                                and v.live
+                            order by v.memory_id desc
+                            limit v_newest
+                        )
+                        union all
+                        (
+                            select v.memory_id, v.embedding
+                            from memfold.memory_vectors as v
+                            where v_outgrown
+                                and v.tenant_id = _nearest.tenant_id collate "C"
+                                and v.bucket_id = _nearest.bucket_id collate "C"
+                                and v.scope_key = _nearest.scope_key
+                                and v.model = _nearest.embedding_model collate "C"
+                                and v.live
+                            order by v.memory_id desc
+                            limit v_newest
+                        )
+                    ) as i
+                    order by 2 desc, i.memory_id
+                ) as o
+                cross join lateral memfold._recallable(_nearest.tenant_id, o.memory_id, _nearest.memory_type,
+                    _nearest.subject, _nearest.predicate, null, _nearest.metadata, _nearest.min_confidence, at, null, types,
+                    rules) as n
+                order by o.similarity desc, o.memory_id
+                limit max_vectors
+            )
+            union
+            select f.root_id, f.similarity, f.confidence, f.feedback
+            from unnest(root_ids, similarities, confidences, feedbacks) as f (root_id, similarity, confidence, feedback)
+        ) as u
+        order by u.similarity desc, u.root_id
+        limit max_vectors
+    ) as s;
+end;
+$$;
+revoke all on function memfold._nearest(
+    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
+    text[], memfold.policies[]
+) from public;
+comment on function memfold._nearest(
+    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
+    text[], memfold.policies[]
+) is
+'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each as the root
+where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
+a large bucket; scope_key null: no scope) and among the newest 10,000 of a bucket; of all of a larger one approximately,
+where there is an index. Only reads.';
+
+create or replace function memfold._indexed_nearest(
+    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
+    subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
+    rules memfold.policies[], index_id oid,
+    out root_ids uuid[], out similarities double precision[], out confidences double precision[],
+    out feedbacks double precision[]
+)
+language plpgsql stable
+as $$
+declare
+    v_names constant text[] := array[
+        'hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'
+    ];
+    -- see _indexed_neighbours()
+    v_before constant text[] := case when memfold._norm(embedding) is not null then array(
+        select pg_catalog.current_setting(n.name, true) from unnest(v_names) with ordinality as n (name, place)
+        order by n.place
+    ) end;
+    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, min_confidence) > 0
+        or exists (select from unnest(rules) as p where p.min_confidence > 0);
+    v_type text;
+    v_schema text;
+begin
+    select pg_catalog.format_type(a.atttypid, a.atttypmod), t.typnamespace::regnamespace::text
+    into strict v_type, v_schema
+    from pg_catalog.pg_attribute as a
+    join pg_catalog.pg_type as t on t.oid = a.atttypid
+    where a.attrelid = index_id and a.attnum = 1;
+    perform pg_catalog.set_config(n.name, n.value, true)
+    from unnest(v_names, array['relaxed_order', greatest(400, least(1000, 2 * max_vectors))::text,
+        greatest(case when v_filtered then 20000 else 4000 end, 40 * max_vectors)::text, '8', 'off']) as n (name, value);
+    execute pg_catalog.format(
+        'select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
+        ' from ('
+        ' select n.root_id, memfold._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
+        ' from memfold.memory_vectors as v'
+        ' cross join lateral memfold._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
+        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
+        ' order by v.embedding::%s operator(%s.<#>) $3::%s'
+        ' limit $4) as s',
+        embedding_model, v_type, v_schema, v_type)
+    into root_ids, similarities, confidences, feedbacks
+    using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
+        rules;
+    perform pg_catalog.set_config(n.name, n.value, true) from unnest(v_names, v_before) as n (name, value);
+end;
+$$;
+revoke all on function memfold._indexed_nearest(
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[], oid
+) from public;
+comment on function memfold._indexed_nearest(
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[], oid
+) is
+'As _nearest(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
+after 4,000 entries, 20,000 with filters.';

@@ -1,0 +1,81 @@
+create or replace function memfold._recallable(
+    tenant_id text, memory_id uuid, memory_type text, subject text, predicate text, session_id text, metadata jsonb,
+    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold.policies[]
+) returns table (root_id uuid, confidence double precision, feedback double precision)
+language sql stable rows 1
+begin atomic
+    select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
+    -- from each to the next, whatever the statistics say
+    from (
+        select memfold._root(m.memory_id, m.root_id) as id
+        from memfold.memories as m
+        where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = _recallable.memory_id
+        offset 0
+    ) as t
+    cross join lateral (
+        select m.memory_id, m.memory_type, m.subject, m.predicate, m.session_id, m.metadata, m.status
+        from memfold.memories as m
+        where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = t.id
+        offset 0
+    ) as r
+    cross join lateral (
+        select
+            c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
+            c.last_accessed, c.helpful_count, c.harmful_count
+        from memfold.memory_counters as c
+        where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
+        offset 0
+    ) as k
+    cross join lateral (
+        select rules[coalesce(pg_catalog.array_position(types, r.memory_type), 1)] as p
+        offset 0
+    ) as q
+    cross join lateral (
+        select
+            memfold._confidence(
+                k.source_confidence, k.extractor_confidence, k.independent,
+                (q.p).weight_source, (q.p).weight_extractor, (q.p).weight_repetition
+            ) as confidence,
+            greatest(k.last_accessed, k.last_seen) as last_used,
+            case when r.memory_type = any((q.p).protected_types) then 0 else (q.p).decay_rate end as decay_rate,
+            (q.p).decay_floor,
+            (q.p).decay_interval,
+            coalesce(_recallable.min_confidence, (q.p).min_confidence) as least_confidence
+        offset 0
+    ) as c
+    cross join lateral (
+        select
+            memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
+        offset 0
+    ) as e
+    where
+        case
+            when as_of is null then r.status = 'active'
+            when r.status not in ('active', 'superseded') then false
+            when not k.on_timeline then k.first_seen <= as_of
+            else exists (
+                select
+                from memfold.memory_intervals as i
+                where
+                    i.tenant_id = _recallable.tenant_id collate "C" and i.memory_id = r.memory_id
+                    and i.valid_from <= as_of and (i.valid_to > as_of or i.valid_to is null)
+            )
+        end
+        and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
+        and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
+        and (_recallable.subject is null or memfold._prose_1(r.subject) = _recallable.subject collate "C")
+        and (_recallable.predicate is null or memfold._prose_1(r.predicate) = _recallable.predicate collate "C")
+        and (_recallable.metadata is null or r.metadata @> _recallable.metadata)
+        -- sums of doubles must not decide at a threshold
+        and e.confidence >= c.least_confidence - 1e-9
+    offset 0;
+end;
+revoke all on function memfold._recallable(
+    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
+) from public;
+comment on function memfold._recallable(
+    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
+) is
+'Where a text leads, if recall may show that: with its effective confidence at a time, and its feedback in (0, 1). Null: no
+such filter; subject and predicate are canonical. types, rules: the policies of the bucket (_recall_rules). Inlined by its
+callers, so that the scans of vectors go on until enough have passed.';

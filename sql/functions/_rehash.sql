@@ -1,0 +1,399 @@
+-- A rehash (rehash_bucket) brings the texts of a bucket under other rules for their hash, one by one. Until it has reached
+-- a text, that text is stale: it is found by the hash of before, and by what its hash will be. Of two texts that are one
+-- under the new rules the hash is the one's alone; the other, if it is folded, is an alias without a hash (its twin).
+
+create or replace function memfold._rules_differ(a memfold.policies, b memfold.policies) returns boolean
+language sql immutable parallel safe
+return (a.canonicalizer, a.key_fields, a.metadata_keys, a.rehash_run)
+is distinct from (b.canonicalizer, b.key_fields, b.metadata_keys, b.rehash_run);
+revoke all on function memfold._rules_differ(memfold.policies, memfold.policies) from public;
+comment on function memfold._rules_differ(memfold.policies, memfold.policies) is
+'Whether two policies hash in different ways, or one of them is being rehashed.';
+
+create or replace function memfold._has_usual_rules(p memfold.policies) returns boolean
+language sql immutable parallel safe
+return p.canonicalizer = 'prose/1' and p.key_fields = 'type,subject,predicate' and p.metadata_keys = '{}'
+and p.rehash_run is null;
+revoke all on function memfold._has_usual_rules(memfold.policies) from public;
+comment on function memfold._has_usual_rules(memfold.policies) is 'It hashes as the default policy does.';
+
+create or replace function memfold._check_rules(tenant_id text, bucket_id text, memory_type text, policy memfold.policies)
+returns void
+language plpgsql volatile
+as $$
+declare
+    v_now memfold.policies;
+begin
+    -- in the usual case one probe of a small index
+    if memfold._has_usual_rules(policy) and not exists (
+        select from memfold.policies as p
+        where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
+            or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.rehash_run is not null
+    ) then
+        return;
+    end if;
+    v_now := memfold._policy(tenant_id, bucket_id, memory_type);
+    if policy.canonicalizer is not null and memfold._rules_differ(policy, v_now) then
+        raise exception 'the rules of the bucket have changed' using
+            errcode = 'serialization_failure',
+            detail = 'They changed while this call waited for its turn.',
+            hint = 'Retry the call, with the same idempotency_key if it has one.';
+    end if;
+end;
+$$;
+revoke all on function memfold._check_rules(text, text, text, memfold.policies) from public;
+comment on function memfold._check_rules(text, text, text, memfold.policies) is
+'For whoever has read the policy and then waited for the lock, in a statement of its own: raises 40001 where it hashes in
+another way by now.';
+
+create or replace function memfold._stored_signature(m memfold.memories, metadata_keys text[]) returns text
+language plpgsql stable
+as $$
+begin
+    if metadata_keys = '{}' then
+        return null;
+    end if;
+    -- the row's own metadata is that of all observations, or an alias's, of none
+    return memfold._metadata_signature(coalesce((
+        select e.metadata
+        from memfold.memory_events as e
+        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
+        order by e.event_id
+        limit 1
+    ), m.metadata), metadata_keys);
+end;
+$$;
+revoke all on function memfold._stored_signature(memfold.memories, text[]) from public;
+comment on function memfold._stored_signature(memfold.memories, text[]) is
+'The metadata signature of a stored text: by the metadata that it first came with.';
+
+create or replace function memfold._hash_under(m memfold.memories, policy memfold.policies) returns bytea
+language plpgsql stable
+as $$
+begin
+    if memfold.canonicalize(m.content, policy.canonicalizer) = '' then
+        return null;
+    end if;
+    return memfold._content_hash(m.memory_type, m.subject, m.predicate, m.content, policy.canonicalizer, policy.key_fields,
+        memfold._stored_signature(m, policy.metadata_keys));
+end;
+$$;
+revoke all on function memfold._hash_under(memfold.memories, memfold.policies) from public;
+comment on function memfold._hash_under(memfold.memories, memfold.policies) is
+'The hash that a stored text has by the rules of a policy. Null: its content is empty by them.';
+
+create or replace function memfold._is_stale(m memfold.memories, policy memfold.policies) returns boolean
+language sql stable
+return policy.rehash_run is not null and m.canonicalizer is not null and (
+    (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
+    or m.metadata_signature is distinct from memfold._stored_signature(m, policy.metadata_keys)
+);
+revoke all on function memfold._is_stale(memfold.memories, memfold.policies) from public;
+comment on function memfold._is_stale(memfold.memories, memfold.policies) is
+'The rehash that is under way has not reached this text yet.';
+
+create or replace function memfold._known_in_rehash(c memfold.candidate)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+language plpgsql stable rows 1
+as $$
+#variable_conflict use_column
+declare
+    v_hash bytea := c.content_hash;
+    m memfold.memories;
+    p memfold.policies;
+begin
+    -- by the new hash, then by the old one; a stale text counts by what its hash will be
+    for v_turn in 1..2 loop
+        select t.* into m
+        from memfold.memories as t
+        where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C" and t.content_hash = v_hash;
+        if found then
+            p := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
+            if (case when memfold._is_stale(m, p) then memfold._hash_under(m, p) = c.content_hash else v_turn = 1 end) then
+                return query select m.memory_id, m.root_id, m.status::text, m.predicate::text, m.scope_key;
+                return;
+            end if;
+        end if;
+        if memfold.canonicalize(c.content, (c.policy).rehash_from_canonicalizer) = '' then
+            return;
+        end if;
+        v_hash := memfold._content_hash(c.memory_type, c.subject, c.predicate, c.content,
+            (c.policy).rehash_from_canonicalizer, (c.policy).rehash_from_key_fields,
+            memfold._metadata_signature(c.metadata, (c.policy).rehash_from_metadata_keys));
+    end loop;
+end;
+$$;
+revoke all on function memfold._known_in_rehash(memfold.candidate) from public;
+comment on function memfold._known_in_rehash(memfold.candidate) is
+'What _known_text() is elsewhere, in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash.
+Only reads. A text that will be one with the candidate''s, and never was before, is not found, but folded when it is reached.';
+
+create or replace function memfold._known_candidate(c memfold.candidate)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+language plpgsql stable rows 1
+as $$
+begin
+    if (c.policy).rehash_run is null then
+        return query select * from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash);
+    else
+        return query select * from memfold._known_in_rehash(c);
+    end if;
+end;
+$$;
+revoke all on function memfold._known_candidate(memfold.candidate) from public;
+comment on function memfold._known_candidate(memfold.candidate) is
+'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not.';
+
+create or replace function memfold._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
+language sql stable
+begin atomic
+    with recursive up (id) as (
+        select m.merged_into from memfold.memories as m
+        where m.tenant_id = _is_beneath.tenant_id collate "C" and m.memory_id = _is_beneath.memory_id
+        union
+        select m.merged_into
+        from up as u
+        join memfold.memories as m on m.tenant_id = _is_beneath.tenant_id collate "C" and m.memory_id = u.id
+    )
+    select exists (select from up as u where u.id = ancestor_id);
+end;
+revoke all on function memfold._is_beneath(text, uuid, uuid) from public;
+comment on function memfold._is_beneath(text, uuid, uuid) is 'Whether the way up from an alias meets this text.';
+
+create or replace function memfold._place(m memfold.memories, policy memfold.policies, run_id uuid) returns void
+language plpgsql volatile
+set memfold.maintenance = 'on'
+as $$
+declare
+    v_hash constant bytea := memfold._hash_under(m, policy);
+    h memfold.memories;
+    v_h_policy memfold.policies;
+    v_m_root memfold.memories;
+    v_h_root memfold.memories;
+    v_stays boolean := true;
+    v_folds boolean := false;
+    v_reason text;
+begin
+    -- who stands there by the rules of before goes first
+    for v_turn in 1..2 loop
+        select t.* into h
+        from memfold.memories as t
+        where t.tenant_id = m.tenant_id and t.bucket_id = m.bucket_id and t.content_hash = v_hash;
+        exit when not found or v_turn = 2;
+        v_h_policy := memfold._policy(h.tenant_id, h.bucket_id, h.memory_type);
+        exit when not memfold._is_stale(h, v_h_policy);
+        perform memfold._rehash_text(h.tenant_id, h.memory_id, run_id);
+    end loop;
+    if h.memory_id is not null then
+        perform memfold._adopt_row(m.tenant_id, m.memory_id);
+        perform memfold._adopt_row(h.tenant_id, h.memory_id);
+        v_m_root := memfold._memory_root(m.tenant_id, m.memory_id, '{}');
+        v_h_root := memfold._memory_root(h.tenant_id, h.memory_id, '{}');
+        if 'rejected' in (v_m_root.status, v_h_root.status) then
+            -- a tombstone neither takes another memory with it nor is lifted
+            v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
+            v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
+        else
+            v_folds := true;
+            v_reason := 'one text under ' || policy.canonicalizer;
+            if v_m_root.memory_id = v_h_root.memory_id and memfold._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
+                v_stays := true;
+            elsif v_m_root.memory_id = v_h_root.memory_id and memfold._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
+                v_stays := false;
+            elsif 'withdrawn' in (v_m_root.status, v_h_root.status) and v_m_root.status <> v_h_root.status then
+                v_stays := v_h_root.status = 'withdrawn';
+            else
+                v_stays := m.memory_id < h.memory_id;
+            end if;
+        end if;
+    elsif v_hash is null then
+        v_stays := false;
+        v_reason := 'nothing is left of it under ' || policy.canonicalizer;
+    end if;
+
+    if v_stays and h.memory_id is not null then
+        update memfold.memories as t
+        set canonicalizer = null, metadata_signature = null
+        where t.tenant_id = h.tenant_id and t.memory_id = h.memory_id;
+    end if;
+    update memfold.memories as t
+    set canonicalizer = case when v_stays then policy.canonicalizer end,
+        key_fields = policy.key_fields,
+        metadata_signature = case when v_stays then memfold._stored_signature(m, policy.metadata_keys) end
+    where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
+    if v_reason is null then
+        return;
+    end if;
+    insert into memfold.memory_events (
+        tenant_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
+    ) values (
+        m.tenant_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
+        case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
+        v_reason, run_id, memfold._actor()
+    );
+    if v_folds then
+        perform memfold.derive_scope(m.tenant_id,
+            array[m.memory_id, h.memory_id, v_m_root.memory_id, v_h_root.memory_id]);
+    end if;
+end;
+$$;
+revoke all on function memfold._place(memfold.memories, memfold.policies, uuid) from public;
+comment on function memfold._place(memfold.memories, memfold.policies, uuid) is
+'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
+are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
+rejected one is left as it is, and has none either. The caller holds the bucket''s lock.';
+
+create or replace function memfold._twins(tenant_id text, memory_id uuid)
+returns table (twin_id uuid, event_id uuid)
+language plpgsql stable rows 1
+as $$
+#variable_conflict use_column
+begin
+    return query
+    select t.memory_id, e.event_id
+    from memfold.memories as t
+    cross join lateral (
+        select e.event_id from memfold._ledger as e
+        where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id and e.target_id = t.merged_into
+            and e.action = 'merged' and e.method = 'rehash' and not e.undone
+        order by e.event_id desc
+        limit 1
+    ) as e
+    where t.tenant_id = _twins.tenant_id collate "C" and t.merged_into = _twins.memory_id and t.content_hash is null
+    order by t.memory_id;
+end;
+$$;
+revoke all on function memfold._twins(text, uuid) from public;
+comment on function memfold._twins(text, uuid) is
+'The texts that a rehash has folded into this one, with the ledger row of that.';
+
+create or replace function memfold._part(tenant_id text, memory_id uuid, event_id uuid, run_id uuid) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    e memfold.memory_events;
+    m memfold.memories;
+begin
+    insert into memfold.memory_events as u (
+        tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+    )
+    select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
+    from memfold.memory_events as v
+    where v.tenant_id = _part.tenant_id collate "C" and v.event_id = _part.event_id
+    on conflict (tenant_id, undoes) where undoes is not null do nothing;
+    select v.* into strict e
+    from memfold.memory_events as v
+    where v.tenant_id = _part.tenant_id collate "C" and v.event_id = _part.event_id;
+    if e.action = 'merged' then
+        perform memfold.derive_scope(e.tenant_id, array[e.memory_id, e.target_id]);
+    end if;
+    select t.* into strict m
+    from memfold.memories as t where t.tenant_id = e.tenant_id and t.memory_id = _part.memory_id;
+    perform memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), _part.run_id);
+end;
+$$;
+revoke all on function memfold._part(text, uuid, uuid, uuid) from public;
+comment on function memfold._part(text, uuid, uuid, uuid) is
+'Takes back what an earlier rehash did to a text without a hash (event_id), and gives it the one it has by now.';
+
+create or replace function memfold._rehash_twins(tenant_id text, memory_id uuid, content_hash bytea, run_id uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_twin record;
+    m memfold.memories;
+    v_hash bytea;
+begin
+    for v_twin in select t.twin_id, t.event_id from memfold._twins(tenant_id, memory_id) as t loop
+        select t.* into strict m
+        from memfold.memories as t
+        where t.tenant_id = _rehash_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
+        v_hash := memfold._hash_under(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type));
+        if v_hash is distinct from content_hash then
+            perform memfold._part(tenant_id, v_twin.twin_id, v_twin.event_id, run_id);
+        end if;
+        perform memfold._rehash_twins(tenant_id, v_twin.twin_id, v_hash, run_id);
+    end loop;
+end;
+$$;
+revoke all on function memfold._rehash_twins(text, uuid, bytea, uuid) from public;
+comment on function memfold._rehash_twins(text, uuid, bytea, uuid) is
+'Parts from a text, whose hash is content_hash now, those that an earlier rehash has folded into it and that are other texts
+by the rules of now.';
+
+create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid) returns void
+language plpgsql volatile
+set memfold.maintenance = 'on'
+as $$
+declare
+    m memfold.memories;
+    v_policy memfold.policies;
+    v_hash bytea;
+begin
+    -- Lifted first: another one may have to take its place, and may wait for this one's.
+    update memfold.memories as t
+    set canonicalizer = null, metadata_signature = null
+    where t.tenant_id = _rehash_text.tenant_id collate "C" and t.memory_id = _rehash_text.memory_id
+    returning t.* into strict m;
+    v_policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
+    v_hash := memfold._hash_under(m, v_policy);
+    perform memfold._place(m, v_policy, run_id);
+    perform memfold._rehash_twins(tenant_id, memory_id, v_hash, run_id);
+end;
+$$;
+revoke all on function memfold._rehash_text(text, uuid, uuid) from public;
+comment on function memfold._rehash_text(text, uuid, uuid) is
+'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. The caller holds the bucket''s
+lock.';
+
+create or replace function memfold._make_way(c memfold.candidate) returns void
+language plpgsql volatile
+as $$
+declare
+    m memfold.memories;
+begin
+    select t.* into m
+    from memfold.memories as t
+    where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+        and t.content_hash = c.content_hash;
+    if found and memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
+        perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run);
+    end if;
+end;
+$$;
+revoke all on function memfold._make_way(memfold.candidate) from public;
+comment on function memfold._make_way(memfold.candidate) is
+'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. The caller holds
+the bucket''s lock.';
+
+create or replace function memfold._settle(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+declare
+    v_text record;
+begin
+    for v_text in
+        select i.id, e.event_id, e.run_id, e.bucket_id
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = _settle.tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null
+            offset 0
+        ) as m
+        cross join lateral (
+            select e.event_id, e.run_id, e.bucket_id from memfold._ledger as e
+            where e.tenant_id = _settle.tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
+                and not e.undone
+            offset 0
+        ) as e
+    loop
+        -- it may become one with a text of another scope
+        perform memfold._lock(tenant_id, v_text.bucket_id, null, false);
+        perform memfold._part(tenant_id, v_text.id, v_text.event_id, v_text.run_id);
+    end loop;
+end;
+$$;
+revoke all on function memfold._settle(text, uuid[]) from public;
+comment on function memfold._settle(text, uuid[]) is
+'After an undo: a text that a rehash has left without a hash because it was rejected is compared anew.';

@@ -1,0 +1,105 @@
+create or replace function memfold.apply_decay(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default '*',
+    at timestamptz default now(),
+    max_operations bigint default 10000
+) returns memfold.decay_report
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_started constant timestamptz := clock_timestamp();
+    v_ids uuid[];
+    v_values double precision[];
+    v_due bigint;
+    v_result memfold.decay_report;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', apply_decay.bucket_id, true);
+    if not coalesce(max_operations between 1 and 1000000 and isfinite(at), false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_operations was %s, at %s.', coalesce(max_operations::text, 'null'), coalesce(at::text, 'null')),
+            'max_operations is 1 to 1000000, at a time.');
+    end if;
+    select array_agg(d.memory_id) filter (where d.number <= max_operations), count(*) into v_ids, v_due
+    from (
+        -- those that have waited longest, so that a run that is bounded comes to all
+        select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
+        from memfold._decayed(v_tenant_id, apply_decay.bucket_id, at, null) as e
+    ) as d;
+    -- in order, before anything is computed of what may have changed meanwhile
+    perform from memfold.memory_counters as k
+    where k.tenant_id = v_tenant_id and k.memory_id = any(v_ids)
+    order by k.memory_id
+    for no key update;
+    update memfold.memory_counters as k
+    set decayed_confidence = e.confidence, decayed_at = case when e.confidence is not null then at end
+    from memfold._decayed(v_tenant_id, apply_decay.bucket_id, at, v_ids) as e
+    where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
+    get diagnostics v_result.decayed = row_count;
+    v_result.remaining := v_due - coalesce(cardinality(v_ids), 0);
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
+    values (
+        v_tenant_id, apply_decay.bucket_id, 'decay', 'done',
+        jsonb_build_object('at', at, 'max_operations', max_operations),
+        jsonb_build_object('decayed', v_result.decayed, 'remaining', v_result.remaining),
+        v_started, clock_timestamp(), memfold._actor()
+    )
+    returning r.run_id into v_result.run_id;
+    return v_result;
+end;
+$$;
+revoke all on function memfold.apply_decay(text, text, timestamptz, bigint) from public;
+grant execute on function memfold.apply_decay(text, text, timestamptz, bigint) to memfold_app;
+comment on function memfold.apply_decay(text, text, timestamptz, bigint) is
+'Writes effective_confidence(memory_id, at) of the active memories of a bucket (''*'': of all) into memory_counters
+(decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
+run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
+null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
+many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
+
+create or replace function memfold._decayed(tenant_id text, bucket_id text, at timestamptz, memory_ids uuid[])
+returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with kinds as materialized (
+        select g.bucket_id, g.memory_type, p.weight_source, p.weight_extractor, p.weight_repetition, p.decay_floor,
+            p.decay_interval, case when g.memory_type = any(p.protected_types) then 0 else p.decay_rate end as decay_rate
+        from (
+            select distinct m.bucket_id, m.memory_type
+            from memfold.memories as m
+            where m.tenant_id = _decayed.tenant_id collate "C" and _decayed.bucket_id in (m.bucket_id, '*')
+                and (m.memory_id = any(memory_ids) or memory_ids is null)
+        ) as g
+        cross join lateral memfold._policy(_decayed.tenant_id, g.bucket_id, g.memory_type) as p
+    )
+    select e.memory_id, e.confidence, e.decayed_at
+    from (
+        select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < at and c.decay_rate > 0
+            then memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval)
+            end as confidence
+        from (
+            select k.memory_id, k.decayed_confidence, k.decayed_at, greatest(k.last_accessed, k.last_seen) as last_used,
+                g.decay_rate, g.decay_floor, g.decay_interval,
+                memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, g.weight_source,
+                    g.weight_extractor, g.weight_repetition) as confidence
+            from memfold.memories as m
+            join kinds as g on g.bucket_id = m.bucket_id and g.memory_type = m.memory_type
+            join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            where m.tenant_id = _decayed.tenant_id collate "C" and m.status = 'active'
+                and (m.memory_id = any(memory_ids) or memory_ids is null)
+                and (g.decay_rate > 0 or k.decayed_confidence is not null)
+            offset 0
+        ) as c
+    ) as e
+    where e.confidence is distinct from e.decayed_confidence;
+end;
+$$;
+revoke all on function memfold._decayed(text, text, timestamptz, uuid[]) from public;
+comment on function memfold._decayed(text, text, timestamptz, uuid[]) is
+'The active memories whose stored decay is not what it is at a time, with what it is; null: has not begun. memory_ids: of
+these; null: of the bucket, ''*'': of the tenant. Only reads.';

@@ -1,0 +1,32 @@
+create or replace function memfold.effective_confidence(
+    memory_id uuid,
+    at timestamptz default now(),
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns double precision
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    m memfold.memories;
+    v_confidence double precision;
+begin
+    perform memfold._enter(tenant_id);
+    m := memfold._memory_root(tenant_id, memory_id, '{}');
+    select memfold._effective(
+        memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
+            p.weight_repetition),
+        greatest(k.last_accessed, k.last_seen), coalesce(at, now()),
+        case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval)
+    into v_confidence
+    from memfold.memory_counters as k
+    cross join memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;
+    return v_confidence;
+end;
+$$;
+revoke all on function memfold.effective_confidence(uuid, timestamptz, text) from public;
+grant execute on function memfold.effective_confidence(uuid, timestamptz, text) to memfold_app;
+comment on function memfold.effective_confidence(uuid, timestamptz, text) is
+'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
+days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
+decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
+it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';

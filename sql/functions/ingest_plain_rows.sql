@@ -1,0 +1,125 @@
+create or replace function memfold.ingest_plain_rows(
+    tenant_id text,
+    bucket_id text default null,
+    max_rows bigint default 1000
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_bucket_id text;
+    v_rows bigint := 0;
+    v_step bigint;
+    v_locked_at timestamptz;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, false);
+    if coalesce(max_rows between 1 and 100000, false) is false then
+        perform memfold._fail('MF022', 'an argument is out of range', format('max_rows was %s.', coalesce(max_rows::text, 'null')),
+            'max_rows is 1 to 100000.');
+    end if;
+    for v_bucket_id in
+        select distinct x.bucket_id
+        from (
+            select m.bucket_id from memfold.memories as m
+            where m.tenant_id = ingest_plain_rows.tenant_id collate "C" and m.plain
+                and (ingest_plain_rows.bucket_id is null or m.bucket_id = ingest_plain_rows.bucket_id collate "C")
+            order by m.bucket_id, m.memory_id
+            limit max_rows
+        ) as x
+        order by 1
+    loop
+        if v_locked_at is null then
+            perform memfold._lock(tenant_id, v_bucket_id, null, true);
+            v_locked_at := clock_timestamp();
+        else
+            begin
+                perform memfold._lock(tenant_id, v_bucket_id, null, false);
+            exception when serialization_failure then
+                -- busy: it holds rows of another bucket, and does not wait
+                continue;
+            end;
+        end if;
+        loop
+            -- writers of the buckets wait for as long as this takes
+            exit when v_rows >= max_rows or v_rows > 0 and clock_timestamp() > v_locked_at + interval '100 milliseconds';
+            v_step := memfold._adopt_plain(tenant_id, v_bucket_id, least(max_rows - v_rows, 50));
+            exit when v_step = 0;
+            v_rows := v_rows + v_step;
+        end loop;
+    end loop;
+    return v_rows;
+end;
+$$;
+revoke all on function memfold.ingest_plain_rows(text, text, bigint) from public;
+grant execute on function memfold.ingest_plain_rows(text, text, bigint) to memfold_app;
+comment on function memfold.ingest_plain_rows(text, text, bigint) is
+'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
+(an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
+pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call; returns how many it has
+seen to, 0: none is left. Raises MF001 to MF003, MF022, MF025; may raise 40001.';
+
+create or replace function memfold._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_ids uuid[];
+    v_row record;
+begin
+    v_ids := array(
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.bucket_id = _adopt_plain.bucket_id collate "C" and m.plain
+        order by m.memory_id
+        limit rows_at_most
+    );
+    if v_ids = '{}' then
+        return 0;
+    end if;
+    perform memfold._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
+    perform memfold.derive_scope(tenant_id, v_ids);
+    -- before what follows: it may fold one of them into another
+    update memfold.memories as m
+    set plain = false
+    from pg_catalog.unnest(v_ids) as i (id)
+    where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id;
+    insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
+    select m.tenant_id, m.bucket_id, t.token, m.memory_id
+    from pg_catalog.unnest(v_ids) as i (id)
+    cross join lateral (
+        select m.* from memfold.memories as m
+        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
+        offset 0
+    ) as m
+    cross join lateral pg_catalog.unnest(memfold._tokens(m.content)) as t (token)
+    where m.content_hash is not null
+        and (memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)).lexical_threshold is not null
+    on conflict do nothing;
+    -- its transaction may have begun before the rules of the bucket were others
+    for v_row in
+        select m.memory_id, p.rehash_run
+        from pg_catalog.unnest(v_ids) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+        where m.canonicalizer is not null and (
+            (m.canonicalizer, m.key_fields) is distinct from (p.canonicalizer, p.key_fields)
+            or m.metadata_signature is distinct from memfold._stored_signature(m, p.metadata_keys)
+        )
+    loop
+        perform memfold._rehash_text(tenant_id, v_row.memory_id, coalesce(v_row.rehash_run, (
+            select r.run_id from memfold.runs as r
+            where r.tenant_id = _adopt_plain.tenant_id collate "C" and r.bucket_id = _adopt_plain.bucket_id collate "C"
+                and r.kind = 'rehash'
+            order by r.run_id desc
+            limit 1
+        )));
+    end loop;
+    return pg_catalog.cardinality(v_ids);
+end;
+$$;
+revoke all on function memfold._adopt_plain(text, text, bigint) from public;
+comment on function memfold._adopt_plain(text, text, bigint) is
+'A few rows that came by a plain INSERT get their ledger rows and counters. The caller holds the bucket''s lock.';

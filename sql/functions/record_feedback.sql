@@ -1,0 +1,34 @@
+create or replace function memfold.record_feedback(
+    memory_id uuid,
+    helpful boolean,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    out helpful_count bigint,
+    out harmful_count bigint
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    m memfold.memories;
+begin
+    perform memfold._enter(tenant_id);
+    if helpful is null then
+        perform memfold._fail('MF022', 'helpful is missing', 'It was null.', 'Pass true, or false for harmful.');
+    end if;
+    loop
+        m := memfold._memory_root(record_feedback.tenant_id, record_feedback.memory_id, '{}');
+        update memfold.memory_counters as k
+        set helpful_count = k.helpful_count + helpful::integer, harmful_count = k.harmful_count + (not helpful)::integer
+        where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        returning k.helpful_count, k.harmful_count into helpful_count, harmful_count;
+        exit when found;
+        -- a row of a plain INSERT
+        insert into memfold.memory_counters (tenant_id, memory_id) values (m.tenant_id, m.memory_id) on conflict do nothing;
+    end loop;
+end;
+$$;
+revoke all on function memfold.record_feedback(uuid, boolean, text) from public;
+grant execute on function memfold.record_feedback(uuid, boolean, text) to memfold_app;
+comment on function memfold.record_feedback(uuid, boolean, text) is
+'Counts whether a memory (of an alias: the memory where it leads) helped or harmed, and returns both counts: search_memories()
+ranks by them. Raises MF001, MF002, MF018 (no such memory), MF022.';

@@ -1,0 +1,236 @@
+create or replace function memfold.upkeep(
+    tenant_id text,
+    tasks text[] default '{plain,decay,syntheses,staged,runs}'
+) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    -- what locks buckets comes last: the locks are held until the end
+    v_known constant text[] := '{staged,runs,decay,syntheses,clean,sweep,plain}';
+    v_task text;
+    v_step memfold.upkeep_step;
+    v_counts jsonb := '{}';
+    v_times jsonb := '{}';
+    v_left jsonb := '[]';
+    v_busy jsonb := '[]';
+    v_errors jsonb := '{}';
+    v_after jsonb;
+    v_started constant timestamptz := clock_timestamp();
+    v_task_started timestamptz;
+    v_state text;
+    v_message text;
+    v_report jsonb;
+begin
+    perform memfold._enter(tenant_id);
+    if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
+        perform memfold._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
+            'Tasks are plain, decay, syntheses, staged, runs, clean and sweep.');
+    end if;
+    select coalesce(r.report -> 'after', '{}') into v_after
+    from memfold.runs as r
+    where r.tenant_id = upkeep.tenant_id collate "C" and r.bucket_id = '*' and r.kind = 'upkeep'
+    order by r.run_id desc
+    limit 1;
+    v_after := coalesce(v_after, '{}');
+    foreach v_task in array v_known loop
+        continue when v_task <> all(tasks);
+        v_task_started := clock_timestamp();
+        begin
+            v_step := memfold._upkeep_task(tenant_id, v_task, v_after ->> v_task);
+            v_counts := v_counts || jsonb_build_object(v_task, v_step.number);
+            v_after := v_after || jsonb_build_object(v_task, v_step.after);
+            if v_step.is_left then
+                v_left := v_left || to_jsonb(v_task);
+            end if;
+        exception
+            when lock_not_available or serialization_failure or deadlock_detected then
+                v_busy := v_busy || to_jsonb(v_task);
+                v_left := v_left || to_jsonb(v_task);
+            when others then
+                get stacked diagnostics v_state = returned_sqlstate, v_message = message_text;
+                v_errors := v_errors || jsonb_build_object(v_task, v_state || ': ' || v_message);
+        end;
+        v_times := v_times || jsonb_build_object(v_task,
+            round((extract(epoch from clock_timestamp() - v_task_started) * 1000)::numeric, 1));
+    end loop;
+    v_report := jsonb_build_object('counts', v_counts, 'ms', v_times, 'left', v_left, 'busy', v_busy, 'errors', v_errors);
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
+    values (tenant_id, '*', 'upkeep', case when v_errors = '{}' then 'done' else 'failed' end,
+        jsonb_build_object('tasks', to_jsonb(tasks)),
+        v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold._actor());
+    return v_report;
+end;
+$$;
+revoke all on function memfold.upkeep(text, text[]) from public;
+grant execute on function memfold.upkeep(text, text[]) to memfold_app;
+comment on function memfold.upkeep(text, text[]) is
+'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
+decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
+runs (closes those whose judgements are all answered); not by default clean (clean_exact_duplicates) and sweep
+(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
+tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
+the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
+state failed where a task has failed). Raises MF001 to MF003, MF022.';
+
+create or replace function memfold._upkeep_task(tenant_id text, task text, after text) returns memfold.upkeep_step
+language plpgsql volatile
+-- Rows may be held by now, so nothing is waited for longer than a batch takes. By name: what is not in this database is not due.
+set lock_timeout = '500ms'
+as $$
+declare
+    v_step memfold.upkeep_step;
+    v_bucket_id text collate "C";
+    v_number bigint;
+    v_started constant timestamptz := clock_timestamp();
+begin
+    v_step.number := 0;
+    v_step.is_left := false;
+    if task = 'plain' then
+        v_step.number := memfold.ingest_plain_rows(tenant_id);
+        v_step.is_left := v_step.number > 0;
+    elsif task = 'staged' then
+        select pg_catalog.count(*) into v_step.number
+        from memfold.staged_candidates as s
+        where s.tenant_id = _upkeep_task.tenant_id collate "C" and s.ordinal = 0
+            and s.staged_at < pg_catalog.now() - interval '1 day';
+        if v_step.number > 0 then
+            -- no batch has this id: what goes is what was left behind
+            perform memfold._take_staged(tenant_id, memfold._new_id());
+        end if;
+    elsif task = 'decay' then
+        if pg_catalog.to_regprocedure('memfold.apply_decay(text, text, timestamptz, bigint)') is not null
+            and exists (select from memfold.policies as p where p.decay_rate > 0)
+        then
+            execute 'select d.decayed, d.remaining > 0 from memfold.apply_decay($1) as d'
+            into v_step.number, v_step.is_left using tenant_id;
+        end if;
+    elsif task = 'syntheses' then
+        if pg_catalog.to_regprocedure('memfold._fall_back_dead(text)') is not null then
+            execute 'select memfold._fall_back_dead($1)' into v_step.number using tenant_id;
+            v_step.is_left := v_step.number > 0;
+        end if;
+    elsif task = 'runs' then
+        if pg_catalog.to_regprocedure('memfold._end_run(text, uuid, jsonb)') is not null then
+            execute $sql$
+                with closed as (
+                    select memfold._end_run(r.tenant_id, r.run_id, '{}')
+                    from memfold.runs as r
+                    where r.tenant_id = $1 collate "C" and r.state = 'open' and r.kind <> 'rehash'
+                        and r.started_at < pg_catalog.now() - interval '1 minute'
+                        and not exists (
+                            select from memfold.judgements as j
+                            where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased')
+                        )
+                )
+                select pg_catalog.count(*) from closed as c
+            $sql$ into v_step.number using tenant_id;
+        end if;
+    elsif task in ('clean', 'sweep') then
+        if pg_catalog.to_regprocedure(case task
+            when 'clean' then 'memfold.clean_exact_duplicates(text, text, boolean, bigint)'
+            else 'memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid)' end) is null
+        then
+            return v_step;
+        end if;
+        v_bucket_id := coalesce(after, '');
+        loop
+            -- the next bucket, by the index
+            select min(b.bucket_id) into v_bucket_id
+            from (
+                (select m.bucket_id from memfold.memories as m
+                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
+                order by m.bucket_id limit 1)
+                union all
+                (select m.bucket_id from memfold.memories as m
+                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
+                order by m.bucket_id limit 1)
+            ) as b;
+            exit when v_bucket_id is null;
+            if task = 'clean' then
+                execute 'select count(*) from memfold.clean_exact_duplicates($1, $2, dry_run => false)'
+                into v_number using tenant_id, v_bucket_id;
+            else
+                execute $sql$
+                    select pg_catalog.count(*) filter (where s.action <> 'keep')
+                    from memfold.sweep_duplicates($1, $2, dry_run => false) as s
+                $sql$ into v_number using tenant_id, v_bucket_id;
+            end if;
+            v_step.number := v_step.number + v_number;
+            -- a bucket where something was done may have more of it
+            if v_number = 0 then
+                v_step.after := v_bucket_id;
+            end if;
+            v_step.is_left := true;
+            exit when v_number > 0 or pg_catalog.clock_timestamp() > v_started + interval '1 second';
+        end loop;
+        if v_bucket_id is null then
+            v_step.is_left := false;
+            v_step.after := null;
+        elsif v_step.after is null then
+            v_step.after := after;
+        end if;
+    end if;
+    return v_step;
+end;
+$$;
+revoke all on function memfold._upkeep_task(text, text, text) from public;
+comment on function memfold._upkeep_task(text, text, text) is
+'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
+
+create or replace function memfold._tenants() returns setof text
+language sql stable security definer set search_path = pg_catalog, pg_temp
+begin atomic
+    with recursive t (tenant_id) as (
+        (select m.tenant_id from memfold.memories as m order by m.tenant_id limit 1)
+        union all
+        select (
+            select m.tenant_id from memfold.memories as m where m.tenant_id > t.tenant_id order by m.tenant_id limit 1
+        )
+        from t
+        where t.tenant_id is not null
+    )
+    select t.tenant_id from t where t.tenant_id is not null;
+end;
+revoke all on function memfold._tenants() from public;
+comment on function memfold._tenants() is 'Every tenant that has memories. Only the owner may call it.';
+
+create or replace procedure memfold.upkeep_all(
+    tasks text[] default '{plain,decay,syntheses,staged,runs}'
+)
+language plpgsql
+as $$
+-- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+declare
+    v_tenant_id text;
+    v_task text;
+    v_report jsonb;
+    v_failed text[] := array[]::text[];
+begin
+    if pg_catalog.transaction_timestamp() operator(pg_catalog.<) pg_catalog.statement_timestamp() then
+        raise exception 'upkeep_all cannot run inside a transaction block' using
+            errcode = 'active_sql_transaction',
+            detail = 'It commits after each task of each tenant.',
+            hint = 'Call it on its own, with autocommit.';
+    end if;
+    for v_tenant_id in select t.tenant_id from memfold._tenants() as t (tenant_id) loop
+        foreach v_task in array tasks loop
+            for v_turn in 1..100 loop
+                v_report := memfold.upkeep(v_tenant_id, array[v_task]);
+                commit;
+                if v_report operator(pg_catalog.->) 'errors' operator(pg_catalog.<>) '{}'::jsonb then
+                    v_failed := pg_catalog.array_append(v_failed,
+                        pg_catalog.format('%s: %s', v_tenant_id, v_report operator(pg_catalog.->) 'errors'));
+                end if;
+                exit when v_report operator(pg_catalog.->) 'left' operator(pg_catalog.=) '[]'::jsonb;
+            end loop;
+        end loop;
+    end loop;
+    if pg_catalog.cardinality(v_failed) operator(pg_catalog.>) 0 then
+        raise warning 'upkeep failed: %', pg_catalog.array_to_string(v_failed[1:20], '; ');
+    end if;
+end;
+$$;
+revoke all on procedure memfold.upkeep_all(text[]) from public;
+comment on procedure memfold.upkeep_all(text[]) is
+'upkeep() of every tenant that has memories, one task a transaction, up to 100 times while it has more to do. Not inside a
+transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';

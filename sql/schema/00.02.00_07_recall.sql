@@ -1,0 +1,33 @@
+-- Release 0.2.0: what recall returns.
+
+create type memfold.found_memory as (
+    memory_id uuid,
+    content text,
+    memory_type text,
+    subject text,
+    predicate text,
+    object text,
+    score double precision,
+    similarity double precision,
+    confidence double precision,
+    repetition_count bigint,
+    metadata jsonb,
+    session_id text,
+    first_seen timestamptz,
+    last_seen timestamptz,
+    collapsed_ids uuid[],
+    collapsed_count bigint,
+    collapsed_into uuid
+);
+comment on type memfold.found_memory is
+'A memory that search_memories() shows. similarity: the best cosine of its texts. confidence: effective, that is after decay.
+score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
+collapsed_into: with show_collapsed, of those.';
+
+create type memfold.decay_report as (
+    run_id uuid,
+    decayed bigint,
+    remaining bigint
+);
+comment on type memfold.decay_report is
+'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
