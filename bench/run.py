@@ -15,6 +15,7 @@ from pathlib import Path
 import adoption
 import batch
 import breakdown
+import consolidation
 import dataset
 import growth
 import harness
@@ -26,8 +27,8 @@ import replay
 import search
 import storage
 
-LARGE = {"memory"}
-"""What takes half an hour and 25 GB: only when it is asked for."""
+LARGE = {"memory", "consolidation"}
+"""What takes long, or much room: only when it is asked for."""
 
 
 def main() -> int:
@@ -37,7 +38,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers or memory (all but memory)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory or consolidation"
+        " (default: all but the last two)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -47,7 +49,8 @@ def main() -> int:
     parser.add_argument(
         "--rows",
         type=int,
-        help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,})",
+        help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
+        f" consolidation (default: {consolidation.MEMORIES:,})",
     )
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
@@ -72,6 +75,9 @@ def main() -> int:
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
         "search": lambda server: search.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "consolidation": lambda server: consolidation.run(
+            server, data(), memories=given.rows or consolidation.MEMORIES
+        ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }

@@ -18,9 +18,9 @@ SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 PUBLIC = {
     "apply_decay", "approve_run", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
     "claim_judgements", "clean_exact_duplicates", "consolidate", "create_vector_index", "current_memories",
-    "current_memory", "derive_scope", "effective_confidence", "end_session", "explain_memory", "fail_judgement",
-    "find_similar", "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged", "known_memory",
-    "merge_memories", "pending_embeddings", "preview_memory", "prune_memories", "record_feedback",
+    "current_memory", "derive_scope", "duplicate_pairs", "effective_confidence", "end_session", "explain_memory",
+    "fail_judgement", "find_similar", "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged",
+    "known_memory", "merge_memories", "pending_embeddings", "preview_memory", "prune_memories", "record_feedback",
     "register_embedding_model", "rehash_bucket", "reject_memory", "resolve_judgement", "revive_judgements",
     "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "supersede_memory", "sweep_duplicates",
     "undo", "undo_run", "unschedule_upkeep", "update_memory", "upkeep", "upkeep_all", "vector_index_ddl",

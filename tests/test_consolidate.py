@@ -59,7 +59,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
         (None, 1, c, a),
     ]
     assert [round(p["similarity"], 3) for p in plan] == [0.94, 0.866]
-    assert plan[0]["guard"] == [] and plan[1]["guard"][0].startswith("numeral: ")
+    assert plan[0]["guard"] == []
+    assert plan[1]["guard"][0].startswith("numeral: ")
     assert (plan[0]["content"], plan[0]["representative_content"]) == (
         "User's editor is Vim",
         "User uses Vim",
@@ -76,7 +77,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
 def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     model(db)
     storing(db)
-    a, b, c, _ = vim(db)
+    a, b, _c, _ = vim(db)
     run_id = run(db)
     assert overview(db, run_id)["state"] == "open"
     assert consolidate(db) == [], "what is queued is not asked again"
@@ -100,7 +101,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
 def test_a_person_approves_a_run(db: DB) -> None:
     model(db)
     storing(db)
-    a, b, c, _ = vim(db)
+    a, _b, _c, _ = vim(db)
     run_id = run(db, approval="person")
     assert db.execute("select distinct kind, run_id from judgements").fetchall() == [("review", run_id)]
     assert approve(db, run_id, "duplicate", 1) == 1
@@ -284,7 +285,8 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
         tell(db, bucket, first=False)
     assert held(db, "folded") != held(db, "control")
     undone = rows(db, "select * from undo_run(%s, 'a mistake', 'acme')", run_id)
-    assert len(undone) == 30 and {u["status"] for u in undone} == {"active"}
+    assert len(undone) == 30
+    assert {u["status"] for u in undone} == {"active"}
     assert held(db, "folded") == held(db, "control")
     check(db)
     found = overview(db, run_id)
@@ -359,11 +361,12 @@ def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     exact = vectors @ vectors.T
     wanted = {(int(b), int(a)) for a, b in np.argwhere(np.triu(exact >= 0.9, 1))}
     found = {(place[p["memory_id"]], place[p["representative_id"]]) for p in plan}
-    assert len(found & wanted) >= 0.99 * len(wanted) and found <= wanted
+    assert len(found & wanted) >= 0.99 * len(wanted)
+    assert found <= wanted
     run_id = consolidate(db, "large", threshold=0.9, dry_run=False, approval="person", max_operations=250)[0][
         "run_id"
     ]
-    assert approve(db, run_id, "duplicate", 1000) in range(250)
+    assert approve(db, run_id, "duplicate", 1000) in range(250), "some are answered, however slow the machine"
     while approve(db, run_id, "duplicate", 1000):
         pass
     assert len(rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run_id)) == 500

@@ -48,8 +48,9 @@ def held(db: DB, bucket: str) -> list[Row]:
     return rows(
         db,
         """
-        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.live, k.on_timeline, k.aliases,
-            k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen::text, k.last_seen::text,
+        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.live, k.on_timeline,
+            k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen::text,
+            k.last_seen::text,
             (select array_agg(s.source_turn_id order by s.source_turn_id) from memory_sources as s
                 where s.tenant_id = m.tenant_id and s.memory_id = m.memory_id) as turns,
             (select array_agg(format('%%s %%s', i.valid_from, i.valid_to) order by i.valid_from) from memory_intervals as i
@@ -61,7 +62,7 @@ def held(db: DB, bucket: str) -> list[Row]:
         left join memories as o on o.tenant_id = m.tenant_id and o.memory_id = m.merged_into
         left join memories as r on r.tenant_id = m.tenant_id and r.memory_id = m.root_id
         where m.tenant_id = 'acme' and m.bucket_id = %s
-        order by m.content
+        order by m.content, m.memory_id
         """,
         bucket,
     )

@@ -65,6 +65,7 @@ def main() -> None:
     memfold review                    answer it yourself
     memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
+    memfold sweep --tenant ID         fold what is there twice already
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
     """
@@ -917,4 +918,7 @@ main.add_command(search)
 
 
 if __name__ == "__main__":
-    main()
+    # once, under its own name: the commands in files of their own join that one
+    importlib.import_module("memfold.cli").main()
+else:
+    from memfold import upkeep_cli as _upkeep_cli  # noqa: F401

@@ -253,6 +253,18 @@ class TooManyDimensionsError(MemfoldError):
     code = "MF037"
 
 
+class RunNotFoundError(MemfoldError):
+    """The tenant has no such run of upkeep."""
+
+    code = "MF038"
+
+
+class RunStateError(MemfoldError):
+    """The run is undone, or of a kind that cannot be undone."""
+
+    code = "MF039"
+
+
 class NoSchedulerError(MemfoldError):
     """There is no pg_cron in the database."""
 

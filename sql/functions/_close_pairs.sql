@@ -159,12 +159,18 @@ begin
         select pg_catalog.current_setting(n.name, true) from pg_catalog.unnest(v_names) with ordinality as n (name, place)
         order by n.place
     );
-    -- beside the vector, a node has its links (m = 16) and their copies while the graph grows
+    -- beside the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     perform pg_catalog.set_config(n.name, n.value, true)
-    from unnest(v_names, array['40', 'off',
+    from unnest(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']) as n (name, value);
+    begin
+        -- room for all of it; only until a session's first temporary table
+        perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
+    exception when invalid_parameter_value then
+        null;
+    end;
     v_table := 'pg_temp.memfold_' || pg_catalog.replace(memfold._new_id()::text, '-', '');
     execute pg_catalog.format('create temporary table %s (place integer, embedding %s.halfvec(%s)) on commit drop',
         v_table, v_schema, v_dimensions);
@@ -177,7 +183,8 @@ begin
         ' select x.embedding from memfold.memory_vectors as x'
         ' where x.tenant_id = $2 collate "C" and x.memory_id = i.id and x.model = $3 collate "C" offset 0) as x',
         v_table, v_schema, v_dimensions) using memory_ids, tenant_id, embedding_model;
-    execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops)', v_table, v_schema);
+    execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
+        v_table, v_schema);
     return query execute pg_catalog.format(
         'with near as materialized ('
         ' select distinct least(m.place, n.place) as a, greatest(m.place, n.place) as b'

@@ -73,44 +73,54 @@ revoke all on function memfold._end_run(text, uuid, jsonb) from public;
 comment on function memfold._end_run(text, uuid, jsonb) is
 'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';
 
-create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold._lock_texts(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_size constant integer := pg_catalog.cardinality(memory_ids);
-    v_part constant integer := 200;
     v_texts uuid[] := array[]::uuid[];
     v_id uuid;
 begin
-    if v_size > v_part then
-        -- In parts, for a part's time grows faster than its size. All are locked before, in the order in which everyone locks.
-        for v_from in 1..v_size by v_part loop
-            v_texts := v_texts || memfold._timeline_texts(tenant_id, memory_ids[v_from:v_from + v_part - 1]);
-        end loop;
-        for v_id in
-            select distinct on (m.root_id is not null, m.memory_id) m.memory_id
-            from pg_catalog.unnest(v_texts) as i (id)
-            cross join lateral (
-                select m.memory_id, m.root_id from memfold.memories as m
-                where m.tenant_id = _derive_all.tenant_id collate "C" and m.memory_id = i.id
-                offset 0
-            ) as m
-            order by m.root_id is not null, m.memory_id
-        loop
-            perform from memfold.memory_counters as k
-            where k.tenant_id = _derive_all.tenant_id collate "C" and k.memory_id = v_id
-            for no key update;
-        end loop;
+    -- in parts, for the time that one takes grows faster than its size
+    for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
+        v_texts := v_texts || memfold._timeline_texts(tenant_id, memory_ids[v_from:v_from + 199]);
+    end loop;
+    for v_id in
+        select distinct on (m.root_id is not null, m.memory_id) m.memory_id
+        from pg_catalog.unnest(v_texts) as i (id)
+        cross join lateral (
+            select m.memory_id, m.root_id from memfold.memories as m
+            where m.tenant_id = _lock_texts.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        order by m.root_id is not null, m.memory_id
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
+        for no key update;
+    end loop;
+end;
+$$;
+revoke all on function memfold._lock_texts(text, uuid[]) from public;
+comment on function memfold._lock_texts(text, uuid[]) is
+'Locks the counters of all that derive_scope() of memory_ids may change, in the order in which everyone locks: before it is called in parts.
+The caller holds the bucket''s lock.';
+
+create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    if pg_catalog.cardinality(memory_ids) > 200 then
+        perform memfold._lock_texts(tenant_id, memory_ids);
     end if;
-    for v_from in 1..v_size by v_part loop
-        perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + v_part - 1]);
+    for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
+        perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + 199]);
     end loop;
 end;
 $$;
 revoke all on function memfold._derive_all(text, uuid[]) from public;
 comment on function memfold._derive_all(text, uuid[]) is
-'derive_scope() of any number of memories. The caller holds the bucket''s lock.';
+'derive_scope() of any number of memories, in parts. The caller holds the bucket''s lock.';
 
 create or replace function memfold._fold_all(
     r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],

@@ -14,7 +14,7 @@ comment on function memfold._answered(text, uuid[], text) is 'Closes judgements 
 
 create or replace function memfold._fold_answered(
     r memfold.runs, action text, judgement_ids uuid[], verdict text
-) returns void
+) returns bigint
 language plpgsql volatile
 as $$
 declare
@@ -23,6 +23,9 @@ declare
     v_similarities double precision[];
     v_places integer[];
 begin
+    if judgement_ids = '{}' then
+        return 0;
+    end if;
     select pg_catalog.array_agg(case when action = 'merged' then s.newer else s.older end order by i.place),
         pg_catalog.array_agg(case when action = 'merged' then s.older else s.newer end order by i.place),
         pg_catalog.array_agg(j.similarity order by i.place)
@@ -35,12 +38,13 @@ begin
         verdict);
     perform memfold._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
         verdict);
+    return pg_catalog.cardinality(v_places);
 end;
 $$;
 revoke all on function memfold._fold_answered(memfold.runs, text, uuid[], text) from public;
 comment on function memfold._fold_answered(memfold.runs, text, uuid[], text) is
 'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
-newer (replaced). A judgement whose side another one has just folded stays open: it is looked at again.';
+newer (replaced). Returns how many. A judgement whose side another one has just folded stays open: it is looked at again.';
 
 create or replace function memfold.approve_run(
     run_id uuid,
@@ -55,12 +59,14 @@ declare
     r memfold.runs;
     j memfold.judgements;
     n memfold.judgements;
-    v_started timestamptz;
+    v_ids uuid[];
+    v_waiting bigint;
+    v_ends timestamptz;
     v_newer memfold.memories;
     v_older memfold.memories;
     -- judgements whose pair is to be folded: the newer into the older, the older into the newer
-    v_merged uuid[] := array[]::uuid[];
-    v_replaced uuid[] := array[]::uuid[];
+    v_merged uuid[];
+    v_replaced uuid[];
 begin
     perform memfold._enter(tenant_id);
     r := memfold._run(tenant_id, run_id);
@@ -74,60 +80,77 @@ begin
         perform memfold._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
+    -- before anybody has to wait
+    select count(*), (array_agg(o.judgement_id order by o.judgement_id))[:least(max_operations, 100)] into v_waiting, v_ids
+    from memfold.judgements as o
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis';
     perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
-    v_started := clock_timestamp();
-    for j in
-        select o.* from memfold.judgements as o
-        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
-        order by o.judgement_id
-        limit max_operations
-        for no key update
-    loop
-        n := memfold._refresh_judgement(j);
-        if n.state = 'moot' then
-            update memfold.judgements as o
-            set state = 'moot', reason = n.reason, resolved_at = clock_timestamp()
-            where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-        elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
-            perform memfold._ask_anew(n);
-        elsif verdict = 'duplicate' then
-            v_merged := v_merged || j.judgement_id;
-        else
-            select m.* into strict v_newer
-            from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
-            select m.* into strict v_older
-            from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = least(n.memory_id, n.other_id);
-            if verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
-                v_replaced := v_replaced || j.judgement_id;
-            elsif verdict = 'refinement' then
+    v_ends := clock_timestamp() + interval '60 milliseconds';
+    perform memfold._lock_texts(r.tenant_id, array(
+        select distinct x.id
+        from unnest(v_ids) as i (id)
+        join memfold.judgements as o on o.tenant_id = r.tenant_id and o.judgement_id = i.id
+        cross join lateral (values (o.memory_id), (o.other_id)) as x (id)
+    ));
+    -- some at a time, as long as there is time
+    for v_from in 1..coalesce(cardinality(v_ids), 0) by 20 loop
+        exit when v_from > 1 and clock_timestamp() > v_ends;
+        v_merged := array[]::uuid[];
+        v_replaced := array[]::uuid[];
+        for j in
+            select o.*
+            from unnest(v_ids[v_from:v_from + 19]) with ordinality as i (id, place)
+            join memfold.judgements as o on o.tenant_id = r.tenant_id and o.judgement_id = i.id
+            where o.state in ('open', 'leased')
+            order by i.place
+            for no key update of o
+        loop
+            n := memfold._refresh_judgement(j);
+            if n.state = 'moot' then
+                update memfold.judgements as o
+                set state = 'moot', reason = n.reason, resolved_at = clock_timestamp()
+                where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+                v_waiting := v_waiting - 1;
+            elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+                v_waiting := v_waiting - (memfold._ask_anew(n) is null)::integer;
+            elsif verdict = 'duplicate' then
                 v_merged := v_merged || j.judgement_id;
             else
-                perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
-                n.verdict := verdict;
-                n.reason := 'approved with its run';
-                n.model := null;
-                perform memfold._carry_out(n, v_newer, v_older, null);
+                select m.* into strict v_newer
+                from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
+                select m.* into strict v_older
+                from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = least(n.memory_id, n.other_id);
+                if verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
+                    v_replaced := v_replaced || j.judgement_id;
+                elsif verdict = 'refinement' then
+                    v_merged := v_merged || j.judgement_id;
+                else
+                    perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
+                    n.verdict := verdict;
+                    n.reason := 'approved with its run';
+                    n.model := null;
+                    perform memfold._carry_out(n, v_newer, v_older, null);
+                    v_waiting := v_waiting - 1;
+                end if;
             end if;
-        end if;
-        -- whoever writes to the bucket waits for this
-        exit when clock_timestamp() > v_started + interval '50 milliseconds';
+        end loop;
+        v_waiting := v_waiting - memfold._fold_answered(r, 'merged', v_merged, verdict)
+            - memfold._fold_answered(r, 'replaced', v_replaced, verdict);
     end loop;
-    perform memfold._fold_answered(r, 'merged', v_merged, verdict) where v_merged <> '{}';
-    perform memfold._fold_answered(r, 'replaced', v_replaced, verdict) where v_replaced <> '{}';
-    perform memfold._end_run(r.tenant_id, r.run_id, '{}') where not exists (
-        select from memfold.judgements as o
-        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased')
-    );
-    return (
-        select count(*) from memfold.judgements as o
-        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
-    );
+    if v_waiting <= 0 then
+        -- others may have asked or answered meanwhile
+        select count(*) filter (where o.kind <> 'synthesis') into v_waiting
+        from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased');
+        perform memfold._end_run(r.tenant_id, r.run_id, '{}');
+    end if;
+    return v_waiting;
 end;
 $$;
 revoke all on function memfold.approve_run(uuid, text, bigint, text) from public;
 grant execute on function memfold.approve_run(uuid, text, bigint, text) to memfold_app;
 comment on function memfold.approve_run(uuid, text, bigint, text) is
-'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000), and
-returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait meanwhile, so it stops early rather than go on for long. What is no longer as it was asked about is asked anew, or is moot.
+'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
+ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
+the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is moot.
 Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

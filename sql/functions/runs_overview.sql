@@ -21,15 +21,16 @@ select
     r.ended_at,
     r.actor
 from memfold.runs as r
-cross join lateral (
-    select
-        count(*) filter (where o.state in ('open', 'leased')) as waiting,
-        count(*) filter (where o.state = 'done') as judged,
-        count(*) filter (where o.state = 'moot') as moot,
-        count(*) filter (where o.state = 'dead') as dead
-    from memfold.judgements as o
-    where o.tenant_id = r.tenant_id and o.run_id = r.run_id
-) as j
+cross join
+    lateral (
+        select
+            count(*) filter (where o.state in ('open', 'leased')) as waiting,
+            count(*) filter (where o.state = 'done') as judged,
+            count(*) filter (where o.state = 'moot') as moot,
+            count(*) filter (where o.state = 'dead') as dead
+        from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id
+    ) as j
 cross join lateral (
     select
         count(*) filter (where v.action = 'merged' and not v.undone) as merged,

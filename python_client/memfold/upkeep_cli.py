@@ -1,0 +1,242 @@
+"""The commands of upkeep that fold: sweep, consolidate, approve, undo-run.
+
+They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
+whoever writes to the bucket waits for one call at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import psycopg
+from psycopg.rows import dict_row
+
+from memfold.cli import _dsn_option, _fail, _open, _resolve, _say, _table, _tenant_option, main
+
+__all__: list[str] = []
+
+Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
+
+_SWEEP = "select * from memfold.sweep_duplicates(%(tenant)s, %(bucket)s, %(model)s, %(dry_run)s, %(max)s, %(ids)s, %(run)s)"
+_PAIRS = "select * from memfold.duplicate_pairs(%(tenant)s, %(bucket)s, %(model)s)"
+_CONSOLIDATE = (
+    "select * from memfold.consolidate(%(tenant)s, %(bucket)s, %(model)s, %(threshold)s, %(approval)s, %(max)s,"
+    " %(max_judgements)s, %(dry_run)s)"
+)
+_APPROVE = "select memfold.approve_run(%(run)s, %(verdict)s) as waiting"
+_UNDO_RUN = "select * from memfold.undo_run(%(run)s, %(reason)s)"
+_OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
+
+_AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket
+_ATTEMPTS = 5
+_SHOWN = 20
+
+
+@contextlib.contextmanager
+def _connected(dsn: str | None, tenant: str | None) -> Iterator[Connection]:
+    with _open(dsn):
+        pass
+    with psycopg.connect(_resolve(dsn), autocommit=True, row_factory=dict_row) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        if tenant is not None:
+            connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, false)", [tenant])
+        yield connection
+
+
+def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
+    """One call; it left nothing behind where it met another one half-way, and is made again."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return connection.execute(statement.encode(), given).fetchall()
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _overview(connection: Connection, run: object) -> None:
+    """Print what has become of a run."""
+    found = _call(connection, _OVERVIEW, run=run)[0]
+    names = ("merged", "replaced", "superseded", "rejected", "judged", "moot", "dead", "waiting", "undone")
+    counts = ", ".join(f"{name} {found[name]}" for name in names if found[name])
+    click.echo(f"run {run}: {found['state']}{': ' + counts if counts else ''}")
+
+
+def _plan(rows: Sequence[Row]) -> None:
+    """Print the beginning of a plan, side by side, and what all of it comes to."""
+    if rows:
+        head = ["cluster", "cosine", "action", "memory", "into", "guard"]
+        shown = [
+            [row["cluster"], f"{row['similarity']:.3f}", row["action"], row["content"][:60],
+             row["representative_content"][:60], ", ".join(row["guard"])[:40]]
+            for row in rows[:_SHOWN]
+        ]  # fmt: skip
+        click.echo(_table(head, shown))
+    if len(rows) > _SHOWN:
+        click.echo(f"... and {len(rows) - _SHOWN} more")
+    counts = Counter(row["action"] for row in rows)
+    click.echo(", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing to do")
+
+
+def _bucket_options(command: Any) -> Any:
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Print the plan, and write nothing."),
+        click.option(
+            "--model", metavar="NAME", help="The embedding model to compare by; default: the most used."
+        ),
+        click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default."),
+        click.option("--tenant", metavar="ID", required=True, help="The tenant of the bucket."),
+        _dsn_option,
+        click.argument("database", metavar="[DSN]", required=False),
+    ):
+        command = option(command)
+    return command
+
+
+def _where(database: str | None, dsn: str | None) -> str | None:
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    return database or dsn
+
+
+@main.command()
+@_bucket_options
+def sweep(
+    database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
+) -> None:
+    """Do to the memories that are there what ingest would do if they arrived now.
+
+    By the policy's thresholds, scope and guard: what is alike enough and clean is folded, what is unclear is queued for a
+    judge. All under one run, which undo-run takes back.
+
+    \b
+    memfold sweep --tenant acme --bucket notes --dry-run
+    memfold sweep --tenant acme --bucket notes
+    """
+    given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": model}
+    run: object = None
+    done: Counter[str] = Counter()
+    with _connected(_where(database, dsn), tenant) as connection:
+        while True:
+            plan = _call(connection, _SWEEP, **given, dry_run=True, max=1_000_000, ids=None, run=None)
+            if dry_run:
+                _plan(plan)
+                for row in _call(connection, _PAIRS, **given):
+                    click.echo(f"pairs at or above {row['threshold']:g}: {row['pairs']}")
+                return
+            plan = [row for row in plan if row["action"] != "keep"]
+            before = done.total()
+            for at in range(0, len(plan), _AT_ONCE):
+                part = plan[at : at + _AT_ONCE]
+                ids = sorted({row[name] for row in part for name in ("memory_id", "representative_id")})
+                for row in _call(connection, _SWEEP, **given, dry_run=False, max=1000, ids=ids, run=run):
+                    run = row["run_id"]
+                    done[row["action"]] += row["action"] != "keep"
+                _say(f"{done.total()} of {before + len(plan)}")
+            # what is left may be near to one another now
+            if done.total() == before:
+                break
+        if run is None:
+            click.echo("nothing to do")
+        else:
+            _overview(connection, run)
+
+
+@main.command()
+@_bucket_options
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), help="Cosine of a cluster; default: the policy's (0.75)."
+)
+@click.option(
+    "--approval", type=click.Choice(["judge", "person"]), default="judge", help="Who answers; default: judge."
+)
+@click.option(
+    "--max", "most", type=click.IntRange(1, 1_000_000), default=1000, help="Pairs of a run; default: 1000."
+)
+@click.option(
+    "--max-judgements",
+    type=click.IntRange(1, 1_000_000),
+    default=1000,
+    help="Pairs for a model; default: 1000.",
+)
+def consolidate(
+    database: str | None,
+    dsn: str | None,
+    tenant: str,
+    bucket: str,
+    model: str | None,
+    dry_run: bool,
+    threshold: float | None,
+    approval: str,
+    most: int,
+    max_judgements: int,
+) -> None:
+    """Look for what says the same about a subject, whatever its predicates, and ask about it.
+
+    Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold review, or all at once
+    by memfold approve.
+
+    \b
+    memfold consolidate --tenant acme --dry-run
+    memfold consolidate --tenant acme --approval person
+    """
+    with _connected(_where(database, dsn), tenant) as connection:
+        rows = _call(
+            connection, _CONSOLIDATE, tenant=tenant, bucket=bucket, model=model, threshold=threshold,
+            approval=approval, max=most, max_judgements=max_judgements, dry_run=dry_run,
+        )  # fmt: skip
+        if dry_run or not rows:
+            _plan(rows)
+        else:
+            _overview(connection, rows[0]["run_id"])
+
+
+@main.command()
+@click.argument("run", type=click.UUID)
+@_dsn_option
+@_tenant_option("The tenant of the run; default: the session's.")
+@click.option(
+    "--verdict",
+    type=click.Choice(["duplicate", "refinement", "contradiction", "distinct"]),
+    default="duplicate",
+    help="The answer to all of them; default: duplicate.",
+)
+def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> None:
+    """Answer all that waits of a run with one verdict, a hundred at a time.
+
+    \b
+    memfold approve 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
+    """
+    with _connected(dsn, tenant) as connection:
+        before = None
+        while (waiting := int(_call(connection, _APPROVE, run=run, verdict=verdict)[0]["waiting"])) > 0:
+            if waiting == before:
+                _fail(f"{waiting} judgements of the run stay open")
+            before = waiting
+            _say(f"{waiting} wait")
+        _overview(connection, run)
+
+
+@main.command("undo-run")
+@click.argument("run", type=click.UUID)
+@_dsn_option
+@_tenant_option("The tenant of the run; default: the session's.")
+@click.option("--reason", metavar="TEXT", help="Why; it is kept in the ledger.")
+def undo_run(run: object, dsn: str | None, tenant: str | None, reason: str | None) -> None:
+    """Take a whole run back.
+
+    \b
+    memfold undo-run 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme --reason "threshold too low"
+    """
+    with _connected(dsn, tenant) as connection:
+        rows = _call(connection, _UNDO_RUN, run=run, reason=reason)
+        counts = Counter(row["status"] for row in rows)
+        click.echo(
+            ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no memory has changed"
+        )
+        _overview(connection, run)

@@ -1,0 +1,75 @@
+"""memfold sweep, consolidate, approve, undo-run: what they print, and what they leave."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from memfold.cli import main
+from tests.support import check, model
+from tests.upkeep import angle, policy, rows, store, storing
+
+DB = psycopg.Connection[Any]
+
+pytestmark = pytest.mark.one_server
+
+
+@pytest.fixture
+def dsn(db: DB, monkeypatch: pytest.MonkeyPatch) -> str:
+    info = db.info
+    monkeypatch.delenv("MEMFOLD_DSN", raising=False)
+    model(db)
+    storing(db)
+    for n in range(3):
+        for k in range(4):
+            store(db, f"Fact {'abc'[n]} {'wxyz'[k]}", subject=f"s{n}", **angle(k))
+    store(db, "Fact a v", subject="s0", **angle(28))
+    return f"host={info.host} port={info.port} user={info.user} dbname={info.dbname}"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memfold.upkeep_cli._AT_ONCE", 4)
+    policy(db, preset="three_tier", guard="off")
+    planned = run("sweep", dsn, "--tenant", "acme", "--dry-run")
+    assert planned.exit_code == 0, planned.output
+    assert "ask 1, merge 9\n" in planned.output
+    assert "pairs at or above 0.98: 18\n" in planned.output
+    assert rows(db, "select * from runs") == []
+    done = run("sweep", dsn, "--tenant", "acme")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"run [0-9a-f-]{36}: open: merged 9, waiting 1\n$", done.output)
+    assert len(rows(db, "select * from runs")) == 1
+    assert "nothing to do\n" in run("sweep", dsn, "--tenant", "acme").output
+    check(db)
+    [found] = rows(db, "select run_id from runs")
+    undone = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
+    assert undone.output.startswith("active 12\n")
+    assert "undone: moot 1, undone 9" in undone.output
+    again = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme")
+    assert again.exit_code == 1
+    assert "HINT" in again.output
+    check(db)
+
+
+def test_consolidate_and_approve(db: DB, dsn: str) -> None:
+    planned = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--dry-run")
+    assert planned.output.endswith("ask 10\n"), planned.output
+    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--max", 9)
+    found = re.search(r"^run (\S+): open: waiting 9\n", asked.output)
+    assert found is not None, asked.output
+    run_id = found[1]
+    done = run("approve", run_id, "--dsn", dsn, "--tenant", "acme")
+    assert done.exit_code == 0, done.output
+    assert f"run {run_id}: done: merged 9, judged 9\n" in done.output
+    assert "nothing to do" not in run("consolidate", dsn, "--tenant", "acme").output
+    assert "nothing to do\n" in run("consolidate", dsn, "--tenant", "acme", "--bucket", "none").output
+    assert run("consolidate", dsn, "--dsn", dsn, "--tenant", "acme").exit_code == 2
+    check(db)
