@@ -77,7 +77,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
         "adopt", "approve", "consolidate", "doctor", "down", "explain", "import", "ingest", "init", "judge", "review",
-        "stats", "sweep", "undo-run", "up",
+        "search", "stats", "sweep", "undo-run", "up", "upkeep",
     ]  # fmt: skip
 
 
