@@ -27,7 +27,7 @@ declare
     v_object record;
 begin
     for v_object in
-        select case d.classid when 'pg_catalog.pg_proc'::regclass then 'function ' || d.objid::regprocedure::text
+        select case d.classid when 'pg_catalog.pg_proc'::regclass then 'routine ' || d.objid::regprocedure::text
             else 'table ' || d.objid::regclass::text end as name
         from pg_catalog.pg_depend as d
         join pg_catalog.pg_extension as e on e.oid = d.refobjid
