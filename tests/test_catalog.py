@@ -239,6 +239,14 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
         "_fill_policy": "memfold.memories", "_refuse": "memfold.memories",
         "_replace_policy": "memfold.policies", "_replace_antonym": "memfold.antonyms",
     }  # fmt: skip
+    # what fails on purpose, and what is called only where it is
+    expected = {
+        ("_no_commit", "invalid transaction termination"),
+        ("_require_autocommit", "cannot commit while a subtransaction is active"),
+        ("_upkeep_task", "function memfold.apply_decay(text) does not exist"),
+        ("schedule_upkeep", 'schema "cron" does not exist'),
+        ("unschedule_upkeep", 'relation "cron.job" does not exist'),
+    }
     complaints = []
     for oid, name in db.execute(f"select p.oid, proname {FUNCTIONS} and lanname = 'plpgsql'").fetchall():
         rows = db.execute(
@@ -246,5 +254,7 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
             " relid => %s::regclass, other_warnings => true, extra_warnings => false, performance_warnings => false)",
             [oid, relations.get(name, "0")],
         ).fetchall()
-        complaints += [(name, *row) for row in rows if row[1] in ("error", "warning")]
+        complaints += [
+            (name, *row) for row in rows if row[1] in ("error", "warning") and (name, row[2]) not in expected
+        ]
     assert complaints == []

@@ -670,7 +670,7 @@ class History:
             planned = ingest(self.db, text, function="preview_memory", **arguments)
             result = ingest(self.db, text, **arguments)
         except psycopg.Error as error:
-            assert error.sqlstate == "MF004", error  # '+' is nothing by flat/1
+            assert error.sqlstate == "MF004", error  # noqa: PT017  # '+' is nothing by flat/1
             return
         assert result.action == planned.action, (text, arguments)
         self.accepted += result.action != "rejected"
@@ -690,7 +690,7 @@ class History:
         try:
             self.db.execute(f"select {call}", {"one": one, "two": two, "text": text})
         except psycopg.Error as error:
-            assert error.sqlstate == "MF034", error
+            assert error.sqlstate == "MF034", error  # noqa: PT017
 
     def undo(self) -> None:
         rows = self.db.execute(
@@ -705,7 +705,7 @@ class History:
             self.db.execute("select undo(%s, tenant_id => 'acme')", [event])
             self.accepted -= restated
         except psycopg.Error as error:
-            assert error.sqlstate == "MF032", error
+            assert error.sqlstate == "MF032", error  # noqa: PT017
 
 
 @pytest.mark.parametrize("seed", range(10))

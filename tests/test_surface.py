@@ -34,8 +34,8 @@ with acl as (
     where a.grantee <> r.owner
     group by r.oid, r.kind
 )
-select 'function ' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns '
-    || pg_get_function_result(p.oid)
+select case p.prokind when 'p' then 'procedure ' else 'function ' end || p.proname
+    || '(' || pg_get_function_arguments(p.oid) || ')' || coalesce(' returns ' || pg_get_function_result(p.oid), '')
     || case p.provolatile when 'i' then ' immutable' when 's' then ' stable' else ' volatile' end
     || case p.proparallel when 's' then ' parallel safe' when 'r' then ' parallel restricted' else '' end
     || case when p.prosecdef then ' security definer' else '' end

@@ -247,9 +247,11 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
     for tenant in ("acme", "beta"):
         plainly(db, "one", "two", tenant_id=tenant)
     result = run("--tenant", "acme")
-    assert result.exit_code == 0 and result.stdout.startswith("acme  plain  2 in "), result.output
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("acme  plain  2 in ")
     result = run()
-    assert result.exit_code == 0 and result.stdout.startswith("beta  plain  2 in "), result.output
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("beta  plain  2 in ")
     assert "2 tenants" in result.stderr
     result = run("--tasks", "plain,staged")
     assert (result.exit_code, result.stdout) == (0, "")

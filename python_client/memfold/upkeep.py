@@ -83,8 +83,7 @@ def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) ->
     with connection.transaction():
         connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant])
         row = connection.execute("select memfold.upkeep(%s, %s)", [tenant, tasks]).fetchone()
-    assert row is not None
-    report: dict[str, Any] = row[0]
+    report: dict[str, Any] = row[0] if row is not None else {}
     return report
 
 

@@ -269,7 +269,7 @@ as $$
 begin
     if pending <> '{}' then
         perform memfold.derive_scope(tenant_id, array(select distinct i.id from pg_catalog.unnest(pending) as i (id)));
-        return '{}';
+        return array[]::uuid[];
     end if;
     return pending;
 end;

@@ -144,7 +144,8 @@ or the one that is under way; null: there is nothing to do. Raises MF011, MF017,
 create or replace function memfold._rules(policy memfold.policies) returns jsonb
 language sql immutable parallel safe
 return pg_catalog.jsonb_build_object(
-    'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys);
+    'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
+);
 revoke all on function memfold._rules(memfold.policies) from public;
 comment on function memfold._rules(memfold.policies) is 'What content hashes are made by.';
 

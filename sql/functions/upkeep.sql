@@ -6,14 +6,14 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := '{staged,runs,decay,syntheses,clean,sweep,plain}';
+    v_known constant text[] := array['staged', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain'];
     v_task text;
     v_step memfold.upkeep_step;
-    v_counts jsonb := '{}';
-    v_times jsonb := '{}';
-    v_left jsonb := '[]';
-    v_busy jsonb := '[]';
-    v_errors jsonb := '{}';
+    v_counts jsonb := jsonb '{}';
+    v_times jsonb := jsonb '{}';
+    v_left jsonb := jsonb '[]';
+    v_busy jsonb := jsonb '[]';
+    v_errors jsonb := jsonb '{}';
     v_after jsonb;
     v_started constant timestamptz := clock_timestamp();
     v_task_started timestamptz;
