@@ -73,28 +73,40 @@ revoke all on function memfold._end_run(text, uuid, jsonb) from public;
 comment on function memfold._end_run(text, uuid, jsonb) is
 'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';
 
-create or replace function memfold._lock_texts(tenant_id text, memory_ids uuid[]) returns void
-language plpgsql volatile
+create or replace function memfold._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
+language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_texts uuid[] := array[]::uuid[];
-    v_id uuid;
 begin
     -- in parts, for the time that one takes grows faster than its size
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
         v_texts := v_texts || memfold._timeline_texts(tenant_id, memory_ids[v_from:v_from + 199]);
     end loop;
-    for v_id in
+    return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id
         from pg_catalog.unnest(v_texts) as i (id)
         cross join lateral (
             select m.memory_id, m.root_id from memfold.memories as m
-            where m.tenant_id = _lock_texts.tenant_id collate "C" and m.memory_id = i.id
+            where m.tenant_id = _texts_to_lock.tenant_id collate "C" and m.memory_id = i.id
             offset 0
         ) as m
         order by m.root_id is not null, m.memory_id
-    loop
+    );
+end;
+$$;
+revoke all on function memfold._texts_to_lock(text, uuid[]) from public;
+comment on function memfold._texts_to_lock(text, uuid[]) is
+'All that derive_scope() of memory_ids may change, in the order in which everyone locks. Only reads.';
+
+create or replace function memfold._lock_texts(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+declare
+    v_id uuid;
+begin
+    foreach v_id in array memory_ids loop
         perform from memfold.memory_counters as k
         where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
         for no key update;
@@ -103,15 +115,15 @@ end;
 $$;
 revoke all on function memfold._lock_texts(text, uuid[]) from public;
 comment on function memfold._lock_texts(text, uuid[]) is
-'Locks the counters of all that derive_scope() of memory_ids may change, in the order in which everyone locks: before it is called in parts.
-The caller holds the bucket''s lock.';
+'Locks the counters of memory_ids one after the other: before derive_scope() is called in parts (_texts_to_lock). The caller holds the
+bucket''s lock.';
 
 create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
     if pg_catalog.cardinality(memory_ids) > 200 then
-        perform memfold._lock_texts(tenant_id, memory_ids);
+        perform memfold._lock_texts(tenant_id, memfold._texts_to_lock(tenant_id, memory_ids));
     end if;
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
         perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + 199]);

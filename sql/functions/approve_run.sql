@@ -60,6 +60,7 @@ declare
     j memfold.judgements;
     n memfold.judgements;
     v_ids uuid[];
+    v_texts uuid[];
     v_waiting bigint;
     v_ends timestamptz;
     v_newer memfold.memories;
@@ -84,14 +85,16 @@ begin
     select count(*), (array_agg(o.judgement_id order by o.judgement_id))[:least(max_operations, 100)] into v_waiting, v_ids
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis';
-    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
-    v_ends := clock_timestamp() + interval '60 milliseconds';
-    perform memfold._lock_texts(r.tenant_id, array(
+    -- what a fold meanwhile adds to these is locked out of turn, and may meet another call half-way (40P01)
+    v_texts := memfold._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
         join memfold.judgements as o on o.tenant_id = r.tenant_id and o.judgement_id = i.id
         cross join lateral (values (o.memory_id), (o.other_id)) as x (id)
     ));
+    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
+    v_ends := clock_timestamp() + interval '60 milliseconds';
+    perform memfold._lock_texts(r.tenant_id, v_texts);
     -- some at a time, as long as there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 20 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
