@@ -265,6 +265,14 @@ def test_a_cluster_is_merged_whole(replace_newer: DB) -> None:
     check(replace_newer)
 
 
+def test_the_pair_counts(replace_newer: DB) -> None:
+    """The document counts pairs at 0.98, 0.95 and 0.90 before it cleans up."""
+    fan(replace_newer, 0, 8, 16, 25)  # cosines 0.990, 0.990, 0.988; 0.961, 0.956; 0.906
+    assert replace_newer.execute("select threshold, pairs from duplicate_pairs('acme', 'default')").fetchall() == [
+        (0.98, 3), (0.95, 5), (0.9, 6),
+    ]  # fmt: skip
+
+
 def test_the_batch_asks_in_between(replace_newer: DB) -> None:
     """0.90 to 0.95: a judge writes one text, oldest to newest; its runs can be taken back whole."""
     a, b = fan(replace_newer, 0, 23)  # 0.921

@@ -111,6 +111,21 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "    object => 'Lyon', observed_at => '2025-09-01')",
             "select content, valid_from, valid_to from current_memories('acme', as_of => '2025-05-01')",
         ],
+        "search_memories": [
+            "select content, round(score::numeric, 3) as score, similarity, collapsed_count\n"
+            "from search_memories('acme', 'default', '[0.9, 0.1, 0.4]', 'toy', max_results => 3)",
+        ],
+        "record_feedback": [
+            "select f.* from memories as m, record_feedback(m.memory_id, true, 'acme') as f\n"
+            "where m.content = 'Alice has a cat.'",
+        ],
+        "effective_confidence": [
+            "select decay_rate from set_policy('acme', 'notes', decay_rate => 0.01)",
+            "select action from ingest_memory('Alice may move.', 'acme', 'notes', observed_at => '2025-01-01')",
+            "select round(effective_confidence(memory_id, '2025-03-02', 'acme')::numeric, 3)\n"
+            "from memories where content = 'Alice may move.'",
+        ],
+        "apply_decay": ["select decayed, remaining from apply_decay('acme')"],
         "explain_memory": [
             "select explain_memory(memory_id, 'acme')\n"
             "from known_memory('Alice has a cat.', 'acme', subject => 'Alice')",
@@ -170,6 +185,45 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select action, tier, method from ingest_memory('Bob drinks green tea', 'acme', subject => 'Bob')",
         ],
     },
+    "Upkeep": {
+        "consolidate": [
+            "select on_ambiguous from set_policy('acme', 'trips', on_ambiguous => 'keep')",
+            "select count(ingest_memory(t.content, 'acme', 'trips', subject => 'Dora', predicate => t.predicate,\n"
+            "    embedding => t.embedding::vector, embedding_model => 'toy'))\n"
+            "from (values ('Dora sails', 'sails', '[1, 0, 0]'), ('Dora goes sailing', 'hobby', '[0.95, 0.31, 0]'))\n"
+            "    as t (content, predicate, embedding)",
+            "select action, similarity, content, representative_content from consolidate('acme', 'trips')",
+            "select count(*) as asked\n"
+            "from consolidate('acme', 'trips', approval => 'person', dry_run => false)",
+        ],
+        "approve_run": [
+            "select approve_run(run_id, tenant_id => 'acme') from runs\n"
+            "where tenant_id = 'acme' and kind = 'consolidation'",
+        ],
+        "undo_run": [
+            "select u.status, u.content from runs as r, undo_run(r.run_id, 'too eager', 'acme') as u\n"
+            "where r.tenant_id = 'acme' and r.kind = 'consolidation'",
+        ],
+        "duplicate_pairs": ["select threshold, pairs from duplicate_pairs('acme', 'trips')"],
+        "sweep_duplicates": ["select action, similarity, content from sweep_duplicates('acme', 'default')"],
+        "clean_exact_duplicates": ["select content from clean_exact_duplicates('acme', 'default')"],
+        "end_session": [
+            "select count(ingest_memory(c.content, 'acme', 'talk', session_id => 's-1'))\n"
+            "from unnest('{the gate is open,gate open now,the gate is open now}'::text[]) as c (content)",
+            "select merged_groups, superseded_count, round(compression_ratio::numeric, 2) as compression_ratio, considered\n"
+            "from end_session('s-1', 'acme', 'talk')",
+        ],
+        "prune_memories": [
+            "select content, round(confidence::numeric, 3) as confidence, reason\n"
+            "from prune_memories('acme', 'notes', max_confidence => 0.5)",
+        ],
+        "rehash_bucket": [],
+        "ingest_plain_rows": ["select ingest_plain_rows('acme')"],
+        "upkeep": ["select upkeep('acme') -> 'counts' as counts"],
+        "upkeep_all": [],
+        "schedule_upkeep": [],
+        "unschedule_upkeep": [],
+    },
     "Check": {
         "check_invariants": ["select * from check_invariants('acme')"],
         "canonicalize": [
@@ -204,6 +258,9 @@ VIEWS: dict[str, list[str]] = {
         "    avoided_by_alias, avoided_by_vector\n"
         "from judge_costs where tenant_id = 'acme'",
     ],
+    "runs_overview": [
+        "select kind, state, waiting, merged, moot from runs_overview where tenant_id = 'acme' order by started_at",
+    ],
     "runaway_memories": [
         "select count(ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"
         "    source_turn_ids => '{turn-1}'))\n"
@@ -215,20 +272,18 @@ VIEWS: dict[str, list[str]] = {
 
 # The schema is made for later versions too. What this one neither writes nor reads is marked so.
 UNUSED: dict[str, set[str]] = {
-    "memory_tokens": {"*"},
     "labelled_pairs": {"*"},
     "calibrations": {"*"},
-    "policies": {"lexical_threshold", "on_merge", "min_confidence"},
     "embedding_models": {"calibration_id"},
-    "memory_counters": {"access_count", "helpful_count", "harmful_count", "last_accessed"},
-    "memory_audit": {"access_count", "helpful_count", "harmful_count"},
-    "memory_events": {"run_id", "cause"},
-    "judgements": {"member_ids", "run_id"},
+    "memory_events": {"cause"},
+    "judgements": {"member_ids"},
 }
 NOT_USED = "Not used by this version."
 
 # Of the composite types, those that a caller meets.
-RESULTS = {"batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory"}
+RESULTS = {
+    "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
+}  # fmt: skip
 
 FUNCTIONS = """
 select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc'),
@@ -363,11 +418,15 @@ def function(row: Sequence[Any], connection: psycopg.Connection[Any], statements
         for one in arguments
     ]
     signature = f"{name}(\n" + ",\n".join(listed) + "\n)" if listed else f"{name}()"
-    result = short(result).replace("TABLE(", "table (").replace("SETOF", "setof")
+    returns = (
+        ""
+        if result is None
+        else " returns " + short(result).replace("TABLE(", "table (").replace("SETOF", "setof")
+    )
     may = " and ".join(f"`{grantee}`" for grantee in grantees) or "only the owner and superusers"
     parts = [
         f"### {name}",
-        f"```text\n{signature} returns {result}\n```",
+        f"```text\n{'call ' if result is None else ''}{signature}{returns}\n```",
         prose(comment),
         f"May call it: {may}.",
     ]

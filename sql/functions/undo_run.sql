@@ -13,7 +13,8 @@ begin
     r := memfold._run(tenant_id, run_id);
     if r.kind in ('decay', 'upkeep', 'rehash') then
         perform memfold._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
-            'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.');
+            case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
+                else 'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
     perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
     r := memfold._run(tenant_id, run_id);
