@@ -46,5 +46,5 @@ grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
 comment on function memfold.undo_run(uuid, text, text) is
 'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
-written is withdrawn. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: about a second for
-1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+written is withdrawn. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
+for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
