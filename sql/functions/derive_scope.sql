@@ -142,6 +142,9 @@ begin
             offset 0
         ) as e
     ),
+    sizes as (
+        select m.root, pg_catalog.count(*) as n from members as m group by m.root
+    ),
     sums as (
         select o.root, pg_catalog.count(*) as n,
             pg_catalog.count(*) filter (where o.source_turn_ids = '{}') as without_turns,
@@ -193,17 +196,17 @@ begin
         ) as x
         group by x.root
     )
-    select m.id,
-        (select e.parent from edges as e where e.child = m.id),
-        nullif(m.root, m.id),
+    select m.id, g.parent, nullif(m.root, m.id),
         c.id is not null,
         j.id is not null,
         m.root = m.id and v.id is not null and c.id is null and j.id is null,
-        case when m.root = m.id then (select pg_catalog.count(*) from members as a where a.root = m.id) - 1 else 0 end,
+        case when m.root = m.id then z.n - 1 else 0 end,
         coalesce(s.n, 0), coalesce(s.without_turns + coalesce(t.n, 0), 0), coalesce(s.source, 0), coalesce(s.extractor, 0),
         coalesce(s.first_at, '-infinity'), coalesce(greatest(s.last_at, w.last_at), '-infinity'),
         coalesce(d.metadata, '{}') || coalesce(x.metadata, '{}')
     from members as m
+    join sizes as z on z.root = m.root
+    left join edges as g on g.child = m.id
     left join contests as c on c.id = m.id
     left join rejections as j on j.id = m.id
     left join values_of_timelines as v on v.id = m.id
