@@ -5,8 +5,9 @@ alter table memfold.policies
 add column rehash_run uuid,
 add column rehash_from_canonicalizer text collate "C",
 add column rehash_from_key_fields text collate "C",
-add column rehash_from_metadata_keys text[],
-add constraint policies_rehash_check check (
+add column rehash_from_metadata_keys text[];
+-- squawk-ignore constraint-missing-not-valid
+alter table memfold.policies add constraint policies_rehash_check check (
     rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
     and rehash_from_metadata_keys is not null
 );
