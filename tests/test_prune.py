@@ -93,3 +93,14 @@ def test_arguments(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             prune(db, **options)
         assert error.value.sqlstate == "MF022", options
+
+
+def test_the_value_of_a_slot_stays(db: DB) -> None:
+    """What holds is what was stated last: a value that is not used has not become another one."""
+    db.execute("select set_predicate('acme', 'lives_in')")
+    slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in", "source_confidence": 0.0}
+    ingest(db, "Ann lives in Rome", object="Rome", observed_at="2024-01-01", **slot)
+    ingest(db, "Ann lives in Oslo", object="Oslo", observed_at="2025-01-01", **slot)
+    assert prune(db, max_confidence=1.0, dry_run=False) == []
+    assert status(db) == {"Ann lives in Rome": "superseded", "Ann lives in Oslo": "active"}
+    check(db)

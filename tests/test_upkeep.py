@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memfold.cli import main
-from tests.support import check, counters, ingest
+from tests.support import check, counters, ingest, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -333,3 +334,37 @@ def test_schedule(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select memfold.schedule_upkeep({arguments})".encode())
         assert error.value.sqlstate == "MF022"
+
+
+def test_what_the_tasks_call(db: DB) -> None:
+    """Sweeps, clean-up, decay and the ends of runs, each bucket in its turn."""
+    db.execute("select register_embedding_model('m', 4)")
+    for bucket in ("one", "two"):
+        db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'keep')", [bucket])
+        for content, cosine in (("User likes tea", 1.0), ("User enjoys tea", 0.97)):
+            ingest(db, content, bucket_id=bucket, observed_at="2025-01-01", **vector(cosine))
+        db.execute("select set_policy('acme', %s, preset => 'three_tier', decay_rate => 0.01)", [bucket])
+    db.execute("select set_policy('acme', 'off', dedup => 'off')")
+    for _ in range(2):
+        ingest(db, "User likes milk", bucket_id="off")
+    db.execute("select set_policy('acme', 'off', dedup => 'on')")
+    db.execute(
+        "insert into runs (tenant_id, bucket_id, kind, started_at, actor)"
+        " values ('acme', 'one', 'sweep', now() - interval '1 day', 'a')"
+    )
+    counts: Counter[str] = Counter()
+    for _ in range(10):
+        report = upkeep(db, "plain", "decay", "syntheses", "staged", "runs", "clean", "sweep")
+        assert report["errors"] == {}
+        counts.update(report["counts"])
+        if not report["left"]:
+            break
+    assert report["left"] == []
+    assert (counts["sweep"], counts["clean"], counts["decay"], counts["runs"]) == (2, 1, 4, 1)
+    statuses = db.execute(
+        "select bucket_id, status, count(*) from memories group by 1, 2 order by 1, 2"
+    ).fetchall()
+    assert statuses == [
+        (bucket, status, 1) for bucket in ("off", "one", "two") for status in ("active", "merged")
+    ]
+    check(db)

@@ -85,7 +85,7 @@ begin
         limit max_operations
     ) as d;
     v_places := array(select generate_subscripts(v_ids, 1));
-    if not dry_run then
+    if not dry_run and v_ids is not null then
         perform memfold._lock(tenant_id, bucket_id, null, true);
         r := memfold._start_run(tenant_id, bucket_id, 'cleaning',
             jsonb_build_object('max_operations', max_operations));
@@ -104,5 +104,5 @@ grant execute on function memfold.clean_exact_duplicates(text, text, boolean, bi
 comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) is
 'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
 came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
-would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row. Protected types
+would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
 are left out. Raises MF001 to MF003, MF022, MF025.';

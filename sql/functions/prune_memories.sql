@@ -47,6 +47,8 @@ begin
         cross join lateral (
             select k.* from memfold.memory_counters as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
+                -- what holds there is what was stated last, used or not
+                and not k.on_timeline
             offset 0
         ) as k
         cross join lateral (select greatest(k.last_accessed, k.last_seen) as last_used) as u
@@ -146,4 +148,4 @@ comment on function memfold.prune_memories(text, text, double precision, interva
 'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
 recalled for unused_for, or more often reported harmful than helpful, by three or more. They are withdrawn, not deleted: stated again, they
 are active again; undo_run() takes it back. dry_run (the default) returns what it would retire. Does at most max_operations (1 to
-1000) a run, the least confident first. Protected types are left out. Raises MF001 to MF003, MF022, MF025.';
+1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';

@@ -180,7 +180,8 @@ begin
         v_actions := array_append(v_actions, v_action);
     end loop;
 
-    if not dry_run then
+    -- no run where there is nothing to do: upkeep looks every few minutes
+    if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
         perform memfold._lock(tenant_id, bucket_id, null, true);
         if into_run is null then
             r := memfold._start_run(tenant_id, bucket_id, 'sweep', jsonb_build_object(

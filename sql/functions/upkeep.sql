@@ -74,7 +74,7 @@ state failed where a task has failed). Raises MF001 to MF003, MF022.';
 
 create or replace function memfold._upkeep_task(tenant_id text, task text, after text) returns memfold.upkeep_step
 language plpgsql volatile
--- Rows may be held by now, so nothing is waited for longer than a batch takes. By name: what is not in this database is not due.
+-- Rows may be held by now, so nothing is waited for longer than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
@@ -98,47 +98,30 @@ begin
             perform memfold._take_staged(tenant_id, memfold._new_id());
         end if;
     elsif task = 'decay' then
-        if pg_catalog.to_regprocedure('memfold.apply_decay(text, text, timestamptz, bigint)') is not null
-            and exists (select from memfold.policies as p where p.decay_rate > 0)
-        then
-            execute 'select d.decayed, d.remaining > 0 from memfold.apply_decay($1) as d'
-            into v_step.number, v_step.is_left using tenant_id;
+        if exists (select from memfold.policies as p where p.decay_rate > 0) then
+            select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
     elsif task = 'syntheses' then
-        if pg_catalog.to_regprocedure('memfold._fall_back_dead(text)') is not null then
-            execute 'select memfold._fall_back_dead($1)' into v_step.number using tenant_id;
-            v_step.is_left := v_step.number > 0;
-        end if;
+        v_step.number := memfold._fall_back_dead(tenant_id);
+        v_step.is_left := v_step.number > 0;
     elsif task = 'runs' then
-        if pg_catalog.to_regprocedure('memfold._end_run(text, uuid, jsonb)') is not null then
-            execute $sql$
-                with closed as (
-                    select memfold._end_run(r.tenant_id, r.run_id, '{}')
-                    from memfold.runs as r
-                    where r.tenant_id = $1 collate "C" and r.state = 'open' and r.kind <> 'rehash'
-                        and r.started_at < pg_catalog.now() - interval '1 minute'
-                        and not exists (
-                            select from memfold.judgements as j
-                            where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased')
-                        )
-                )
-                select pg_catalog.count(*) from closed as c
-            $sql$ into v_step.number using tenant_id;
-        end if;
+        select pg_catalog.count(memfold._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
+        from memfold.runs as r
+        where r.tenant_id = _upkeep_task.tenant_id collate "C" and r.state = 'open' and r.kind <> 'rehash'
+            and r.started_at < pg_catalog.now() - interval '1 minute'
+            and not exists (
+                select from memfold.judgements as j
+                where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased')
+            );
     elsif task in ('clean', 'sweep') then
-        if pg_catalog.to_regprocedure(case task
-            when 'clean' then 'memfold.clean_exact_duplicates(text, text, boolean, bigint)'
-            else 'memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid)' end) is null
-        then
-            return v_step;
-        end if;
         v_bucket_id := coalesce(after, '');
         loop
-            -- the next bucket, by the index
+            -- the next bucket, by the two indexes that lead to one
             select min(b.bucket_id) into v_bucket_id
             from (
                 (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
+                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id
+                    and m.content_hash is not null
                 order by m.bucket_id limit 1)
                 union all
                 (select m.bucket_id from memfold.memories as m
@@ -147,13 +130,11 @@ begin
             ) as b;
             exit when v_bucket_id is null;
             if task = 'clean' then
-                execute 'select count(*) from memfold.clean_exact_duplicates($1, $2, dry_run => false)'
-                into v_number using tenant_id, v_bucket_id;
+                select pg_catalog.count(*) into v_number
+                from memfold.clean_exact_duplicates(tenant_id, v_bucket_id, dry_run => false);
             else
-                execute $sql$
-                    select pg_catalog.count(*) filter (where s.action <> 'keep')
-                    from memfold.sweep_duplicates($1, $2, dry_run => false) as s
-                $sql$ into v_number using tenant_id, v_bucket_id;
+                select pg_catalog.count(*) filter (where s.action <> 'keep') into v_number
+                from memfold.sweep_duplicates(tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
             -- a bucket where something was done may have more of it
