@@ -81,6 +81,7 @@ def test_each_row_is_one_observation_that_names_it(db: DB, run: Run) -> None:
     assert one(db, "select md5(string_agg(t::text, '' order by id)) from app.memories t") == before
 
 
+@pytest.mark.one_server
 def test_killed_and_run_again(db: DB, dsn: str, run: Run) -> None:
     make_tables(db, 3000)
     for child in ("votes", "tags", "links", "notes"):

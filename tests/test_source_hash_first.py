@@ -13,6 +13,8 @@ import pytest
 from tests.support import check, ingest, resolve, status, vector
 
 DB = psycopg.Connection[Any]
+# What the functions do on each server, their own tests show.
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from memfold import Answer, Embedder, Memfold, Question
 from tests.support import Result, check, counters, ingest, inside, resolve, status, vector
 
 DB = psycopg.Connection[Any]
+# What the functions do on each server, their own tests show.
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture
@@ -305,7 +307,6 @@ class Writer:
         return Answer("refinement", 0.9, merged_text=self.text)
 
 
-@pytest.mark.one_server
 def test_its_three_log_lines(replace_newer: DB, dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     """DEDUP_CHECK (debug), DEDUP_MERGE (info), DEDUP_FAIL (warning)."""
     known = {"Alice has a cat": [1.0, 0, 0, 0], "Alice owns a tabby called Whiskers": [0.93, 0.36756, 0, 0]}

@@ -13,6 +13,8 @@ import pytest
 from tests.support import Result, check, ingest, inside, status, vector
 
 DB = psycopg.Connection[Any]
+# What the functions do on each server, their own tests show.
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import pytest
 from tests.support import Result, check, counters, ingest, inside, resolve, status, vector
 
 DB = psycopg.Connection[Any]
+# What the functions do on each server, their own tests show.
+pytestmark = pytest.mark.one_server
 COFFEE = (
     "User likes coffee, flat white usually",
     "Coffee enthusiast, favorite coffee is flatwhite",

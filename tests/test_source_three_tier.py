@@ -15,6 +15,8 @@ import pytest
 from tests.support import Result, check, confidence, counters, ingest, inside, resolve, status, vector
 
 DB = psycopg.Connection[Any]
+# What the functions do on each server, their own tests show.
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture
@@ -90,7 +92,6 @@ AT_0_84 = [
 ]
 
 
-@pytest.mark.core
 def test_the_three_zones(three_tier: DB) -> None:
     """0.93 merges by itself, 0.88 goes to the judge, 0.84 is kept and costs nothing."""
     zones = (

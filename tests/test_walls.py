@@ -16,6 +16,7 @@ App = Callable[..., DB]
 TENANT_TABLES = {
     "memories", "memory_counters", "memory_vectors", "memory_intervals", "memory_sources", "memory_tokens",
     "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "predicates", "antonyms",
+    "runs",
 }  # fmt: skip
 
 

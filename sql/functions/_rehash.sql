@@ -147,6 +147,16 @@ revoke all on function memfold._known_candidate(memfold.candidate) from public;
 comment on function memfold._known_candidate(memfold.candidate) is
 'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not.';
 
+create or replace function memfold._maintain(wanted boolean) returns void
+language sql volatile
+begin atomic
+    select pg_catalog.set_config('memfold.maintenance', case when wanted then 'on' else 'off' end, true);
+end;
+revoke all on function memfold._maintain(boolean) from public;
+comment on function memfold._maintain(boolean) is
+'Lets the next statements of the owner write what never changes otherwise (_refuse), or no longer. Not a SET of the functions
+that do: an owner who is no superuser could not create them.';
+
 create or replace function memfold._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
 language sql stable
 begin atomic
@@ -167,7 +177,6 @@ create or replace function memfold._place(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
 ) returns uuid[]
 language plpgsql volatile
-set "memfold.maintenance" = 'on'
 as $$
 declare
     v_hash constant bytea := memfold._hash_under(m, policy);
@@ -227,6 +236,7 @@ begin
         v_reason := 'nothing is left of it under ' || policy.canonicalizer;
     end if;
 
+    perform memfold._maintain(true);
     if v_stays and h.memory_id is not null then
         update memfold.memories as t
         set canonicalizer = null, metadata_signature = null
@@ -237,6 +247,7 @@ begin
         key_fields = policy.key_fields,
         metadata_signature = case when v_stays then memfold._stored_signature(m, policy.metadata_keys) end
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
+    perform memfold._maintain(false);
     if v_reason is null then
         return v_pending;
     end if;
@@ -386,7 +397,6 @@ comment on function memfold._place_all(text, uuid[], uuid, uuid[]) is '_place() 
 
 create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
-set "memfold.maintenance" = 'on'
 as $$
 declare
     m memfold.memories;
@@ -396,10 +406,12 @@ declare
     v_event_ids uuid[];
 begin
     -- Lifted first: another one may have to take its place, and may wait for this one's.
+    perform memfold._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
     where t.tenant_id = _rehash_text.tenant_id collate "C" and t.memory_id = _rehash_text.memory_id
     returning t.* into strict m;
+    perform memfold._maintain(false);
     v_policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
     select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
     into v_ids, v_event_ids

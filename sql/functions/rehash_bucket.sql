@@ -156,7 +156,6 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- Whoever holds a row may be waited for by writers, who wait for the bucket: it is tried again later.
 set lock_timeout = '100ms'
-set "memfold.maintenance" = 'on'
 as $$
 declare
     v_step memfold.rehash_step;
@@ -224,12 +223,14 @@ begin
             select from memfold._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
             -- most stand alone, before and after
+            perform memfold._maintain(true);
             update memfold.memories as t
             set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
                 metadata_signature = memfold._stored_signature(m, v_policy.metadata_keys)
             where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
                 -- one before it may have taken it along
                 and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
+            perform memfold._maintain(false);
         else
             select t.* into strict v_now
             from memfold.memories as t where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
