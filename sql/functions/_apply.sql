@@ -297,8 +297,9 @@ begin
             );
         end if;
         if d.judgement is not null then
-            v_judgement_id := memfold._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id, d.similarity,
-                d.guard, false);
+            -- of a judgement the similarity is a cosine
+            v_judgement_id := memfold._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
+                case when d.method <> 'lexical' then d.similarity end, d.guard, false);
         end if;
     end if;
 

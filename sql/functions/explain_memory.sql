@@ -100,7 +100,7 @@ begin
         return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
             ' ' || r.verdict,
-            ', cosine ' || round(r.similarity::numeric, 4),
+            case r.method when 'lexical' then ', Jaccard ' else ', cosine ' end || round(r.similarity::numeric, 4),
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
             case
                 when r.undoes is not null then format(' takes back %s', r.undoes)
@@ -110,6 +110,7 @@ begin
             case when r.content is not null then format(' "%s"', r.content) else '' end,
             case when r.source_turn_ids <> '{}' then ' from ' || array_to_string(r.source_turn_ids, ', ') else '' end)
             || case when r.undone then '  (undone)' else '' end
+            || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
     end loop;
 end;

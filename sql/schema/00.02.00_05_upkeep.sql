@@ -114,3 +114,8 @@ comment on column memfold.memory_events.action is
 erased.';
 comment on column memfold.memories.status is
 'active, merged (an alias), superseded, rejected (a tombstone) or withdrawn (no observation left, or none since it was pruned).';
+comment on column memfold.memory_events.similarity is 'Cosine; of method lexical the Jaccard similarity of words.';
+comment on type memfold.ingest_result is
+'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds
+the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is a cosine, of method lexical the
+Jaccard similarity of words.';
