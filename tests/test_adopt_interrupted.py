@@ -224,7 +224,7 @@ def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
 def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     before = state(db)
-    process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "400")
+    process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "100")
     try:
         wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
         assert "at work" in finish(dsn, "status")

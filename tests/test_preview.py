@@ -13,13 +13,13 @@ import psycopg
 from tests.support import check, ingest, model
 
 DB = psycopg.Connection[Any]
-CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "1000"))
+CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "1500"))
 SUBJECTS = ["Ann", "Bob", "Cem", "Dora", "Eli", "Fee", "Gus", "Hoa", "Ida", "Jo"]
 
 
 def candidate(rnd: random.Random) -> dict[str, Any]:
     predicate = rnd.choice([None, "likes", "works_at", "lives_in"])
-    number = rnd.randrange(24)
+    number = rnd.randrange(30)
     arguments: dict[str, Any] = {
         "content": rnd.choice(["", "So ", "Not that "]) + f"Ann {predicate} thing {number % 9} and {number}",
         "bucket_id": rnd.choice(["default", "default", "wide", "keep", "newer", "words", "text"]),

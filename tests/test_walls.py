@@ -36,6 +36,7 @@ def two_tenants(db: DB) -> DB:
         )
         ingest(db, "User likes tea", tenant_id=tenant, **vector(0.9))
         ingest(db, "Ann works at VW", tenant_id=tenant, subject="Ann", predicate="works_at", object="VW")
+        db.execute("select end_session('a session', %s)", [tenant])
     return db
 
 
