@@ -36,7 +36,7 @@ def run(*arguments: object) -> Result:
 
 
 def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfold.upkeep_cli._AT_ONCE", 4)
+    monkeypatch.setattr("memfold.cli._upkeep._AT_ONCE", 4)
     policy(db, preset="three_tier", guard="off")
     planned = run("sweep", dsn, "--tenant", "acme", "--dry-run")
     assert planned.exit_code == 0, planned.output

@@ -26,7 +26,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
-from memfold import queries
+from memfold import _limits, queries
 from memfold._log import log_synthesis
 from memfold.errors import RETRYABLE, is_connection_lost, translate
 from memfold.judge import Answer, Judge, JudgeError, Question, Usage
@@ -36,7 +36,6 @@ __all__ = ["Summary", "Worker"]
 logger = logging.getLogger("memfold.worker")
 
 CHANNEL = "memfold_judgements"
-HOUR = 3600.0
 
 CLAIM = """
 select * from memfold.claim_judgements(
@@ -74,8 +73,6 @@ _NOTICE: dict[str, Any] = {
 }
 _NOT_USED = ("model", "input_tokens", "output_tokens", "cost")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_FAILURES_IN_A_ROW = 3
 _FAILING_JUDGEMENTS = 10
 _PROBES_OF_ONE_RUN = 5
 
@@ -139,110 +136,6 @@ class _Claimed:
 
     question: Question
     until: float
-
-
-class _Breaker:
-    """Pauses new calls while the endpoint is down: exponential back-off, ended by one call that gets through."""
-
-    def __init__(self) -> None:
-        self.until: float | None = None
-        """When the next probe may start; None: all is well."""
-        self.probing = False
-        self.probes_failed = 0
-        self.last_answer = -1.0
-        self._opened = -1.0
-        self._pause = 0.0
-        self._failures = 0
-
-    @property
-    def open(self) -> bool:
-        return self.until is not None
-
-    def pause(self, now: float) -> float:
-        """Seconds until the next probe."""
-        return max(0.0, self.until - now) if self.until is not None else 0.0
-
-    def answered(self, started: float, now: float) -> bool:
-        """A call that began at ``started`` got an answer; whether that ends a pause."""
-        self.last_answer = now
-        self._failures = 0
-        if self.until is None or started < self._opened:
-            return False  # the endpoint may have gone after it took this call
-        self.until = None
-        self.probing = False
-        self.probes_failed = 0
-        return True
-
-    def failed(self, started: float, now: float, retry_after: float | None) -> bool:
-        """A call that began at ``started`` failed; whether a pause begins with that."""
-        asked_for = min(max(retry_after or 0.0, 0.0), HOUR)
-        if started < self._opened:
-            # Calls that were under way when the endpoint went say nothing new.
-            if self.until is not None:
-                self.until = max(self.until, now + asked_for)
-            return False
-        self._failures += 1
-        if self.until is not None:
-            self.probes_failed += 1
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-        elif asked_for or self._failures >= _FAILURES_IN_A_ROW:
-            self._pause = _FIRST_PAUSE
-        else:
-            return False
-        self.probing = False
-        self._opened = now
-        self.until = now + max(self._pause * random.uniform(0.9, 1.1), asked_for)  # noqa: S311 (jitter)
-        return True
-
-
-class _Budget:
-    """Calls and money of the last hour."""
-
-    def __init__(self, calls: int | None, cost: float | None) -> None:
-        self._calls_limit = calls
-        self._cost_limit = cost
-        self._calls: deque[float] = deque()
-        self._costs: deque[tuple[float, float]] = deque()
-        self._dearest: float | None = None
-
-    def _forget(self, now: float) -> None:
-        while self._calls and self._calls[0] <= now - HOUR:
-            self._calls.popleft()
-        while self._costs and self._costs[0][0] <= now - HOUR:
-            self._costs.popleft()
-
-    def called(self, now: float) -> None:
-        if self._calls_limit is not None or self._cost_limit is not None:
-            self._calls.append(now)
-
-    def paid(self, cost: float, now: float) -> None:
-        self._dearest = max(cost, self._dearest or 0.0)
-        if self._cost_limit is not None and cost > 0:
-            self._costs.append((now, cost))
-
-    def left(self, running: int, now: float) -> float:
-        """How many calls may begin beside those that run: as many as surely do not overdraw."""
-        self._forget(now)
-        left = float("inf")
-        if self._calls_limit is not None:
-            left = self._calls_limit - len(self._calls)
-        if self._cost_limit is not None:
-            spent = sum(cost for _, cost in self._costs)
-            if self._dearest is None:
-                money = 1.0 - running  # the first call tells what one costs
-            elif self._dearest <= 0:
-                money = float("inf")
-            elif not self._costs and not running and self._cost_limit > 0:
-                money = max(1.0, self._cost_limit / self._dearest + 1e-9)
-            else:
-                money = (self._cost_limit - spent) / self._dearest + 1e-9 - running
-            left = min(left, money)
-        return max(0.0, left if left == float("inf") else left // 1)
-
-    def seconds_until_free(self, now: float) -> float:
-        """When the oldest of what was spent leaves the hour."""
-        oldest = [*list(self._calls)[:1], *[at for at, _ in list(self._costs)[:1]]]
-        return max(0.0, min(oldest) + HOUR - now) if oldest else HOUR
 
 
 class _Pool:
@@ -374,8 +267,8 @@ class Worker:
         self._listens = listen
         self._grace = timeout if grace is None else grace
         self._ahead = slots if ahead is None else min(max(0, ahead), 500)
-        self._budget = _Budget(calls_per_hour, cost_per_hour)
-        self._breaker = _Breaker()
+        self._budget = _limits.Budget(calls_per_hour, cost_per_hour)
+        self._breaker = _limits.Breaker()
         # One connection claims: the turns that tenants take are the session's.
         self._claims = _Pool(self._connect, 1)
         self._writes = _Pool(self._connect, connections - 1)
@@ -519,7 +412,7 @@ class Worker:
         """Whether the budget allows no call at present; said once an hour."""
         if self._asking or self._budget.left(0, now) >= 1:
             return False
-        if self._said_spent is None or now - self._said_spent >= HOUR:
+        if self._said_spent is None or now - self._said_spent >= _limits.HOUR:
             self._said_spent = now
             seconds = self._budget.seconds_until_free(now)
             logger.warning("the budget of this hour is spent: the next call in %.0f s", seconds)
@@ -534,7 +427,7 @@ class Worker:
             waits.append(self._next_claim - now)
         elif self._breaker.open and not self._breaker.probing:
             waits.append(self._breaker.pause(now))
-        return max(0.005, min(waits, default=HOUR))
+        return max(0.005, min(waits, default=_limits.HOUR))
 
     async def _claim(self, room: int) -> int | None:
         """Claim as many, and start what there are slots for. None: the database was away, or said no."""
@@ -692,11 +585,11 @@ class Worker:
         logger.debug("away judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error)
         counted = False
         # Shorter than the pause, so that the probe finds something to ask.
-        retry_after = 0.5 * self._breaker.pause(now) if self._breaker.open else _FIRST_PAUSE
+        retry_after = 0.5 * self._breaker.pause(now) if self._breaker.open else _limits.FIRST_PAUSE
         if others_get_through:
             # A pair that fails so again and again is to blame itself, and must come to an end.
             self._unlucky[judgement_id] += 1
-            counted = self._unlucky[judgement_id] > _FAILURES_IN_A_ROW
+            counted = self._unlucky[judgement_id] > _limits.FAILURES_IN_A_ROW
             retry_after = max(retry_after, 2.0 ** min(self._unlucky[judgement_id], 8))
             if len(self._unlucky) > 10_000:
                 self._unlucky.clear()

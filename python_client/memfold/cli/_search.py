@@ -7,6 +7,11 @@ import json
 import click
 import psycopg
 
+from memfold.cli._shared import (
+    fail,
+    open_client,
+    table_of,
+)
 from memfold.embedders import OpenAIEmbedder
 
 
@@ -49,15 +54,13 @@ def search(
     \b
     memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
     """
-    from memfold.cli import _fail, _open, _table
-
     if (embedding is None) == (query is None) or (embedding is None) != (model is None):
         raise click.UsageError("give QUERY and --embed-model, or --embedding and --model")
     if query is not None and embed_model is None:
         raise click.UsageError("QUERY needs --embed-model: whose vectors are the memories'?")
     vector = _embedding(embedding)
     embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
-    with _open(dsn, embedder, tenant) as client:
+    with open_client(dsn, embedder, tenant) as client:
         try:
             found = client.search(
                 query,
@@ -73,7 +76,7 @@ def search(
         except Exception as error:
             if embedder is None:
                 raise
-            _fail(f"{type(error).__name__}: {error}")
+            fail(f"{type(error).__name__}: {error}")
     head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
     rows = [
         [
@@ -88,6 +91,6 @@ def search(
         for memory in found
     ]
     if rows:
-        click.echo(_table(head, rows))
+        click.echo(table_of(head, rows))
     else:
         click.echo("nothing found", err=True)

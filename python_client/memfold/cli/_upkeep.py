@@ -1,4 +1,4 @@
-"""The commands of upkeep that fold: sweep, consolidate, approve, undo-run.
+"""The commands of upkeep: upkeep, sweep, consolidate, approve, undo-run.
 
 They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
 whoever writes to the bucket waits for one call at most.
@@ -15,9 +15,16 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
-from memfold.cli import _dsn_option, _fail, _open, _resolve, _say, _table, _tenant_option, main
-
-__all__: list[str] = []
+from memfold import upkeep as upkeeping
+from memfold.cli._shared import (
+    dsn_option,
+    fail,
+    open_client,
+    resolve,
+    say,
+    table_of,
+    tenant_option,
+)
 
 Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
@@ -37,11 +44,50 @@ _ATTEMPTS = 5
 _SHOWN = 20
 
 
+@click.command()
+@dsn_option
+@tenant_option("Only this tenant; default: all, as a member of memfold_owner.")
+@click.option("--tasks", metavar="LIST", help="Comma-separated; default: " + ",".join(upkeeping.TASKS) + ".")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="Begin nothing after that."
+)
+def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
+    """Do what is due: rows of plain INSERTs, decay, dead syntheses, staged leftovers, finished runs.
+
+    For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
+    (equal texts that came while dedup was off), sweep (fold what ingest would fold now). Exit code 1 if a task
+    failed.
+
+    \b
+    memfold upkeep --tenant acme --tasks plain,clean
+    """
+    failed = 0
+
+    def done(one: upkeeping.Upkeep) -> None:
+        nonlocal failed
+        for task, count in one.counts.items():
+            if count:
+                more = ", more is left" if task in one.left else ""
+                click.echo(f"{one.tenant_id}  {task}  {count:,} in {one.ms[task] / 1000:.2f} s{more}")
+        for task, error in one.errors.items():
+            failed += 1
+            say(f"{one.tenant_id}  {task}  failed: {error}")
+
+    names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
+    try:
+        finished = upkeeping.run(resolve(dsn), tenant, names, seconds, done)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")
+    if failed:
+        fail(f"{failed} task{'s' * (failed != 1)} failed; the table runs has the reports")
+
+
 @contextlib.contextmanager
 def _connected(dsn: str | None, tenant: str | None) -> Iterator[Connection]:
-    with _open(dsn):
+    with open_client(dsn):
         pass
-    with psycopg.connect(_resolve(dsn), autocommit=True, row_factory=dict_row) as connection:
+    with psycopg.connect(resolve(dsn), autocommit=True, row_factory=dict_row) as connection:
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         if tenant is not None:
             connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, false)", [tenant])
@@ -76,7 +122,7 @@ def _plan(rows: Sequence[Row]) -> None:
              row["representative_content"][:60], ", ".join(row["guard"])[:40]]
             for row in rows[:_SHOWN]
         ]  # fmt: skip
-        click.echo(_table(head, shown))
+        click.echo(table_of(head, shown))
     if len(rows) > _SHOWN:
         click.echo(f"... and {len(rows) - _SHOWN} more")
     counts = Counter(row["action"] for row in rows)
@@ -91,7 +137,7 @@ def _bucket_options(command: Any) -> Any:
         ),
         click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default."),
         click.option("--tenant", metavar="ID", required=True, help="The tenant of the bucket."),
-        _dsn_option,
+        dsn_option,
         click.argument("database", metavar="[DSN]", required=False),
     ):
         command = option(command)
@@ -104,7 +150,7 @@ def _where(database: str | None, dsn: str | None) -> str | None:
     return database or dsn
 
 
-@main.command()
+@click.command()
 @_bucket_options
 def sweep(
     database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
@@ -137,7 +183,7 @@ def sweep(
                 for row in _call(connection, _SWEEP, **given, dry_run=False, max=1000, ids=ids, run=run):
                     run = row["run_id"]
                     done[row["action"]] += row["action"] != "keep"
-                _say(f"{done.total()} of {before + len(plan)}")
+                say(f"{done.total()} of {before + len(plan)}")
             # what is left may be near to one another now
             if done.total() == before:
                 break
@@ -147,7 +193,7 @@ def sweep(
             _overview(connection, run)
 
 
-@main.command()
+@click.command()
 @_bucket_options
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), help="Cosine of a cluster; default: the policy's (0.75)."
@@ -196,10 +242,10 @@ def consolidate(
             _overview(connection, rows[0]["run_id"])
 
 
-@main.command()
+@click.command()
 @click.argument("run", type=click.UUID)
-@_dsn_option
-@_tenant_option("The tenant of the run; default: the session's.")
+@dsn_option
+@tenant_option("The tenant of the run; default: the session's.")
 @click.option(
     "--verdict",
     type=click.Choice(["duplicate", "refinement", "contradiction", "distinct"]),
@@ -216,16 +262,16 @@ def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> N
         before = None
         while (waiting := int(_call(connection, _APPROVE, run=run, verdict=verdict)[0]["waiting"])) > 0:
             if waiting == before:
-                _fail(f"{waiting} judgements of the run stay open")
+                fail(f"{waiting} judgements of the run stay open")
             before = waiting
-            _say(f"{waiting} wait")
+            say(f"{waiting} wait")
         _overview(connection, run)
 
 
-@main.command("undo-run")
+@click.command("undo-run")
 @click.argument("run", type=click.UUID)
-@_dsn_option
-@_tenant_option("The tenant of the run; default: the session's.")
+@dsn_option
+@tenant_option("The tenant of the run; default: the session's.")
 @click.option("--reason", metavar="TEXT", help="Why; it is kept in the ledger.")
 def undo_run(run: object, dsn: str | None, tenant: str | None, reason: str | None) -> None:
     """Take a whole run back.

@@ -1,0 +1,346 @@
+"""The commands for tables that are not memfold's: adopt, import."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memfold import adopt as adopting
+from memfold.adopt import Options
+from memfold.cli._shared import (
+    PATH,
+    F,
+    dsn_option,
+    fail,
+    open_client,
+    resolve,
+    say,
+    table_of,
+)
+from memfold.embedders import OpenAIEmbedder
+from memfold.errors import ConnectionLostError
+
+
+@click.group(invoke_without_command=False)
+def adopt() -> None:
+    """Bring deduplication to a table that is not memfold's, while its writers go on.
+
+    Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a unique index, 6 the
+    catch. Each can be interrupted, by kill -9 too, and run again. Run it as the table's owner.
+
+    \b
+    memfold adopt plan --table public.memories --content content --tenant tenant_id --bucket bucket_id
+    memfold adopt run --table public.memories --content content --tenant tenant_id --bucket bucket_id
+    memfold adopt run --table public.memories --confirm
+    memfold adopt status
+    """
+
+
+_TABLE = click.option("--table", required=True, metavar="NAME", help="The table, such as public.memories.")
+_TABLE_OR_NONE = click.option("--table", metavar="NAME", help="Only this table.")
+
+
+def _definition_options(command: F) -> F:
+    for option in reversed(
+        [
+            click.option(
+                "--content", metavar="EXPR", help="The text: a column, or an expression over the row."
+            ),
+            click.option("--tenant", metavar="EXPR", help="Whose it is; rows where it is null are left out."),
+            click.option(
+                "--bucket", metavar="EXPR", help="Where it belongs; null: left out. Default: one bucket."
+            ),
+            click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key."),
+            click.option("--created", metavar="EXPR", help="What makes a row the oldest; default: its key."),
+            click.option("--where", metavar="EXPR", help="Which rows are deduplicated; default: all."),
+            click.option(
+                "--profile",
+                type=click.Choice(["prose", "flat", "code", "exact"]),
+                help="How texts are compared; default: prose.",
+            ),
+            click.option("--hash-column", metavar="NAME", help="The new column; default: content_hash."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _gentle_options(command: F) -> F:
+    usual = Options()
+    for option in reversed(
+        [
+            click.option(
+                "--batch-time",
+                type=click.FloatRange(1, 10_000),
+                default=usual.batch_time * 1000,
+                metavar="MS",
+                help="How long a batch is to hold its locks; default: 50.",
+            ),
+            click.option(
+                "--batch", type=click.IntRange(1), metavar="N", help="Rows a batch; default: by --batch-time."
+            ),
+            click.option(
+                "--rate", type=click.FloatRange(1), metavar="N", help="At most so many rows a second."
+            ),
+            click.option(
+                "--max-lag",
+                type=click.FloatRange(0.1),
+                default=usual.max_lag,
+                metavar="S",
+                help="Wait while a standby is further behind, in seconds; default: 10.",
+            ),
+            click.option(
+                "--max-lag-mb",
+                type=click.FloatRange(0.1),
+                default=usual.max_lag_bytes / 1048576,
+                metavar="MB",
+                help="The same in megabytes of WAL; default: 64.",
+            ),
+            click.option("--ignore-lag", is_flag=True, help="Do not look at standbys."),
+            click.option(
+                "--lock-timeout",
+                type=click.FloatRange(1, 10_000),
+                default=usual.lock_timeout * 1000,
+                metavar="MS",
+                help="How long anybody may have to queue behind a lock that is waited for; default: 100.",
+            ),
+            click.option(
+                "--patience",
+                type=click.FloatRange(1),
+                default=usual.patience,
+                metavar="S",
+                help="How long to go on trying for a lock; default: 600.",
+            ),
+            click.option(
+                "--statement-timeout",
+                type=click.FloatRange(0),
+                default=0.0,
+                metavar="S",
+                help="For each statement, the build of the index too; default: none.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _gently(given: dict[str, Any]) -> Options:
+    return Options(
+        lock_timeout=given["lock_timeout"] / 1000,
+        patience=given["patience"],
+        batch_time=given["batch_time"] / 1000,
+        batch=given["batch"],
+        rate=given["rate"],
+        max_lag_bytes=int(given["max_lag_mb"] * 1048576),
+        max_lag=given["max_lag"],
+        ignore_lag=given["ignore_lag"],
+        statement_timeout=given["statement_timeout"],
+    )
+
+
+_EXPRESSIONS = ("content", "tenant", "bucket", "created", "where")
+
+
+@adopt.command("plan")
+@dsn_option
+@_TABLE
+@_definition_options
+@_gentle_options
+def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
+    """Print the SQL of all steps, the locks that each takes, and an estimate. Changes nothing.
+
+    \b
+    memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
+    """
+    with adopting.Adopter(resolve(dsn), say) as adopter:
+        definition, known = _define(adopter, table, given)
+        for line in adopter.plan(definition, known, _gently(given)):
+            click.echo(line)
+
+
+def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any:
+    return adopter.define(
+        table,
+        {name: given[name] for name in _EXPRESSIONS},
+        key=given["key"],
+        profile=given["profile"],
+        hash_column=given["hash_column"],
+    )
+
+
+@adopt.command("run")
+@dsn_option
+@_TABLE
+@_definition_options
+@_gentle_options
+@click.option("--step", type=click.IntRange(1, 6), help="Only this step, which must be the next one.")
+@click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and go on after it.")
+@click.option("--dry-run", is_flag=True, help="At step 4: say what it would do, and stop.")
+@click.option(
+    "--csv", "report", type=PATH, metavar="FILE", help="At step 4: write each row to archive there."
+)
+def adopt_run(
+    dsn: str | None,
+    table: str,
+    step: int | None,
+    confirm: bool,
+    dry_run: bool,
+    report: Path | None,
+    **given: Any,
+) -> None:
+    """Walk the steps that are left. Stops at step 4 with a report of the duplicates, until it is confirmed.
+
+    Options that say what the table means are given once; afterwards --table is enough.
+
+    \b
+    memfold adopt run --table public.memories --content content --tenant tenant_id --created created_at
+    memfold adopt run --table public.memories --step 4 --dry-run --csv duplicates.csv
+    memfold adopt run --table public.memories --confirm
+    """
+    with adopting.Adopter(resolve(dsn), say) as adopter:
+        definition, known = _define(adopter, table, given)
+        state = adopter.run(
+            definition,
+            known,
+            _gently(given),
+            only=step,
+            confirm=confirm,
+            dry_run=dry_run,
+            report=report,
+            show=click.echo,
+        )
+        if state.step == 6:
+            click.echo(
+                f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or catch 23505."
+            )
+
+
+@adopt.command("status")
+@dsn_option
+@_TABLE_OR_NONE
+def adopt_status(dsn: str | None, table: str | None) -> None:
+    """Say where each adoption stands.
+
+    \b
+    memfold adopt status
+    """
+    with adopting.Adopter(resolve(dsn), say) as adopter:
+        if table is not None:
+            wanted = adopter.known(table)
+        found = [
+            (one, pid)
+            for one, pid in adopter.status()
+            if table is None or (one.table_schema, one.table_name) == (wanted.table_schema, wanted.table_name)
+        ]
+    if not found:
+        say("no table has been adopted")
+    for one, pid in found:
+        for line in one.describe(pid):
+            click.echo(line)
+
+
+@adopt.command("pause")
+@dsn_option
+@_TABLE
+def adopt_pause(dsn: str | None, table: str) -> None:
+    """Have the run that works on the table stop between two batches.
+
+    \b
+    memfold adopt pause --table public.memories
+    """
+    with adopting.Adopter(resolve(dsn), say) as adopter:
+        running = adopter.pause(table)
+    say("it stops after its batch" if running else "no run is at work; the next one goes on")
+
+
+@adopt.command("undo")
+@dsn_option
+@_TABLE
+@_gentle_options
+@click.option("--restore", is_flag=True, help="After step 4: put the archived rows back too.")
+def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None:
+    """Take the column, triggers, functions and index off again, so that everything is as it was.
+
+    \b
+    memfold adopt undo --table public.memories
+    """
+    with adopting.Adopter(resolve(dsn), say) as adopter:
+        rows, references = adopter.undo(table, _gently(given), put_back=restore)
+    say("undone" + (f": {rows:,} rows are back, {references:,} references point to them" if restore else ""))
+
+
+@click.command("import")
+@dsn_option
+@click.option("--from", "source", metavar="DSN", help="The database of the table; default: that of memfold.")
+@click.option("--table", required=True, metavar="NAME", help="The table or view, such as public.memories.")
+@click.option(
+    "--content", required=True, metavar="EXPR", help="The text: a column, or an expression over the row."
+)
+@click.option(
+    "--tenant", required=True, metavar="EXPR", help="Whose it is; a constant is quoted: \"'acme'\"."
+)
+@click.option("--bucket", metavar="EXPR", help="Where it belongs; default: the bucket default.")
+@click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key.")
+@click.option("--created", metavar="EXPR", help="When it was observed; default: now.")
+@click.option("--where", metavar="EXPR", help="Which rows; default: all.")
+@click.option("--type", metavar="EXPR", help="The memory type; default: fact.")
+@click.option("--subject", metavar="EXPR", help="The subject.")
+@click.option("--predicate", metavar="EXPR", help="The predicate.")
+@click.option("--object", metavar="EXPR", help="The object.")
+@click.option("--session", metavar="EXPR", help="The session.")
+@click.option("--metadata", metavar="EXPR", help="A JSON object.")
+@click.option("--embedding", metavar="EXPR", help="A vector, or an array of numbers.")
+@click.option(
+    "--embedding-model", metavar="NAME", help="The model that made --embedding; it must be registered."
+)
+@click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, to embed what is new.")
+@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+def import_(
+    dsn: str | None,
+    source: str | None,
+    table: str,
+    key: str | None,
+    embedding_model: str | None,
+    embed_url: str | None,
+    embed_model: str | None,
+    **given: str | None,
+) -> None:
+    """Hand in the rows of another table, each as one observation that names its row as its source.
+
+    The table stays as it is. Rows that are refused are reported, and the rest goes on; exit code 1 says that there
+    were some. A run that was interrupted goes on where it stopped: no row counts twice.
+
+    \b
+    memfold import --table public.memories --content content --tenant tenant_id --created created_at
+    memfold import --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
+    """
+    if embed_url is not None and embed_model is None:
+        raise click.UsageError("--embed-url needs --embed-model")
+    if embed_model is not None and embedding_model is not None:
+        raise click.UsageError("give --embedding or --embed-model, not both")
+    where = resolve(dsn)
+    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
+    with open_client(where, embedder) as client:
+        run = adopting.Import(
+            client, where, source or where, table, given, key=key, embedding_model=embedding_model
+        )
+        try:
+            told = time.monotonic()
+            for shown, problem in run:
+                if problem is not None:
+                    say(f"{run.table} {shown}: {problem}")
+                if time.monotonic() - told > 2:
+                    told = time.monotonic()
+                    say(f"{run.rows:,} rows" + (f" of about {run.total:,.0f}" if run.total else ""))
+        except ConnectionLostError as error:
+            fail(f"{error}\n{run.rows} rows are through. Run the same command again to go on.")
+        finally:
+            run.close()
+    click.echo(table_of(["action", "tier", "method", "rows"], run.summary()))
+    if run.known:
+        say(f"{run.known:,} of {run.rows:,} rows were in before")
+    if run.errors:
+        fail(f"{run.errors:,} of {run.rows:,} rows were refused")

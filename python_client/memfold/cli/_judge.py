@@ -1,0 +1,207 @@
+"""The commands that answer what is unclear: judge, review."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import inspect
+import io
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memfold.cli._shared import (
+    dsn_option,
+    fail,
+    open_client,
+    resolve,
+    say,
+    tenant_option,
+)
+from memfold.judge import Judge, OpenAIJudge
+from memfold.review import Review
+from memfold.worker import Summary, Worker
+
+
+@click.command()
+@click.argument("database", metavar="[DSN]", required=False)
+@dsn_option
+@click.option("--model", metavar="NAME", help="The model to ask.")
+@click.option(
+    "--base-url", metavar="URL", help="An OpenAI-compatible endpoint; default: OPENAI_BASE_URL, else OpenAI."
+)
+@click.option(
+    "--judge",
+    "plugged_in",
+    metavar="MODULE:NAME",
+    help="Ask this judge instead: an object with an async method judge, or what makes one.",
+)
+@click.option("--slots", type=click.IntRange(1, 500), default=10, help="Calls at a time; default: 10.")
+@click.option("--calls-per-hour", type=click.IntRange(1), metavar="N", help="At most so many calls an hour.")
+@click.option("--cost-per-hour", type=float, metavar="X", help="At most that much money an hour.")
+@click.option("--input-price", type=click.FloatRange(0), metavar="P", help="Of a million tokens of input.")
+@click.option("--output-price", type=click.FloatRange(0), metavar="P", help="Of a million tokens of output.")
+@tenant_option("Judge this tenant's only; default: every tenant's, which a member of memfold_judge may.")
+@click.option("--once", is_flag=True, help="End when there is nothing more to claim.")
+@click.option("--revive", is_flag=True, help="First open dead judgements again.")
+@click.option("--timeout", type=float, default=30.0, help="Seconds that a call may take; default: 30.")
+@click.option("--lease", type=float, help="Seconds that a claim holds; default: 2 x --timeout + 32.")
+@click.option("--poll", type=float, default=1.0, help="Seconds between looks at an empty queue; default: 1.")
+@click.option("--quiet", is_flag=True, help="Do not log every judgement.")
+def judge(
+    database: str | None,
+    dsn: str | None,
+    model: str | None,
+    base_url: str | None,
+    plugged_in: str | None,
+    slots: int,
+    calls_per_hour: int | None,
+    cost_per_hour: float | None,
+    input_price: float | None,
+    output_price: float | None,
+    tenant: str | None,
+    once: bool,
+    revive: bool,
+    timeout: float,
+    lease: float | None,
+    poll: float,
+    quiet: bool,
+) -> None:
+    """Have a model answer the judgements that wait, until stopped.
+
+    The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many as you
+    like, anywhere: none answers twice. Ctrl-C or SIGTERM stops it when the calls under way are answered, a second
+    one at once; nothing is lost either way. What it does is logged to stderr.
+
+    \b
+    memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
+    memfold judge --model llama3.1 --base-url http://localhost:11434/v1 --once
+    """
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    if (model is None) == (plugged_in is None):
+        raise click.UsageError("give --model or --judge")
+    if plugged_in is None and cost_per_hour is not None and not (input_price or output_price):
+        raise click.UsageError("--cost-per-hour needs --input-price or --output-price")
+    where = resolve(database or dsn)
+    with open_client(where):
+        pass
+    asked: Judge
+    if model is not None:
+        # It takes long to load: not while leases run.
+        importlib.import_module("openai")
+        asked = OpenAIJudge(
+            model,
+            base_url=base_url,
+            timeout=timeout,
+            input_price=input_price or 0.0,
+            output_price=output_price or 0.0,
+        )
+    else:
+        asked = _plugged_in(str(plugged_in))
+    try:
+        # The judge's own limit comes first: it knows what the call has cost.
+        worker = Worker(
+            where,
+            asked,
+            slots=slots,
+            timeout=timeout + 1,
+            lease=lease,
+            poll=poll,
+            calls_per_hour=calls_per_hour,
+            cost_per_hour=cost_per_hour,
+            tenant_id=tenant,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("memfold.worker")
+    logger.addHandler(log)
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    try:
+        summary = asyncio.run(_judge(worker, asked, once=once, revive=revive))
+    finally:
+        logger.removeHandler(log)
+    say(str(summary))
+    if summary.unfinished == "endpoint down":
+        fail("the judge's endpoint is down; what waits is judged by a later run")
+    if summary.unwritten:
+        fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
+
+
+@click.command()
+@click.argument("database", metavar="[DSN]", required=False)
+@dsn_option
+@tenant_option("Only this tenant's; default: every tenant's, which a member of memfold_judge may.")
+@click.option("--all", "everything", is_flag=True, help="Also show what waits for a model.")
+def review(database: str | None, dsn: str | None, tenant: str | None, everything: bool) -> None:
+    """Answer judgements yourself: two memories side by side, what differs marked, one key an answer.
+
+    Stop when you like (q or Ctrl-C): every answer is applied at once, and what was not answered waits on. Without
+    a terminal it reads one key a line.
+
+    \b
+    memfold review --tenant acme
+    memfold review --tenant acme --all
+    """
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    for stream in (sys.stdout, sys.stderr):
+        # Not every terminal can show every memory.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with open_client(database or dsn) as client:
+        Review(client, tenant, everything=everything).run()
+
+
+async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> Summary:
+    """Run until a signal, and end at once at the second."""
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def stop(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        loop.call_soon_threadsafe(functools.partial(worker.stop, now=signals > 1))
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        if revive:
+            say(f"revived {await worker.revive()} judgements")
+        return await worker.run(until_idle=once)
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+        if (close := getattr(asked, "close", None)) is not None and inspect.iscoroutinefunction(close):
+            await close()
+
+
+def _plugged_in(name: str) -> Judge:
+    """The judge that MODULE:NAME names, from the current directory too."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise click.UsageError(f"--judge is MODULE:NAME, not {name}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--judge {name}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if isinstance(found, type) or not hasattr(found, "judge"):
+        try:
+            found = found()
+        except Exception as error:
+            raise click.UsageError(f"--judge {name}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(found, "judge", None)):
+        raise click.UsageError(f"--judge {name}: {type(found).__name__} has no method judge")
+    made: Judge = found
+    return made
