@@ -188,6 +188,27 @@ def own_cluster(target: Target) -> Iterator[servers.Cluster]:
         cluster.stop()
 
 
+@pytest.fixture
+def standby(own_cluster: servers.Cluster) -> Iterator[str]:
+    """A streaming standby, as an administrator sets one up, of a server that nobody else writes to; where it is."""
+    cluster = own_cluster
+    base = cluster.base / "standby"
+    base.mkdir()
+    os.chown(base, cluster.account.uid, cluster.account.gid)
+    cluster.run(
+        cluster.bindir / "pg_basebackup", "-h", cluster.base, "-p", "5432", "-U", "postgres", "-D", base / "data",
+        "-R", "-X", "stream", "-c", "fast", "--no-sync",
+    )  # fmt: skip
+    (base / "data").chmod(0o700)
+    with (base / "data" / "postgresql.auto.conf").open("a") as conf:
+        conf.write(f"unix_socket_directories = '{base}'\nfsync = off\n")
+    cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
+    try:
+        yield f"host={base} port=5432 user=postgres dbname=postgres"
+    finally:
+        cluster.account.run([cluster.bindir / "pg_ctl", "-D", base / "data", "-m", "immediate", "stop"])
+
+
 Make = Callable[..., str]
 
 

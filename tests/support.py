@@ -69,7 +69,7 @@ def check(db: DB) -> None:
         assert db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall() == []
 
 
-def resolve(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
+def answer(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
     """Answer the one open judgement, as a model: (state, verdict, action, memory_id, event_id)."""
     names = "".join(f", {name} => %s" for name in named)
     row = db.execute(
@@ -82,12 +82,15 @@ def resolve(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
     return row
 
 
-def status(db: DB, memory: Result) -> str:
-    row = db.execute(
-        "select status from memfold.memories where memory_id = %s", [memory.memory_id]
-    ).fetchone()
+def status(db: DB, memory: Result | UUID | None) -> str:
+    memory_id = memory.memory_id if isinstance(memory, Result) else memory
+    row = db.execute("select status from memfold.memories where memory_id = %s", [memory_id]).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def statuses(db: DB, *memories: Result) -> list[str]:
+    return [status(db, m) for m in memories]
 
 
 def confidence(db: DB, memory: Result) -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -369,27 +367,6 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
 
 
 # Standbys ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def standby(own_cluster: Cluster) -> Iterator[str]:
-    """A streaming standby, as an administrator sets one up, of a server that nobody else writes to; where it is."""
-    cluster = own_cluster
-    base = cluster.base / "standby"
-    base.mkdir()
-    os.chown(base, cluster.account.uid, cluster.account.gid)
-    cluster.run(
-        cluster.bindir / "pg_basebackup", "-h", cluster.base, "-p", "5432", "-U", "postgres", "-D", base / "data",
-        "-R", "-X", "stream", "-c", "fast", "--no-sync",
-    )  # fmt: skip
-    (base / "data").chmod(0o700)
-    with (base / "data" / "postgresql.auto.conf").open("a") as conf:
-        conf.write(f"unix_socket_directories = '{base}'\nfsync = off\n")
-    cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
-    try:
-        yield f"host={base} port=5432 user=postgres dbname=postgres"
-    finally:
-        cluster.account.run([cluster.bindir / "pg_ctl", "-D", base / "data", "-m", "immediate", "stop"])
 
 
 @pytest.mark.each_server

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support import check, counters, ingest, model, vector
+from tests.support import check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 
@@ -36,12 +36,6 @@ def reject(db: DB, memory_id: UUID | None) -> UUID:
     assert row is not None
     event_id: UUID = row[0]
     return event_id
-
-
-def status(db: DB, memory_id: UUID | None) -> str:
-    row = db.execute("select status from memories where memory_id = %s", [memory_id]).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def test_a_withdrawn_observation(db: DB) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support import Result, check, counters, ingest, model, vector
+from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 NOBODY = UUID(int=0)
@@ -24,13 +24,6 @@ def by_hand(db: DB, function: str, /, *arguments: Any, **named: Any) -> Result:
     ).fetchone()
     assert row is not None
     return Result(*row)
-
-
-def status(db: DB, memory: Result | UUID | None) -> str:
-    memory_id = memory.memory_id if isinstance(memory, Result) else memory
-    row = db.execute("select status from memories where memory_id = %s", [memory_id]).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def text(db: DB, content: str) -> UUID:

@@ -17,7 +17,6 @@ from psycopg.rows import dict_row
 from tests.conftest import Connect
 from tests.servers import Cluster
 from tests.support import DB, check, counters, ingest, model, vector
-from tests.test_adopt_interrupted import standby  # noqa: F401 (a fixture)
 from tests.test_vector_index import Scans, limit, load, noise, text, unit
 
 DATA = Path(__file__).parent / "data"
@@ -607,7 +606,7 @@ def test_touch_writes_no_index(store: DB) -> None:
 
 
 @pytest.mark.one_server
-def test_on_a_standby(own_cluster: Cluster, standby: str) -> None:  # noqa: F811
+def test_on_a_standby(own_cluster: Cluster, standby: str) -> None:
     with psycopg.connect(own_cluster.dsn(), autocommit=True) as primary:
         primary.execute("set search_path = public, memfold")
         model(primary)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, ingest, resolve, status, vector
+from tests.support import answer, check, ingest, statuses, vector
 
 DB = psycopg.Connection[Any]
 # What the functions do on each server, their own tests show.
@@ -56,7 +56,7 @@ def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
         hash_first, "dark mode is preferred by the user", bucket_id="default", **vector(0.9998, axis=2)
     )
     assert asked.action == "escalated"
-    found = resolve(hash_first, "duplicate", 0.9)
+    found = answer(hash_first, "duplicate", 0.9)
     assert found[2:4] == ("merged", old.memory_id)  # a paraphrase: merge, keep the older memory's id
     again = ingest(hash_first, "Dark mode is preferred by the user.")
     assert (again.action, again.tier, again.memory_id) == ("merged", 1, old.memory_id)
@@ -64,7 +64,7 @@ def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bucket", "conflict", "statuses"),
+    ("bucket", "conflict", "expected"),
     [
         ("default", None, ["superseded", "active"]),
         ("settings", "keep_existing", ["active", "rejected"]),
@@ -73,7 +73,7 @@ def test_nothing_merges_without_a_verdict(hash_first: DB) -> None:
     ],
 )
 def test_a_contradiction_at_0_96(
-    hash_first: DB, bucket: str, conflict: str | None, statuses: list[str]
+    hash_first: DB, bucket: str, conflict: str | None, expected: list[str]
 ) -> None:
     """Newest wins by default, with overrides per bucket."""
     if conflict is not None:
@@ -81,8 +81,8 @@ def test_a_contradiction_at_0_96(
     old = ingest(hash_first, "user likes Python", bucket_id=bucket, **vector(1.0))
     new = ingest(hash_first, "user dislikes Python", bucket_id=bucket, **vector(0.96))
     assert (new.action, new.similarity) == ("escalated", pytest.approx(0.96))
-    resolve(hash_first, "contradiction", 0.95)
-    assert [status(hash_first, m) for m in (old, new)] == statuses
+    answer(hash_first, "contradiction", 0.95)
+    assert statuses(hash_first, old, new) == expected
     kinds = hash_first.execute("select kind from judgements where state = 'open'").fetchall()
     assert kinds == ([("review",)] if conflict == "review" else [])
     check(hash_first)
@@ -92,8 +92,8 @@ def test_distinct_facts_that_embed_close(hash_first: DB) -> None:
     old = ingest(hash_first, "The Berlin office is large", **vector(1.0))
     new = ingest(hash_first, "The Munich office is large", **vector(0.97))
     assert new.action == "escalated"
-    resolve(hash_first, "distinct", 0.95)
-    assert [status(hash_first, m) for m in (old, new)] == ["active", "active"]
+    answer(hash_first, "distinct", 0.95)
+    assert statuses(hash_first, old, new) == ["active", "active"]
     # the two are never asked about again
     assert ingest(hash_first, "The Munich office is large", **vector(0.97)).action == "merged"
     assert hash_first.execute("select count(*) from judgements").fetchone() == (1,)

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from memfold import Answer, Embedder, Memfold, Question
-from tests.support import Result, check, counters, ingest, inside, resolve, status, vector
+from tests.support import Result, answer, check, counters, ingest, inside, status, statuses, vector
 
 DB = psycopg.Connection[Any]
 # What the functions do on each server, their own tests show.
@@ -53,7 +53,7 @@ def test_the_thresholds(replace_newer: DB, cosine: float, action: str) -> None:
     assert newer.action == action
     if action == "replaced":
         assert (newer.tier, newer.method) == (2, "vector")
-        assert [status(replace_newer, m) for m in (older, newer)] == ["merged", "active"]
+        assert statuses(replace_newer, older, newer) == ["merged", "active"]
         assert texts(replace_newer) == {"Alice owns some cat"}
         # never deleted: its text keeps answering, and leads to what took its place
         again = ingest(replace_newer, "Alice has a cat")
@@ -70,10 +70,10 @@ def test_what_the_judge_writes(replace_newer: DB) -> None:
     """One text for both; the originals stay as its aliases, and their next arrival asks nobody."""
     older, newer = pair(replace_newer, 0.93, newer="Alice has a tabby named Whiskers")
     merged = "Alice has a tabby cat named Whiskers"
-    found = resolve(replace_newer, "refinement", 0.9, merged_text=merged)
+    found = answer(replace_newer, "refinement", 0.9, merged_text=merged)
     assert found[2] == "replaced"
     assert texts(replace_newer) == {merged}
-    assert [status(replace_newer, m) for m in (older, newer)] == ["merged", "merged"]
+    assert statuses(replace_newer, older, newer) == ["merged", "merged"]
     for text in ("Alice has a cat", "Alice has a tabby named Whiskers", merged):
         assert ingest(replace_newer, text).memory_id == found[3]
     assert replace_newer.execute("select count(*) from judgements").fetchone() == (1,)
@@ -85,7 +85,7 @@ def test_an_empty_text_discards_nothing(replace_newer: DB) -> None:
     warnings: list[str | None] = []
     replace_newer.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
     pair(replace_newer, 0.93)
-    assert resolve(replace_newer, "duplicate", 0.9, merged_text="")[2] == "judged"
+    assert answer(replace_newer, "duplicate", 0.9, merged_text="")[2] == "judged"
     assert texts(replace_newer) == {"Alice has a cat", "Alice owns some cat"}
     assert len(warnings) == 1
     check(replace_newer)
@@ -108,9 +108,9 @@ def test_a_judge_that_fails_for_good(replace_newer: DB) -> None:
     """Keep the newer, fall back to replacing; the older text is not deleted. Until the last attempt both stay."""
     older, newer = pair(replace_newer, 0.93)
     assert failed(replace_newer, newer.judgement_id, 7) == ["open"] * 7
-    assert [status(replace_newer, m) for m in (older, newer)] == ["active", "active"]
+    assert statuses(replace_newer, older, newer) == ["active", "active"]
     assert failed(replace_newer, newer.judgement_id, 1) == ["replaced"]
-    assert [status(replace_newer, m) for m in (older, newer)] == ["merged", "active"]
+    assert statuses(replace_newer, older, newer) == ["merged", "active"]
     event = replace_newer.execute(
         "select event_id, action, tier, method, memory_id, target_id from memory_events where tier = 3"
     ).fetchone()
@@ -121,7 +121,7 @@ def test_a_judge_that_fails_for_good(replace_newer: DB) -> None:
     )  # fmt: skip
     check(replace_newer)
     replace_newer.execute("select undo(%s, tenant_id => 'acme')", [event[0]])
-    assert [status(replace_newer, m) for m in (older, newer)] == ["active", "active"]
+    assert statuses(replace_newer, older, newer) == ["active", "active"]
     check(replace_newer)
 
 
@@ -134,7 +134,7 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
     assert replace_newer.execute("select state from judgements").fetchone() == ("dead",)
     for decided in (1, 0):
         assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (decided,)
-    assert [status(replace_newer, m) for m in (older, newer)] == ["merged", "active"]
+    assert statuses(replace_newer, older, newer) == ["merged", "active"]
     check(replace_newer)
 
 
@@ -142,7 +142,7 @@ def test_elsewhere_a_failure_keeps_both(replace_newer: DB) -> None:
     replace_newer.execute("select set_policy('acme', on_judge_failure => 'keep')")
     older, newer = pair(replace_newer, 0.93)
     assert failed(replace_newer, newer.judgement_id, 8) == ["open"] * 7 + ["dead"]
-    assert [status(replace_newer, m) for m in (older, newer)] == ["active", "active"]
+    assert statuses(replace_newer, older, newer) == ["active", "active"]
     assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (0,)
 
 
@@ -192,7 +192,7 @@ def test_only_the_closest_is_replaced(replace_newer: DB) -> None:
     )
     assert [s["similarity"] for s in newer.similar] == [0.96]
     assert newer.action == "replaced"
-    assert [status(replace_newer, m) for m in (far, near, newer)] == ["active", "merged", "active"]
+    assert statuses(replace_newer, far, near, newer) == ["active", "merged", "active"]
     check(replace_newer)
 
 
@@ -219,7 +219,7 @@ def test_fail_open(replace_newer: DB) -> None:
         [second.memory_id, vector(0.97)["embedding"]],
     ).fetchone()
     assert late == ("replaced", second.memory_id)
-    assert [status(replace_newer, m) for m in (first, second)] == ["merged", "active"]
+    assert statuses(replace_newer, first, second) == ["merged", "active"]
     assert counters(replace_newer, second.memory_id)["observations"] == 2
     check(replace_newer)
 
@@ -254,7 +254,7 @@ def test_transitive_clusters(replace_newer: DB) -> None:
     assert len(texts(replace_newer)) == 3  # the dry run reports and does nothing
     for _ in range(2):
         replace_newer.execute("select * from sweep_duplicates('acme', 'default', dry_run => false)")
-        assert [status(replace_newer, m) for m in (a, b, c)] == ["active", "merged", "active"]
+        assert statuses(replace_newer, a, b, c) == ["active", "merged", "active"]
     assert counters(replace_newer, c.memory_id)["observations"] == 2
     check(replace_newer)
 
@@ -262,7 +262,7 @@ def test_transitive_clusters(replace_newer: DB) -> None:
 def test_a_cluster_is_merged_whole(replace_newer: DB) -> None:
     memories = fan(replace_newer, 0, 8, 16)  # 0.990, 0.990, 0.961
     replace_newer.execute("select * from sweep_duplicates('acme', 'default', dry_run => false)")
-    assert [status(replace_newer, m) for m in memories] == ["merged", "merged", "active"]
+    assert statuses(replace_newer, *memories) == ["merged", "merged", "active"]
     assert counters(replace_newer, memories[2].memory_id)["observations"] == 3
     check(replace_newer)
 
@@ -285,10 +285,10 @@ def test_the_batch_asks_in_between(replace_newer: DB) -> None:
     assert run[1] == "ask"
     asked = replace_newer.execute("select content, other_content, kind from open_judgements").fetchone()
     assert asked == ("Alice has a cat, part b", "Alice has a cat, part a", "synthesis")
-    resolve(replace_newer, "duplicate", 0.9, merged_text="Alice has a cat in two parts")
+    answer(replace_newer, "duplicate", 0.9, merged_text="Alice has a cat in two parts")
     assert texts(replace_newer) == {"Alice has a cat in two parts"}
     replace_newer.execute("select undo_run(%s, tenant_id => 'acme')", [run[0]])
-    assert [status(replace_newer, m) for m in (a, b)] == ["active", "active"]
+    assert statuses(replace_newer, a, b) == ["active", "active"]
     assert texts(replace_newer) == {"Alice has a cat, part a", "Alice has a cat, part b"}
     check(replace_newer)
 

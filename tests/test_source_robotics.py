@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, inside, status, vector
+from tests.support import Result, check, ingest, inside, statuses, vector
 
 DB = psycopg.Connection[Any]
 # What the functions do on each server, their own tests show.
@@ -195,7 +195,7 @@ def episode(db: DB, facts: list[tuple[str, str, float]], session: str = "abc-123
 def test_the_five_stay_five(robotics: DB) -> None:
     memories = episode(robotics, FIVE)
     assert end(robotics, "abc-123") == (0, 0, 0, 0)
-    assert [status(robotics, m) for m in memories] == ["active"] * 5
+    assert statuses(robotics, *memories) == ["active"] * 5
 
 
 # what the document means to show, in words that its own formula finds alike
@@ -214,7 +214,7 @@ def test_the_example_corrected(robotics: DB) -> None:
     assert [m.action for m in memories] == ["inserted"] * 5
     groups, folded, ratio, average = end(robotics, "abc-123")
     assert (groups, folded, ratio, average) == (1, 2, 0.5, pytest.approx(2 / 3))
-    assert [status(robotics, m) for m in memories] == ["merged", "merged", "active", "active", "active"]
+    assert statuses(robotics, *memories) == ["merged", "merged", "active", "active", "active"]
     for m in memories[:2]:
         assert robotics.execute(
             "select merged_into from memories where memory_id = %s", [m.memory_id]
@@ -224,7 +224,7 @@ def test_the_example_corrected(robotics: DB) -> None:
     assert run is not None
     assert run[1] == "session"
     robotics.execute("select undo_run(%s, tenant_id => 'acme')", [run[0]])
-    assert [status(robotics, m) for m in memories] == ["active"] * 5
+    assert statuses(robotics, *memories) == ["active"] * 5
     check(robotics)
 
 
@@ -248,7 +248,7 @@ def test_no_chain_drift(robotics: DB) -> None:
     ])  # fmt: skip
     # 6/10, 6/10, 4/12
     assert end(robotics, "abc-123")[:2] == (1, 1)
-    assert [status(robotics, m) for m in (a, b, c)] == ["merged", "active", "active"]
+    assert statuses(robotics, a, b, c) == ["merged", "active", "active"]
 
 
 @pytest.mark.parametrize("protected", ["constraint", "postmortem", "gotcha", "perception", "sure"])
@@ -256,7 +256,7 @@ def test_what_is_protected(robotics: DB, protected: str) -> None:
     kind, sure = ("observation", 0.95) if protected == "sure" else (protected, 0.5)
     memories = episode(robotics, [(text, kind, sure) for text, _, _ in CORRECTED[:4]])
     assert end(robotics, "abc-123") == (0, 0, 0, 0)
-    assert [status(robotics, m) for m in memories] == ["active"] * 4
+    assert statuses(robotics, *memories) == ["active"] * 4
 
 
 def test_fewer_than_three_and_other_sessions(robotics: DB) -> None:
@@ -264,7 +264,7 @@ def test_fewer_than_three_and_other_sessions(robotics: DB) -> None:
     assert end(robotics, "abc-123")[0] == 0
     ingest(robotics, CORRECTED[2][0], session_id="another", memory_type="observation")
     assert end(robotics, "abc-123")[0] == 0
-    assert [status(robotics, m) for m in two] == ["active", "active"]
+    assert statuses(robotics, *two) == ["active", "active"]
 
 
 def test_the_representative(robotics: DB) -> None:
@@ -283,7 +283,7 @@ def test_the_representative(robotics: DB) -> None:
                 "update memory_counters set access_count = 9 where memory_id = %s", [memories[best].memory_id]
             )
         assert end(robotics, session, bucket_id=session)[:2] == (1, 2)
-        assert [status(robotics, m) for m in memories].index("active") == best
+        assert statuses(robotics, *memories).index("active") == best
 
 
 # Clean-up and decay -------------------------------------------------------------------------------------------------

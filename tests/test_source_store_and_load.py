@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import Result, check, counters, ingest, inside, resolve, status, vector
+from tests.support import Result, answer, check, counters, ingest, inside, status, vector
 
 DB = psycopg.Connection[Any]
 # What the functions do on each server, their own tests show.
@@ -73,7 +73,7 @@ def test_the_coffee_memories_end_as_two_facts(store_and_load: DB) -> None:
     second = coffee(store_and_load, 1, source_turn_ids=["2"])
     assert (second.action, second.similarity) == ("escalated", pytest.approx(0.72))
     one_text = "User is a coffee enthusiast who prefers flat white"
-    resolve(store_and_load, "duplicate", 0.9, merged_text=one_text)
+    answer(store_and_load, "duplicate", 0.9, merged_text=one_text)
     broken = ingest(
         store_and_load, BROKEN, embedding=json.dumps([0, 0, 0, 1]), embedding_model="m", source_turn_ids=["4"]
     )
@@ -84,7 +84,7 @@ def test_the_coffee_memories_end_as_two_facts(store_and_load: DB) -> None:
     assert store_and_load.execute(
         "select other_content from open_judgements where judgement_id = %s", [third.judgement_id]
     ).fetchone() == (one_text,)
-    found = resolve(
+    found = answer(
         store_and_load, "refinement", 0.9, merged_text="User is an enthusiast of coffee who loves flat white"
     )
     assert sorted(current(store_and_load)) == [BROKEN, "User is an enthusiast of coffee who loves flat white"]
@@ -107,7 +107,7 @@ def test_an_empty_reply_destroys_nothing(store_and_load: DB) -> None:
     """The document merges, then deletes the originals: an empty reply of the model would be the end of them."""
     coffee(store_and_load, 0)
     coffee(store_and_load, 1)
-    assert resolve(store_and_load, "duplicate", 0.9, merged_text=None)[2] == "judged"
+    assert answer(store_and_load, "duplicate", 0.9, merged_text=None)[2] == "judged"
     assert current(store_and_load) == list(COFFEE[:2])
     check(store_and_load)
 
@@ -116,7 +116,7 @@ def test_what_a_judge_calls_distinct_is_kept(store_and_load: DB) -> None:
     """Context collapse: "likes flat white" and "broke the pour-over set" are near each other, and two facts."""
     coffee(store_and_load, 0)
     ingest(store_and_load, BROKEN, **vector(0.7))
-    resolve(store_and_load, "distinct", 0.9, merged_text="User likes coffee and broke the set")
+    answer(store_and_load, "distinct", 0.9, merged_text="User likes coffee and broke the set")
     assert current(store_and_load) == [COFFEE[0], BROKEN]
     check(store_and_load)
 

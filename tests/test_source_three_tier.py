@@ -12,7 +12,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import Result, check, confidence, counters, ingest, inside, resolve, status, vector
+from tests.support import (
+    Result,
+    answer,
+    check,
+    confidence,
+    counters,
+    ingest,
+    inside,
+    statuses,
+    vector,
+)
 
 DB = psycopg.Connection[Any]
 # What the functions do on each server, their own tests show.
@@ -141,11 +151,11 @@ def test_only_the_best_neighbour_is_judged(three_tier: DB) -> None:
     assert three_tier.execute("select count(*) from judgements").fetchone() == (1,)
 
 
-@pytest.mark.parametrize(("sure", "verdict", "statuses"), [
+@pytest.mark.parametrize(("sure", "verdict", "expected"), [
     (0.75, "duplicate", ["active", "merged"]),
     (0.74, "unsure", ["active", "active"]),
 ])  # fmt: skip
-def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, statuses: list[str]) -> None:
+def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, expected: list[str]) -> None:
     """The judge is asked "same?": from 0.75 on the candidate is merged, at 0.74 both are kept."""
     about = {"subject": "Georgian", "predicate": "business"}
     old = ingest(three_tier, "Georgian runs Datakynd, a freelance consultancy", **about, **vector(1.0),
@@ -153,9 +163,9 @@ def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, statuses: 
     new = ingest(three_tier, "Georgian owns a freelance business named Datakynd", **about, **vector(0.9),
                  source_turn_ids=["t2"], source_confidence=0.95)  # fmt: skip
     assert new.action == "escalated"
-    found = resolve(three_tier, "duplicate", sure, reason="same fact, other words")
+    found = answer(three_tier, "duplicate", sure, reason="same fact, other words")
     assert found[:2] == ("done", verdict)
-    assert [status(three_tier, m) for m in (old, new)] == statuses
+    assert statuses(three_tier, old, new) == expected
     if verdict == "duplicate":
         # nothing is lost: one repetition, both turns, the stronger source
         assert found[2:4] == ("merged", old.memory_id)
@@ -178,9 +188,9 @@ def test_datakynd_was_sold(three_tier: DB, cardinality: str) -> None:
                   observed_at="2026-03-01", **vector(0.87))  # fmt: skip
     assert (sold.action, sold.similarity) == ("escalated", pytest.approx(0.87))
     reason = "Memory B describes a transition that Memory A does not mention"
-    found = resolve(three_tier, "contradiction", 0.91, reason=reason)
+    found = answer(three_tier, "contradiction", 0.91, reason=reason)
     assert found[:4] == ("done", "contradiction", "superseded", sold.memory_id)
-    assert [status(three_tier, m) for m in (old, sold)] == ["superseded", "active"]
+    assert statuses(three_tier, old, sold) == ["superseded", "active"]
     for as_of, content in (("2025-06-01", old), ("2026-06-01", sold)):
         assert three_tier.execute(
             "select memory_id from current_memories('acme', as_of => %s)", [as_of]
@@ -206,7 +216,7 @@ def test_merge_and_supersede(three_tier: DB) -> None:
     july = ingest(three_tier, "User now works at Stripe", **works, object="Stripe", observed_at="2026-07-10",
                   **vector(0.95))  # fmt: skip
     assert (july.action, july.superseded_id) == ("superseded", january.memory_id)
-    assert [status(three_tier, m) for m in (january, july)] == ["superseded", "active"]
+    assert statuses(three_tier, january, july) == ["superseded", "active"]
     editor = {"subject": "User", "predicate": "editor"}
     three_tier.execute("select set_predicate('acme', 'editor')")
     vim = ingest(three_tier, "User uses Vim", **editor, object="Vim", **vector(1.0))
@@ -316,10 +326,10 @@ def test_a_person_reviews_the_proposals(three_tier: DB) -> None:
     assert run is not None
     three_tier.execute("select set_config('memfold.tenant_id', 'acme', false)")
     assert three_tier.execute("select approve_run(%s)", run).fetchone() == (0,)
-    assert [status(three_tier, m) for m in memories] == ["active", "merged", "merged", "merged"]
+    assert statuses(three_tier, *memories) == ["active", "merged", "merged", "merged"]
     assert confidence(three_tier, memories[0])[:2] == (3, 3)
     three_tier.execute("select undo_run(%s)", run)
-    assert [status(three_tier, m) for m in memories] == ["active"] * 4
+    assert statuses(three_tier, *memories) == ["active"] * 4
     check(three_tier)
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support import Result, check, counters, ingest, model, vector
+from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -417,12 +417,6 @@ def test_everybody_at_once(db: DB, connect: Connect) -> None:
 
 
 # Readable cases -----------------------------------------------------------------------------------------------------
-
-
-def status(db: DB, memory_id: UUID | None) -> str:
-    row = db.execute("select status from memories where memory_id = %s", [memory_id]).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def text(db: DB, content: str) -> UUID:

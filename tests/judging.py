@@ -1,0 +1,143 @@
+"""What tests of tier 3 say often: claim, answer, fail, put a question, let time pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.support import Result, ingest, vector
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A row of claim_judgements."""
+
+    tenant_id: str
+    judgement_id: UUID
+    bucket_id: str
+    kind: str
+    similarity: float | None
+    guard: list[str] | None
+    attempts: int
+    leased_until: datetime
+    memory: dict[str, Any]
+    other: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A row of resolve_judgement."""
+
+    state: str
+    verdict: str | None
+    action: str | None
+    memory_id: UUID | None
+    event_id: UUID | None
+
+
+def call(db: DB, function: str, /, *arguments: Any, **named: Any) -> list[tuple[Any, ...]]:
+    places = ["%s"] * len(arguments) + [f"{name} => %s" for name in named]
+    return db.execute(
+        f"select * from memfold.{function}({', '.join(places)})", [*arguments, *named.values()]
+    ).fetchall()
+
+
+def claim(db: DB, worker: str = "w", **arguments: Any) -> list[Claimed]:
+    return [Claimed(*row) for row in call(db, "claim_judgements", worker, **arguments)]
+
+
+def resolve(db: DB, judgement_id: UUID | None, verdict: str | None, **arguments: Any) -> Resolution:
+    return Resolution(
+        *call(db, "resolve_judgement", judgement_id, verdict, **{"tenant_id": "acme", **arguments})[0]
+    )
+
+
+def fail(db: DB, judgement_id: UUID, error: str = "timeout", **arguments: Any) -> str:
+    found: str = call(db, "fail_judgement", judgement_id, error, **{"tenant_id": "acme", **arguments})[0][0]
+    return found
+
+
+def ask(db: DB, a: Result, b: Result, kind: str = "write", tenant: str = "acme") -> UUID:
+    """Queue the question about a pair, as consolidation will."""
+    row = db.execute(
+        "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity)"
+        " select tenant_id, bucket_id, scope_key, %s, greatest(%s::uuid, %s), least(%s::uuid, %s), 0.8"
+        " from memories where tenant_id = %s and memory_id = %s returning judgement_id",
+        [kind, a.memory_id, b.memory_id, a.memory_id, b.memory_id, tenant, a.memory_id],
+    ).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
+
+
+def pair(
+    db: DB, older: str = "User likes tea", newer: str = "User enjoys tea", **more: Any
+) -> tuple[Result, Result]:
+    """Two memories of one scope with a cosine of 0.9, and the judgement about them."""
+    a = ingest(db, older, **{**vector(1.0), **more})
+    b = ingest(db, newer, **{**vector(0.9), **more})
+    assert (b.action, b.judgement_id is not None) == ("escalated", True)
+    return a, b
+
+
+def state(db: DB, judgement_id: UUID | None) -> Any:
+    row = db.execute(
+        "select state, verdict, attempts from judgements where judgement_id = %s", [judgement_id]
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def event(db: DB, event_id: UUID | None) -> Any:
+    row = db.execute(
+        "select action, tier, method, memory_id, target_id, verdict, judgement_id, observation from memory_events"
+        " where event_id = %s",
+        [event_id],
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def elapse(db: DB, interval: str) -> None:
+    """Let time pass for every judgement."""
+    db.execute(
+        "update judgements set next_attempt_at = next_attempt_at - %s::interval,"
+        " leased_until = leased_until - %s::interval, created_at = created_at - %s::interval",
+        [interval] * 3,
+    )
+
+
+def flood(db: DB, tenant: str, size: int) -> list[UUID]:
+    """Judgements about pairs of a few memories; their ids in order."""
+    for i in range(20):
+        if i * (i - 1) // 2 < size:
+            ingest(db, f"{tenant} says {'so ' * i}", tenant_id=tenant)
+    db.execute(
+        "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
+        " select a.tenant_id, a.bucket_id, a.scope_key, 'write', a.memory_id, b.memory_id"
+        " from memories a join memories b on a.tenant_id = b.tenant_id and a.memory_id > b.memory_id"
+        " where a.tenant_id = %s order by a.memory_id, b.memory_id limit %s",
+        [tenant, size],
+    )
+    found = db.execute(
+        "select judgement_id from judgements where tenant_id = %s order by judgement_id", [tenant]
+    ).fetchall()
+    assert len(found) == size
+    return [row[0] for row in found]
+
+
+def raises(code: str, action: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+    with pytest.raises(psycopg.Error) as error:
+        action(*arguments, **named)
+    assert error.value.sqlstate == code
+    assert error.value.diag.message_detail
+    assert error.value.diag.message_hint
