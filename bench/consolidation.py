@@ -29,6 +29,25 @@ COSINE = 0.95  # of a variant to its first text; two variants are at about 0.9
 EVERY = 0.005
 PAUSE = 0.02  # of a writer, between two calls
 DIMENSIONS = 384
+# How long each writer waits for a lock, in ms, and whether it does for the consolidating session, itself or behind another.
+WAITS = """
+with recursive waiting as (
+    select l.pid, extract(epoch from clock_timestamp() - min(l.waitstart)) * 1000 as waited
+    from pg_locks as l join pg_stat_activity as a using (pid)
+    where not l.granted and a.usename = %(user)s and l.waitstart is not null
+    group by l.pid
+),
+blocked (pid, by) as (
+    select w.pid, b.pid from waiting as w, unnest(pg_blocking_pids(w.pid)) as b (pid)
+),
+chains (pid, by) as (
+    select b.pid, b.by from blocked as b
+    union
+    select c.pid, b.by from chains as c join blocked as b on b.pid = c.by
+)
+select w.waited, exists (select from chains as c where c.pid = w.pid and c.by = %(backend)s)
+from waiting as w where w.pid <> %(backend)s
+"""
 SUFFIXES = ("", ", indeed", ", as it seems", ", so they say")
 
 HELD = """
@@ -116,14 +135,12 @@ class _Watch:
     def _sample(self) -> None:
         with self.server.connect(self.database) as connection:
             while not self.stop.is_set():
-                # who waits for the consolidating session, directly or behind another that does
                 rows = connection.execute(
-                    "select extract(epoch from clock_timestamp() - l.waitstart) * 1000 from pg_locks as l"
-                    " join pg_stat_activity as a using (pid)"
-                    " where not l.granted and a.usename = %s and a.pid <> %s and l.waitstart is not null",
-                    [harness.APPLICATION, self.backend],
+                    WAITS, {"user": harness.APPLICATION, "backend": self.backend}
                 ).fetchall()
-                self.waits.setdefault(self.phase, []).extend(float(row[0]) for row in rows)
+                for waited, behind in rows:
+                    phase = self.phase if behind else f"{self.phase}, for one another"
+                    self.waits.setdefault(phase, []).append(float(waited))
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
                     text = Path(f"/proc/{self.backend}/smaps_rollup").read_text(encoding="ascii")
                     sizes = {line.split(":")[0]: line.split()[1] for line in text.splitlines()[1:]}

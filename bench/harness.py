@@ -15,6 +15,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +124,8 @@ def server(also: str = "") -> Iterator[Server]:
     pgbench = bindir / "pgbench"
     if not pgbench.exists():
         raise BenchError(f"no pgbench in {bindir}")
-    cluster = _Cluster("bench", bindir)
+    # on a disk: commits are to cost what they cost
+    cluster = _Cluster("bench", bindir, Path(tempfile.mkdtemp(prefix="mf-", dir="/tmp")))
     try:
         cluster.start()
         running = Server(cluster, pgbench)

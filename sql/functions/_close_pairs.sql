@@ -152,19 +152,13 @@ begin
     from pg_catalog.pg_attribute as a
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
-    -- read before they are set: _norm() sees to it that pgvector's library, whose settings some are, is loaded
     perform memfold._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
-    v_before := array(
-        select pg_catalog.current_setting(n.name, true) from pg_catalog.unnest(v_names) with ordinality as n (name, place)
-        order by n.place
-    );
     -- beside the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
-    perform pg_catalog.set_config(n.name, n.value, true)
-    from unnest(v_names, array['24', 'off',
+    v_before := memfold._swap_settings(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
-            ::text || 'kB', 'off', 'off', 'off']) as n (name, value);
+            ::text || 'kB', 'off', 'off', 'off']);
     begin
         -- room for all of it; only until a session's first temporary table
         perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
@@ -205,7 +199,7 @@ begin
         ' where s.similarity >= $5',
         v_table, v_schema) using memory_ids, tenant_id, embedding_model, 0.01 - threshold, threshold;
     execute 'drop table ' || v_table;
-    perform pg_catalog.set_config(n.name, n.value, true) from unnest(v_names, v_before) as n (name, value);
+    perform memfold._swap_settings(v_names, v_before);
 end;
 $$;
 revoke all on function memfold._close_pairs(text, uuid[], text, double precision) from public;

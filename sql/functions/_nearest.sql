@@ -173,25 +173,12 @@ create or replace function memfold._indexed_nearest(
 language plpgsql stable
 as $$
 declare
-    v_names constant text[] := array[
-        'hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'
-    ];
-    -- see _indexed_neighbours()
-    v_before constant text[] := case when memfold._norm(embedding) is not null then array(
-        select pg_catalog.current_setting(n.name, true) from unnest(v_names) with ordinality as n (name, place)
-        order by n.place
-    ) end;
+    v_before text[];
     v_type text;
     v_schema text;
 begin
-    select pg_catalog.format_type(a.atttypid, a.atttypmod), t.typnamespace::regnamespace::text
-    into strict v_type, v_schema
-    from pg_catalog.pg_attribute as a
-    join pg_catalog.pg_type as t on t.oid = a.atttypid
-    where a.attrelid = index_id and a.attnum = 1;
-    perform pg_catalog.set_config(n.name, n.value, true)
-    from unnest(v_names, array['relaxed_order', greatest(400, least(1000, 2 * max_vectors))::text,
-        greatest(case when filtered then 20000 else 4000 end, 40 * max_vectors)::text, '8', 'off']) as n (name, value);
+    select t.type, t.schema into strict v_type, v_schema from memfold._vector_type(index_id) as t;
+    v_before := memfold._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
     execute pg_catalog.format(
         'select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
         ' from ('
@@ -205,7 +192,7 @@ begin
     into root_ids, similarities, confidences, feedbacks
     using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
         rules;
-    perform pg_catalog.set_config(n.name, n.value, true) from unnest(v_names, v_before) as n (name, value);
+    perform memfold._swap_settings(memfold._scan_settings(), v_before);
 end;
 $$;
 revoke all on function memfold._indexed_nearest(

@@ -52,6 +52,56 @@ comment on function memfold._outgrown(text, text, text, bigint, uuid, uuid) is
 'Whether a bucket has more than newest live vectors of a model. Reads so many entries of an index: a tenth of what comparing
 as many vectors takes.';
 
+create or replace function memfold._vector_type(index_id oid, out type text, out schema text)
+language sql stable
+begin atomic
+    select pg_catalog.format_type(a.atttypid, a.atttypmod), t.typnamespace::pg_catalog.regnamespace::text
+    from pg_catalog.pg_attribute as a
+    join pg_catalog.pg_type as t on t.oid = a.atttypid
+    where a.attrelid = _vector_type.index_id and a.attnum = 1;
+end;
+revoke all on function memfold._vector_type(oid) from public;
+comment on function memfold._vector_type(oid) is
+'What an index of vectors (_vector_index) is of, such as vector(384), and the schema of that type.';
+
+create or replace function memfold._swap_settings(names text[], settings text[]) returns text[]
+language plpgsql volatile
+as $$
+declare
+    v_before constant text[] := array(
+        select pg_catalog.current_setting(n.name, true) from unnest(names) with ordinality as n (name, place) order by n.place
+    );
+begin
+    perform pg_catalog.set_config(n.name, n.setting, true) from unnest(names, settings) as n (name, setting);
+    return v_before;
+end;
+$$;
+revoke all on function memfold._swap_settings(text[], text[]) from public;
+comment on function memfold._swap_settings(text[], text[]) is
+'Sets names to settings in this transaction, and returns what they were, to be set again after the one statement that needs
+them. No SET of a function: who may not set what is unknown as long as pgvector''s library is not loaded could not create it.
+So the library must be loaded: _norm() sees to that.';
+
+create or replace function memfold._scan_settings() returns text[]
+language sql immutable parallel safe
+return array['hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'];
+revoke all on function memfold._scan_settings() from public;
+comment on function memfold._scan_settings() is 'The settings that _scan_far() changes.';
+
+create or replace function memfold._scan_far(embedding vector, max_results bigint, max_scanned bigint) returns text[]
+language plpgsql volatile
+as $$
+begin
+    perform memfold._norm(embedding);
+    return memfold._swap_settings(memfold._scan_settings(), array['relaxed_order',
+        greatest(400, least(1000, 2 * max_results))::text, greatest(max_scanned, 40 * max_results)::text, '8', 'off']);
+end;
+$$;
+revoke all on function memfold._scan_far(vector, bigint, bigint) from public;
+comment on function memfold._scan_far(vector, bigint, bigint) is
+'Has scans of an index of vectors go on until max_results have passed, or max_scanned entries (40 a result at least) were read.
+Returns what _scan_settings() were.';
+
 create or replace function memfold._indexed_neighbours(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_results bigint,
     hidden_after uuid, hidden_to uuid, index_id oid,
@@ -60,27 +110,12 @@ create or replace function memfold._indexed_neighbours(
 language plpgsql stable
 as $$
 declare
-    v_names constant text[] := array[
-        'hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'
-    ];
-    -- read before they are set: _norm() sees to it that pgvector's library, whose settings they are, is loaded
-    v_before constant text[] := case when memfold._norm(embedding) is not null then array(
-        select pg_catalog.current_setting(n.name, true) from unnest(v_names) with ordinality as n (name, place)
-        order by n.place
-    ) end;
+    v_before text[];
     v_type text;
     v_schema text;
 begin
-    select pg_catalog.format_type(a.atttypid, a.atttypmod), t.typnamespace::regnamespace::text
-    into strict v_type, v_schema
-    from pg_catalog.pg_attribute as a
-    join pg_catalog.pg_type as t on t.oid = a.atttypid
-    where a.attrelid = index_id and a.attnum = 1;
-    -- For this statement alone, and no SET of the function: who may not set what is unknown as long as pgvector's library is
-    -- not loaded could not create it.
-    perform pg_catalog.set_config(n.name, n.value, true)
-    from unnest(v_names, array['relaxed_order', greatest(400, least(1000, 2 * max_results))::text,
-        greatest(4000, 40 * max_results)::text, '8', 'off']) as n (name, value);
+    select t.type, t.schema into strict v_type, v_schema from memfold._vector_type(index_id) as t;
+    v_before := memfold._scan_far(embedding, max_results, 4000);
     -- the model as it stands in the index's predicate, else the index could not be used
     execute pg_catalog.format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
@@ -94,7 +129,7 @@ begin
         embedding_model, v_type, v_schema, v_type)
     into memory_ids, similarities
     using tenant_id, bucket_id, embedding, max_results, hidden_after, hidden_to;
-    perform pg_catalog.set_config(n.name, n.value, true) from unnest(v_names, v_before) as n (name, value);
+    perform memfold._swap_settings(memfold._scan_settings(), v_before);
 end;
 $$;
 revoke all on function memfold._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) from public;

@@ -1,12 +1,16 @@
 create or replace function memfold._answered(tenant_id text, judgement_ids uuid[], verdict text) returns void
 language plpgsql volatile
 as $$
+declare
+    v_id uuid;
 begin
-    update memfold.judgements as o
-    set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
-        resolved_at = pg_catalog.clock_timestamp()
-    from pg_catalog.unnest(judgement_ids) as i (id)
-    where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = i.id;
+    -- One by one, here and below: a join with the ids reads all judgements where the statistics are young.
+    foreach v_id in array judgement_ids loop
+        update memfold.judgements as o
+        set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
+            resolved_at = pg_catalog.clock_timestamp()
+        where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = v_id;
+    end loop;
 end;
 $$;
 revoke all on function memfold._answered(text, uuid[], text) from public;
@@ -31,7 +35,11 @@ begin
         pg_catalog.array_agg(j.similarity order by i.place)
     into v_children, v_parents, v_similarities
     from pg_catalog.unnest(judgement_ids) with ordinality as i (id, place)
-    join memfold.judgements as j on j.tenant_id = r.tenant_id and j.judgement_id = i.id
+    cross join lateral (
+        select j.memory_id, j.other_id, j.similarity from memfold.judgements as j
+        where j.tenant_id = r.tenant_id and j.judgement_id = i.id
+        offset 0
+    ) as j
     cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
     v_places := memfold._fold_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
         pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(judgement_ids)]), judgement_ids,
@@ -60,6 +68,7 @@ declare
     j memfold.judgements;
     n memfold.judgements;
     v_ids uuid[];
+    v_id uuid;
     v_texts uuid[];
     v_waiting bigint;
     v_asked bigint;
@@ -83,32 +92,41 @@ begin
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
     -- before anybody has to wait
-    select count(*), (array_agg(o.judgement_id order by o.judgement_id))[:least(max_operations, 100)] into v_waiting, v_ids
+    select count(*) into v_waiting
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis';
+    v_ids := array(
+        select o.judgement_id
+        from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
+        order by o.judgement_id
+        limit least(max_operations, 100)
+    );
     -- what a fold meanwhile adds to these is locked out of turn, and may meet another call half-way (40P01)
     v_texts := memfold._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
-        join memfold.judgements as o on o.tenant_id = r.tenant_id and o.judgement_id = i.id
+        cross join lateral (
+            select o.memory_id, o.other_id from memfold.judgements as o
+            where o.tenant_id = r.tenant_id and o.judgement_id = i.id
+            offset 0
+        ) as o
         cross join lateral (values (o.memory_id), (o.other_id)) as x (id)
     ));
     perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
     perform memfold._lock_texts(r.tenant_id, v_texts);
     -- some at a time, as long as there is time
-    for v_from in 1..coalesce(cardinality(v_ids), 0) by 20 loop
+    for v_from in 1..coalesce(cardinality(v_ids), 0) by 10 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
         v_merged := array[]::uuid[];
         v_replaced := array[]::uuid[];
-        for j in
-            select o.*
-            from unnest(v_ids[v_from:v_from + 19]) with ordinality as i (id, place)
-            join memfold.judgements as o on o.tenant_id = r.tenant_id and o.judgement_id = i.id
-            where o.state in ('open', 'leased')
-            order by i.place
-            for no key update of o
-        loop
+        foreach v_id in array v_ids[v_from:v_from + 9] loop
+            select o.* into j
+            from memfold.judgements as o
+            where o.tenant_id = r.tenant_id and o.judgement_id = v_id and o.state in ('open', 'leased')
+            for no key update;
+            continue when not found;
             n := memfold._refresh_judgement(j);
             if n.state = 'moot' then
                 update memfold.judgements as o

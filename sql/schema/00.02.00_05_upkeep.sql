@@ -107,6 +107,9 @@ create policy audit_read on memfold.runs for select to memfold_auditor using (tr
 create index memory_events_pruned_idx on memfold.memory_events (tenant_id, memory_id, event_id) where action = 'pruned';
 -- squawk-ignore require-concurrent-index-creation
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
+-- squawk-ignore require-concurrent-index-creation
+create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
+where run_id is not null and state in ('open', 'leased') and kind <> 'synthesis';
 comment on column memfold.judgements.kind is
 'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of upkeep; review: for a person.';
 comment on column memfold.memory_events.action is
