@@ -57,6 +57,14 @@ def read(db: DB) -> tuple[int, int]:
     return row
 
 
+def never_analyze(db: DB) -> None:
+    for (table,) in db.execute(
+        "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind = 'r'"
+    ).fetchall():
+        db.execute(f"alter table memfold.{table} set (autovacuum_enabled = false)".encode())
+    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+
+
 @pytest.mark.parametrize(
     ("rows", "warm"),
     # With the larger number the index on the hash has a level more than the others, which makes it look worse.
@@ -64,11 +72,7 @@ def read(db: DB) -> tuple[int, int]:
     ids=["small", "large", "planned_when_empty"],
 )
 def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
-    for (table,) in db.execute(
-        "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind = 'r'"
-    ).fetchall():
-        db.execute(f"alter table memfold.{table} set (autovacuum_enabled = false)".encode())
-    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    never_analyze(db)
     db.execute("select memfold.set_predicate('acme', 'lives_in')")
 
     def call(name: str, turn: int) -> tuple[int, int]:
@@ -106,3 +110,39 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     assert db.execute(
         "select count(*) from pg_class where oid = 'memfold.memories'::regclass and reltuples < 0"
     ).fetchone() == (1,), "nobody has analyzed it"
+
+
+def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
+    """What a call of approve_run reads goes by its pairs, and not by how many others wait."""
+    never_analyze(db)
+    pages = {}
+    # the large one first: a session that had planned for the small one would go on so until the first ANALYZE
+    for tenant, rows in (("large", 8_000), ("small", 60)):
+        db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        db.execute(FILL.replace("%(rows)s", str(rows)).replace("'acme'", f"'{tenant}'").encode())
+        run = db.execute(
+            "insert into memfold.runs (tenant_id, bucket_id, kind, arguments, actor)"
+            " values (%s, 'default', 'consolidation', '{}', 'test') returning run_id",
+            [tenant],
+        ).fetchone()
+        assert run is not None
+        db.execute(
+            "insert into memfold.judgements"
+            " (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id)"
+            " select m.tenant_id, m.bucket_id, m.scope_key, 'consolidation', m.memory_id, m.other_id, 0.9, '{}', %s"
+            " from (select m.*, lag(m.memory_id) over w as other_id, row_number() over w as place"
+            " from memfold.memories as m where m.tenant_id = %s window w as (order by m.memory_id)) as m"
+            " where m.place %% 2 = 0",
+            [run[0], tenant],
+        )
+        for _ in range(2):
+            with db.transaction():
+                before = read(db)[0]
+                db.execute("select memfold.approve_run(%s, max_operations => 10)", [run[0]])
+                pages[tenant] = read(db)[0] - before
+        folded = db.execute(
+            "select count(*) from memfold.memories where tenant_id = %s and root_id is not null", [tenant]
+        ).fetchone()
+        assert folded == (20,)
+    # counting what waits reads an index of it: a page for some hundred judgements
+    assert pages["large"] <= pages["small"] + 200, pages
