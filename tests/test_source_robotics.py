@@ -378,3 +378,15 @@ def test_confidence_is_the_source_s(robotics: DB) -> None:
     for _ in range(3):
         ingest(robotics, FIVE[0][0], source_confidence=0.85, extractor_confidence=0.1)
     assert robotics.execute("select confidence from memory_audit").fetchone() == (0.85,)
+
+
+@pytest.mark.parametrize(("scope", "action"), [("predicate", "inserted"), ("bucket", "merged")])
+def test_words_of_another_subject(robotics: DB, scope: str, action: str) -> None:
+    """The document compares the whole memory; a policy may have each subject compared for itself."""
+    robotics.execute("select set_policy('acme', scope => %s)", [scope])
+    ingest(robotics, "holds red cups with steady force", subject="Left arm")
+    found = ingest(robotics, "holds red cups with steady force today", subject="Right arm")
+    assert found.action == action
+    same = ingest(robotics, "holds red cups with steady force now", subject="Left arm")
+    assert (same.action, same.method) == ("merged", "lexical")
+    check(robotics)

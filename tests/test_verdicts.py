@@ -178,6 +178,22 @@ def test_a_merged_text_that_a_person_rejected(m: DB) -> None:
     check(m)
 
 
+def test_a_merge_is_synthesised_where_the_policy_says_so(m: DB) -> None:
+    """What tier 2 would have merged by itself waits for one text of both."""
+    m.execute("select set_policy('acme', on_merge => 'synthesise')")
+    a = ingest(m, "User likes tea", **vector(1.0))
+    b = ingest(m, "User enjoys tea with milk", **vector(0.97))
+    assert (b.action, b.method, b.similarity) == ("escalated", "vector", pytest.approx(0.97))
+    assert m.execute("select kind from judgements where judgement_id = %s", [b.judgement_id]).fetchone() == (
+        "synthesis",
+    )
+    r = resolve(m, b.judgement_id, "duplicate", merged_text="User likes tea, with milk", model="a")
+    assert r.action == "replaced"
+    assert statuses(m, a, b) == ["merged", "merged"]
+    assert status(m, r.memory_id) == "active"
+    check(m)
+
+
 @pytest.mark.parametrize("empty", ["", None])
 def test_an_empty_merged_text(m: DB, empty: str | None) -> None:
     """A synthesis that says nothing keeps both and warns; where no text was asked for, none is missing or used."""
