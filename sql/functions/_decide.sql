@@ -128,35 +128,108 @@ revoke all on function memfold._conflict(text, text, text) from public;
 comment on function memfold._conflict(text, text, text) is
 'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';
 
+create or replace function memfold._bands(policy memfold.policies, embedding_model text)
+returns table (
+    score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
+    report double precision
+)
+language sql stable rows 1
+begin atomic
+    select
+        s.score,
+        case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
+        case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
+        case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
+        coalesce((_bands.policy).similar_threshold, t.judge_threshold)
+    from memfold.embedding_models as m
+    -- whoever sets thresholds of the cosine means the cosine
+    cross join lateral (
+        select case when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
+            then m.score_function end as score
+    ) as s
+    cross join lateral (
+        select
+            coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
+            coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
+    ) as t
+    where m.model = _bands.embedding_model collate "C";
+end;
+revoke all on function memfold._bands(memfold.policies, text) from public;
+comment on function memfold._bands(memfold.policies, text) is
+'What tier 2 goes by: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
+name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
+from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
+
+create or replace function memfold._pair_score(
+    tenant_id text, score text, similarity double precision, memory_id uuid, other_id uuid
+) returns double precision
+language plpgsql stable
+as $$
+declare
+    a memfold.memories;
+    b memfold.memories;
+begin
+    select m.* into strict a
+    from memfold.memories as m where m.tenant_id = _pair_score.tenant_id collate "C" and m.memory_id = _pair_score.memory_id;
+    select m.* into strict b
+    from memfold.memories as m where m.tenant_id = _pair_score.tenant_id collate "C" and m.memory_id = other_id;
+    return memfold._score(score, memfold._pair_features(tenant_id, similarity, a.content, b.content,
+        memfold._guard_pair(tenant_id, a.content, b.content, a.object, b.object)));
+end;
+$$;
+revoke all on function memfold._pair_score(text, text, double precision, uuid, uuid) from public;
+comment on function memfold._pair_score(text, text, double precision, uuid, uuid) is
+'The score (_score) of two memories of the given cosine.';
+
+create or replace function memfold._score(name text, features double precision[]) returns double precision
+language plpgsql stable
+as $$
+declare
+    v_score double precision;
+begin
+    execute pg_catalog.format('select memfold.%I($1)', name) into v_score using features;
+    return v_score;
+end;
+$$;
+revoke all on function memfold._score(text, double precision[]) from public;
+comment on function memfold._score(text, double precision[]) is
+'What the score of a calibration (embedding_models.score_function) says of a pair''s features, in [0, 1].';
+
 create or replace function memfold._decide_similar(c memfold.candidate, d memfold.decision, except_root uuid)
 returns memfold.decision
 language plpgsql stable
 as $$
 declare
     v_policy constant memfold.policies := c.policy;
+    v_score text;
     v_merge double precision;
     v_judge double precision;
+    v_floor double precision;
     v_report double precision;
     v_neighbour record;
     v_place bigint := 0;
     v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     v_guard text[];
+    v_signals text[];
+    v_value double precision;
+    v_best double precision;
+    v_mergeable boolean;
+    v_unclear boolean;
     v_similar jsonb[];
     v_roots uuid[] := array[]::uuid[];
 begin
-    select coalesce(v_policy.merge_threshold, m.merge_threshold), coalesce(v_policy.judge_threshold, m.judge_threshold)
-    into v_merge, v_judge
-    from memfold.embedding_models as m where m.model = c.embedding_model collate "C";
-    v_report := coalesce(v_policy.similar_threshold, v_judge);
+    select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
+    into v_score, v_merge, v_judge, v_floor, v_report
+    from memfold._bands(v_policy, c.embedding_model) as b;
     d.action := null;
     for v_neighbour in
-        select n.*, n.similarity > v_merge or n.similarity = v_merge and v_policy.merge_inclusive as mergeable
+        select n.*
         from memfold._neighbours(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
                 then 1000 else memfold._exact_limit() end,
-            greatest(v_policy.neighbours, v_session), least(v_merge, v_judge, v_report), except_root,
+            greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop
         v_place := v_place + 1;
@@ -167,20 +240,35 @@ begin
                 and m.session_id = c.session_id collate "C"
         );
         v_guard := null;
+        v_signals := null;
+        v_value := null;
+        if v_score is null then
+            v_value := v_neighbour.similarity;
+        elsif v_neighbour.similarity >= v_floor then
+            v_signals := memfold._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
+            v_value := memfold._score(v_score, memfold._pair_features(
+                c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
+        end if;
+        v_mergeable := v_value > v_merge or v_value = v_merge and v_policy.merge_inclusive;
+        v_unclear := v_value >= v_judge;
         -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
-        if d.action is distinct from 'merged'
-            and (v_neighbour.mergeable or d.action is null and v_neighbour.similarity >= v_judge)
+        if v_mergeable and (d.action is distinct from 'merged' or v_value > v_best)
+            or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := case when v_policy.guard = 'on' then memfold._guard_pair(
-                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object) else '{}' end;
-            if d.action is null or v_neighbour.mergeable and v_guard = '{}' then
-                d.action := case when v_neighbour.mergeable and v_guard = '{}' then 'merged' else 'ambiguous' end;
+            v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold._guard_pair(
+                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object)) end;
+            v_mergeable := v_mergeable and v_guard = '{}';
+            if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
+                d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
                 d.tier := 2;
-                d.method := case when v_place <= v_policy.neighbours then 'vector' else 'session' end;
+                d.method := case when v_place > v_policy.neighbours then 'session'
+                    when v_score is null then 'vector' else 'score' end;
                 d.target_id := v_neighbour.root_id;
                 d.memory_id := case when except_root is not null then v_neighbour.memory_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
+                d.reason := case when v_score is not null then 'score ' || pg_catalog.round(v_value::numeric, 4) end;
+                v_best := v_value;
             end if;
         end if;
         if v_neighbour.similarity >= v_report and not v_neighbour.root_id = any(v_roots) then

@@ -21,7 +21,7 @@ begin
         select c.ordinality as i, c.bucket_id, c.embedding, c.embedding_model, s.scope_key, p.scope = 'bucket' as wide,
             o.class = 'new' and p.dedup = 'on' as asks,
             least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
-                coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold)) as threshold,
+                coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold), m.candidate_threshold) as threshold,
             p.neighbours, case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
                 else memfold._exact_limit() end
                 + v_slack as newest

@@ -108,11 +108,11 @@ begin
         return null;
     end if;
     insert into memfold.memory_events as e (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, on_timeline,
-        judgement_id, actor
+        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
+        on_timeline, judgement_id, actor
     ) values (
         c.tenant_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
-        d.similarity, d.guard, d.similar_memories, d.on_timeline, v_judgement_id, memfold._actor()
+        d.similarity, d.guard, d.similar_memories, d.reason, d.on_timeline, v_judgement_id, memfold._actor()
     ) returning e.event_id into v_event_id;
     if v_fold then
         perform memfold.derive_scope(c.tenant_id, array[v_text_id, d.target_id]);

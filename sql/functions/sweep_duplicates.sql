@@ -9,28 +9,30 @@ as $$
 declare
     v_group record;
     v_policy memfold.policies;
-    v_merge double precision;
-    v_judge double precision;
     v_size integer;
     -- where each leads is open
     v_waiting constant uuid[] := memfold._waiting(tenant_id, bucket_id);
 begin
     for v_group in
-        select g.group_ids as ids, g.policy, m.merge_threshold, m.judge_threshold
+        select g.group_ids as ids, g.policy, b.score, b.merge_threshold, b.judge_threshold, b.floor
         from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
-        join memfold.embedding_models as m on m.model = embedding_model collate "C"
+        cross join lateral memfold._bands(g.policy, embedding_model) as b
     loop
         v_policy := v_group.policy;
-        v_merge := coalesce(v_policy.merge_threshold, v_group.merge_threshold);
-        v_judge := coalesce(v_policy.judge_threshold, v_group.judge_threshold);
         v_size := pg_catalog.cardinality(v_group.ids);
         return query
         with edges as materialized (
             -- whoever stays comes first: the oldest, or where the newer text replaces the older the newest
             select case v_policy.on_merge when 'replace' then v_size + 1 - p.b else p.a end as a,
                 case v_policy.on_merge when 'replace' then v_size + 1 - p.a else p.b end as b,
-                p.similarity, p.similarity > v_merge or p.similarity = v_merge and v_policy.merge_inclusive as mergeable
-            from memfold._close_pairs(tenant_id, v_group.ids, embedding_model, least(v_merge, v_judge)) as p
+                p.similarity, s.value >= v_group.judge_threshold as unclear,
+                s.value > v_group.merge_threshold or s.value = v_group.merge_threshold and v_policy.merge_inclusive as mergeable
+            from memfold._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.floor) as p
+            cross join lateral (
+                select case when v_group.score is null then p.similarity else memfold._pair_score(
+                    tenant_id, v_group.score, p.similarity, v_group.ids[p.b], v_group.ids[p.a]) end as value
+                offset 0
+            ) as s
             where not memfold._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
                 -- a table of hashes, which an array is not
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
@@ -53,7 +55,7 @@ begin
             select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
                 pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
             from edges as e
-            where not e.mergeable and e.similarity >= v_judge and not exists (
+            where not e.mergeable and e.unclear and not exists (
                 select from folds as f where f.member in (e.a, e.b)
             )
         ),
