@@ -1,0 +1,1 @@
+"""Thresholds from an error budget, and the score that takes the place of the cosine in the bands."""
