@@ -293,7 +293,7 @@ class CalibrationRefusedError(MemfoldError):
     """The labelled pairs do not allow what was asked: DETAIL says what is missing, or what they do allow.
 
     ``reason``: no_pairs, contradictions, sample, one_group, overlap or held_out. ``frontier``: of overlap, the best
-    that can be had (``memfold.calibrate.Frontier``).
+    that can be had (``memfold.calibrate.Frontier``). ``attempt``: the calibration as far as it came.
     """
 
     code = "MF044"
@@ -302,6 +302,7 @@ class CalibrationRefusedError(MemfoldError):
         super().__init__(message, **told)
         self.reason = reason
         self.frontier = frontier
+        self.attempt: Any = None
 
 
 class InvalidScoreError(MemfoldError):

@@ -322,7 +322,7 @@ where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('
 
 # calibration ------------------------------------------------------------------------------------------------
 
-ADD_PAIRS = "select memfold.add_labelled_pairs(%(pairs)s, %(tenant_id)s)"
+ADD_PAIRS = _function("add_labelled_pairs", "pairs", "tenant_id")
 ADD_PAIR = _function("add_labelled_pair", "content_a", "content_b", "label", "tenant_id")
 REMOVE_PAIR = _function("remove_labelled_pair", "pair_id", "tenant_id")
 COLLECT_PAIRS = _function("collect_pairs", "tenant_id", "bucket_id", "embedding_model", "max", "min_age")

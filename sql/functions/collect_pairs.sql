@@ -110,9 +110,9 @@ comment on function memfold._collectable(text, uuid, uuid, text) is
 embedding_model, is withdrawn or was erased, or where the texts are one in canonical form. Only reads.';
 
 create or replace function memfold.collect_pairs(
-    tenant_id text,
-    bucket_id text,
-    embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default null,
+    embedding_model text default null,
     "max" bigint default 10000,
     min_age interval default '30 days'
 ) returns table (evidence text, label text, pairs bigint)
@@ -201,8 +201,8 @@ the thresholds that they would confirm. At most max pairs, weak ones last, newes
 Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
 
 create or replace function memfold.pairs_to_label(
-    tenant_id text,
-    embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    embedding_model text default null,
     "max" bigint default 100
 ) returns table (
     pair_id uuid, content_a text, content_b text, label text, evidence text, similarity double precision, guard text[]

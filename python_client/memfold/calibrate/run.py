@@ -172,8 +172,6 @@ def calibrate_pairs(
     if refused:
         kind = next(iter(refused))
         only = next(iter(made.values()))
-        if kind == "cosine":
-            _verified(only)
         return replace(only, compared={kind: f"refused: {refused[kind].message}"})
     return next(iter(made.values()))
 
@@ -250,29 +248,7 @@ def _calibrated(
     everything = Sample.of(pairs, scores)
     chosen_by = everything if guard else everything.without_guard()
     training = chosen_by.where(~held_out)
-    warnings: list[str] = []
-    best = frontier(training, budget)
-    if method == "percentile":
-        bands = percentiles(training)
-    else:
-        bands = choose(training, budget)
-        short = shortage(training, budget)
-        if short:
-            what, (there, number) = next(iter(short.items()))
-            raise CalibrationRefusedError(
-                "there are too few pairs",
-                reason="sample",
-                detail=f"{there} {what} are left to choose by instead of {number}.",
-                hint="Groups of common texts cannot be divided. Label pairs of other memories, or hold out less.",
-            )
-        if best.escalation > budget.max_escalation:
-            raise CalibrationRefusedError(
-                "the budget cannot be met: the distributions overlap",
-                reason="overlap",
-                frontier=best,
-                detail=best.told(budget) + ".",
-                hint="Allow one of them, try score => fitted, or label more pairs: bounds of small samples are wide.",
-            )
+    bands = percentiles(training) if method == "percentile" else choose(training, budget)
     made = Calibration(
         model=embedding_model,
         method=method,
@@ -282,17 +258,38 @@ def _calibrated(
         pairs=tuple(pairs),
         scores=scores,
         held_out=held_out,
-        frontier=best,
+        frontier=frontier(training, budget),
         fingerprint=fingerprint(pairs),
         score=fitted,
         candidate_threshold=candidates,
     )
     if method == "percentile":
-        warnings += _missed(made)
-    else:
-        _verified(made)
-        warnings += _loose(made)
-    return replace(made, warnings=tuple(warnings))
+        return replace(made, warnings=tuple(_missed(made)))
+    short = shortage(training, budget)
+    if short:
+        what, (there, number) = next(iter(short.items()))
+        raise CalibrationRefusedError(
+            "there are too few pairs",
+            reason="sample",
+            detail=f"{there} {what} are left to choose by instead of {number}.",
+            hint="Groups of common texts cannot be divided. Label pairs of other memories, or hold out less.",
+        )
+    if made.frontier.escalation > budget.max_escalation:
+        raise _refused(
+            made,
+            "the budget cannot be met: the distributions overlap",
+            reason="overlap",
+            detail=made.frontier.told(budget) + ".",
+            hint="Allow more of one of them, try the fitted score, or label more: bounds of small samples are wide.",
+        )
+    _verify(made)
+    return replace(made, warnings=tuple(_loose(made)))
+
+
+def _refused(made: Calibration, message: str, **told: Any) -> CalibrationRefusedError:
+    error = CalibrationRefusedError(message, frontier=made.frontier, **told)
+    error.attempt = made
+    return error
 
 
 def _fitted(pairs: Sequence[Pair], budget: Budget, held_out: Bools, seed: int) -> tuple[Floats, Score, float]:
@@ -330,15 +327,15 @@ def _rates(measured: Measured, budget: Budget) -> list[tuple[str, Any, float]]:
     ]
 
 
-def _verified(made: Calibration) -> None:
+def _verify(made: Calibration) -> None:
     """Pairs that were not looked at must not rule the budget out."""
     measured = made.measured()
     for name, rate, most in _rates(measured, made.budget):
         if rate.of and lower(rate.count, rate.of, made.budget.confidence) > most:
-            raise CalibrationRefusedError(
+            raise _refused(
+                made,
                 "the held-out pairs contradict it",
                 reason="held_out",
-                frontier=made.frontier,
                 detail=f"On pairs that did not choose the bands, {name} are {rate}, the budget is {most:.1%}.",
                 hint="The pairs differ from group to group: label pairs of more memories.",
             )
@@ -349,8 +346,7 @@ def _loose(made: Calibration) -> Iterator[str]:
         if rate.of and rate.rate > most:
             yield f"on the held-out pairs {name} are {rate}, the budget is {most:.1%}"
     for label in ("contradiction", "distinct"):
-        counts = made.measured(held_out=True).by_label.get(label)
-        if counts is None:
+        if label not in made.measured().by_label:
             yield f"no {label} among the held-out pairs"
 
 
