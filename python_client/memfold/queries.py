@@ -342,6 +342,7 @@ select memfold._pair_features(p.pair ->> 0, (p.pair ->> 1)::double precision, p.
 from pg_catalog.jsonb_array_elements(%(pairs)s) with ordinality as p (pair, place)
 order by p.place
 """
+FEATURE_NAMES = "select memfold._pair_feature_names()"
 STORED_PAIRS = """
 select l.content_a as a, l.content_b as b, l.label, (l.similarities ->> %(model)s)::double precision as cosine,
     memfold.canonicalize(l.content_a, 'prose/1') as key_a, memfold.canonicalize(l.content_b, 'prose/1') as key_b,
@@ -363,7 +364,7 @@ insert into memfold.calibrations (
     calibration_id, model, merge_threshold, judge_threshold, method, score, score_sql, candidate_threshold, report,
     fingerprint
 ) values (
-    %(calibration_id)s, %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s, %(score_sql)s,
+    %(calibration_id)s, %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s::jsonb, %(score_sql)s,
     %(candidate_threshold)s, %(report)s, %(fingerprint)s
 )
 """

@@ -32,42 +32,64 @@ return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
 revoke all on function memfold._score_name(uuid) from public;
 comment on function memfold._score_name(uuid) is 'The name of the function that apply_calibration() makes of a calibration''s score.';
 
+create or replace function memfold._is_score(score_sql text, name text) returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_lines constant text[] := string_to_array(score_sql, E'\n');
+    v_number constant text := $re$float8 '-?[0-9.e+-]+'$re$;
+begin
+    return v_lines[1:3] = array[
+        pg_catalog.format('create or replace function memfold.%s(features double precision[]) returns double precision', name),
+        'language plpgsql immutable strict parallel safe',
+        'as $score$'
+    ] and not exists (
+        select from pg_catalog.unnest(v_lines[4:]) as l (line)
+        where l.line !~ pg_catalog.format(
+            '^(|declare|begin|end;|\$score\$;|    end if;'
+            '|    f\d+ constant double precision := features\[\d+\];'
+            '|    v double precision := %1$s;'
+            '|    if pg_catalog\.cardinality\(features\) <> \d+ then'
+            '|        raise exception ''memfold\.%2$s: \d+ features expected, got %%'', pg_catalog\.cardinality\(features\)'
+            '|            using errcode = ''data_exception'';'
+            '|    v := v \+ ((case when f\d+ <= (%1$s|float8 ''inf'')|then|else|end|%1$s)( (?=.)|(?=;)))+;'
+            '|    return 1 / \(1 \+ exp\(-greatest\(least\(v, %1$s\), %1$s\)\)\);'
+            ')$', v_number, name)
+    );
+end;
+$$;
+revoke all on function memfold._is_score(text, text) from public;
+comment on function memfold._is_score(text, text) is
+'Whether a text is what Score.sql() writes for this name, line by line: constants, comparisons, a sum; nothing else.';
+
 create or replace function memfold._make_score(calibration_id uuid) returns text
 language plpgsql volatile
 as $$
 declare
     v_name constant text := memfold._score_name(calibration_id);
     v_sql text;
-    v_function oid;
 begin
-    -- This text is executed. Only members of memfold_owner, whom this runs as, can have written it; that it is one function
-    -- of arithmetic is looked at all the same: no quotes, no second statement, no name of another schema.
+    -- This text is executed. Only members of memfold_owner, as whom this runs, can have written it; that it is a score and
+    -- nothing else is looked at all the same.
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
     if v_sql is null then
         return null;
-    elsif v_sql !~ '^[-+*/<>=()\[\],.a-z0-9_[:space:]]+$' or v_sql ~ '(--|/\*|\mselect\M|\mfrom\M|\mbegin\M)'
-        or v_sql ~ '\m(?!memfold\.|pg_catalog\.)[a-z_]+\.[a-z_]'
-    then
-        perform memfold._fail('MF045', 'the score is not an expression',
-            pg_catalog.format('score_sql of calibration %s holds more than arithmetic.', calibration_id),
-            'Calibrate anew: score_sql is written by memfold calibrate.');
+    elsif not memfold._is_score(v_sql, v_name) then
+        perform memfold._fail('MF045', 'the score is not a sum of trees',
+            pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
+            'Calibrate anew.');
     end if;
-    if pg_catalog.to_regproc('memfold.' || v_name) is null then
-        execute pg_catalog.format(
-            'create function memfold.%I(features double precision[]) returns double precision'
-            ' language sql immutable strict parallel safe return %s', v_name, v_sql);
-        v_function := pg_catalog.to_regproc('memfold.' || v_name);
-        execute pg_catalog.format('revoke all on function %s from public', v_function::regprocedure);
-        execute pg_catalog.format('comment on function %s is %L', v_function::regprocedure,
-            'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
-    end if;
+    execute v_sql;
+    execute pg_catalog.format('revoke all on function memfold.%I(double precision[]) from public', v_name);
+    execute pg_catalog.format('comment on function memfold.%I(double precision[]) is %L', v_name,
+        'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
     return v_name;
 end;
 $$;
 revoke all on function memfold._make_score(uuid) from public;
 comment on function memfold._make_score(uuid) is
-'Makes the function of a calibration''s score, unless it is there, and returns its name; null where it has none. It stays when the
-calibration is undone: a call that is under way may need it. Raises MF045.';
+'Makes the function of a calibration''s score and returns its name; null where it has none. It stays when the calibration is
+undone: a call that is under way may need it. Raises MF045.';
 
 create or replace function memfold.apply_calibration(calibration_id uuid) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

@@ -166,6 +166,12 @@ def with_features(connection: DB, pairs: Sequence[Pair]) -> list[Pair]:
     return made
 
 
+def feature_names(connection: DB) -> tuple[str, ...]:
+    """What the features are called, in their order."""
+    row = connection.execute(queries.FEATURE_NAMES).fetchone()
+    return tuple(row[0]) if row is not None else ()
+
+
 def stored(
     connection: DB, embedding_model: str, tenant_id: str | None = None, *, weak: bool = False
 ) -> tuple[list[Pair], dict[str, int]]:

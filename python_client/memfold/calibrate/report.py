@@ -136,7 +136,7 @@ def write_png(made: Calibration, path: Path) -> None:
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; margin: .5rem 0; } th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; }
+table { border-collapse: collapse; margin: .5rem 0; } th, td { padding: .25rem .7rem; text-align: left; }
 th { border-bottom: 1px solid #999; } td { border-bottom: 1px solid #eee; } td.n { text-align: right; white-space: nowrap; }
 .warning { background: #fff4d6; padding: .5rem .8rem; margin: .4rem 0; } .over { color: #b02a00; font-weight: 600; }
 svg { max-width: 100%; height: auto; } .quiet { color: #666; font-size: .9em; }
@@ -147,9 +147,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     def cell(value: object) -> str:
         if isinstance(value, Rate):
             return f'<td class="n">{html.escape(str(value))}</td>'
-        number = isinstance(value, int | float)
+        kind = ' class="n"' if isinstance(value, int | float) else ""
         shown = f"{value:.4f}" if isinstance(value, float) else str(value)
-        return f"<td{' class="n"' if number else ''}>{html.escape(shown)}</td>"
+        return f"<td{kind}>{html.escape(shown)}</td>"
 
     lines = ["<table><tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in head) + "</tr>"]
     lines += ["<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows]

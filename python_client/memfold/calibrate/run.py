@@ -34,6 +34,7 @@ from memfold.calibrate.pairs import (
     Bools,
     Floats,
     Pair,
+    feature_names,
     fingerprint,
     groups_of,
     parted,
@@ -50,7 +51,6 @@ Kind: TypeAlias = Literal["cosine", "fitted", "best"]
 
 MIN_CONTRADICTIONS = 20
 """With fewer, a sample says nothing of the pairs that do the harm."""
-FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,12 @@ def calibrate_pairs(
     score: Kind = "cosine",
     guard: bool = True,
     seed: int = 0,
+    names: Sequence[str] = (),
 ) -> Calibration:
     """Find the bands, and measure them on the part of the pairs that did not choose them.
 
     Raises CalibrationRefusedError. ``guard``: whether the policies that the bands are for have the guard on.
+    ``names``: of the features, where the pairs have any.
     """
     budget = budget or Budget()
     if not 0 < holdout < 1:
@@ -162,7 +164,9 @@ def calibrate_pairs(
     refused: dict[str, CalibrationRefusedError] = {}
     for kind in ("cosine", "fitted") if score == "best" else (score,):
         try:
-            made[kind] = _calibrated(pairs, embedding_model, budget, held_out, method, kind, guard, seed)
+            made[kind] = _calibrated(
+                pairs, embedding_model, budget, held_out, method, kind, guard, seed, names
+            )
         except CalibrationRefusedError as error:
             refused[kind] = error
     if not made:
@@ -196,15 +200,8 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
                 hint="A 5th and a 95th percentile take 20 of each at least; the recipe says 200 to 500 pairs.",
             )
         return
-    if labels["contradiction"] < MIN_CONTRADICTIONS:
-        there = labels["contradiction"]
-        raise CalibrationRefusedError(
-            "contradictions are missing" if not there else "there are too few contradictions",
-            reason="contradictions",
-            detail=f"Of {len(pairs)} pairs {there} are contradictions; it takes {MIN_CONTRADICTIONS} at least.",
-            hint="They lie nearer to each other than paraphrases do: a threshold that has not seen them merges"
-            " them. Label pairs that deny each other, or differ in a number or a name.",
-        )
+    if not labels["contradiction"]:
+        raise _no_contradictions(len(pairs), 0)
     asked = {
         "pairs that are no duplicates": (
             others - (labels["refinement"] if budget.allow_refinements else 0),
@@ -227,6 +224,18 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
             f" {budget.max_false_merge:.1%} and {budget.max_false_keep:.1%} at a confidence of"
             f" {budget.confidence:.0%} take that many. Label more, or allow more.",
         )
+    if labels["contradiction"] < MIN_CONTRADICTIONS:
+        raise _no_contradictions(len(pairs), labels["contradiction"])
+
+
+def _no_contradictions(pairs: int, there: int) -> CalibrationRefusedError:
+    return CalibrationRefusedError(
+        "there are too few contradictions" if there else "contradictions are missing",
+        reason="contradictions",
+        detail=f"Of {pairs} pairs {there} are contradictions; it takes {MIN_CONTRADICTIONS} at least.",
+        hint="They lie nearer to each other than paraphrases do: a threshold that has not seen them merges"
+        " them. Label pairs that deny each other, or differ in a number or a name.",
+    )
 
 
 def _calibrated(
@@ -238,13 +247,14 @@ def _calibrated(
     kind: Kind,
     guard: bool,
     seed: int,
+    names: Sequence[str],
 ) -> Calibration:
     fitted: Score | None = None
     candidates: float | None = None
     if kind == "cosine":
         scores = np.array([pair.cosine for pair in pairs], dtype=np.float64)
     else:
-        scores, fitted, candidates = _fitted(pairs, budget, held_out, seed)
+        scores, fitted, candidates = _fitted(pairs, budget, held_out, seed, names)
     everything = Sample.of(pairs, scores)
     chosen_by = everything if guard else everything.without_guard()
     training = chosen_by.where(~held_out)
@@ -292,9 +302,11 @@ def _refused(made: Calibration, message: str, **told: Any) -> CalibrationRefused
     return error
 
 
-def _fitted(pairs: Sequence[Pair], budget: Budget, held_out: Bools, seed: int) -> tuple[Floats, Score, float]:
+def _fitted(
+    pairs: Sequence[Pair], budget: Budget, held_out: Bools, seed: int, names: Sequence[str]
+) -> tuple[Floats, Score, float]:
     """Scores of all pairs by models that have not seen them, the model of the whole training part, and its floor."""
-    from memfold.calibrate.score import fit
+    from memfold.calibrate.score import cross_scores, fit
 
     if any(pair.features is None for pair in pairs):
         raise ValueError("the pairs have no features")
@@ -303,15 +315,10 @@ def _fitted(pairs: Sequence[Pair], budget: Budget, held_out: Bools, seed: int) -
     duplicates = np.array([pair.label == "duplicate" for pair in pairs], dtype=np.bool_)
     groups = groups_of(pairs)
     scores = np.zeros(len(pairs))
-    training = np.flatnonzero(~held_out)
-    folds = parted(groups[training], [pairs[int(i)].label for i in training], [1.0] * FOLDS, seed)
-    for fold in range(FOLDS):
-        seen, unseen = training[folds != fold], training[folds == fold]
-        if len(unseen):
-            scores[unseen] = fit(features[seen], duplicates[seen], groups[seen], seed=seed).predict(
-                features[unseen]
-            )
-    score = fit(features[training], duplicates[training], groups[training], seed=seed)
+    training = ~held_out
+    # the bands are chosen by scores of models that have not seen the pair
+    scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
+    score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
     scores[held_out] = score.predict(features[held_out])
     # what is never scored is kept: of the duplicates a fifth of what may be kept at all
     lowest = np.quantile(cosines[training][duplicates[training]], budget.max_false_keep / 5)
@@ -436,8 +443,9 @@ def calibrate(
     with connected(where) as connection:
         check_model(connection, embedding_model)
         pairs, left_out = stored(connection, embedding_model, tenant_id, weak=weak)
+        names: Sequence[str] = ()
         if score != "cosine":
-            pairs = with_features(connection, pairs)
+            pairs, names = with_features(connection, pairs), feature_names(connection)
         made = calibrate_pairs(
             pairs,
             embedding_model,
@@ -447,6 +455,7 @@ def calibrate(
             score=score,
             guard=guard,
             seed=seed,
+            names=names,
         )
         made = replace(made, left_out=left_out)
         return save(connection, made) if store else made
@@ -478,7 +487,7 @@ def save(where: str | DB, made: Calibration) -> Calibration:
                 "merge_threshold": made.bands.merge,
                 "judge_threshold": made.bands.judge,
                 "method": made.method,
-                "score": None if made.score is None else Jsonb(made.score.to_json()),
+                "score": None if made.score is None else made.score.to_json(),
                 "score_sql": None if made.score is None else made.score.sql(score_name(calibration_id)),
                 "candidate_threshold": made.candidate_threshold,
                 "report": Jsonb(made.report()),

@@ -167,7 +167,7 @@ def review(
     """
     if database is not None and dsn is not None:
         raise click.UsageError("give the database once: as DSN or as --dsn")
-    if label != (model is not None) or label and (tenant is None or everything):
+    if label != (model is not None) or (label and (tenant is None or everything)):
         raise click.UsageError("--label takes --model and --tenant, and not --all")
     for stream in (sys.stdout, sys.stderr):
         # Not every terminal can show every memory.
