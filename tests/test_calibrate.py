@@ -393,8 +393,8 @@ def test_the_fitted_score_only_where_it_is_better(monkeypatch: pytest.MonkeyPatc
     assert (
         made.measured().escalation.rate < calibrate_pairs(pairs, "m", budget=LOOSE).measured().escalation.rate
     )
-    fitting(monkeypatch, 1.0)
-    assert calibrate_pairs(pairs, "m", budget=Budget(max_escalation=0.95), score="best").kind == "cosine"
+    fitting(monkeypatch, 0.2)
+    assert calibrate_pairs(pairs, "m", budget=Budget(max_escalation=0.99), score="best").kind == "cosine"
 
 
 def test_the_fitted_score_where_the_cosine_cannot_meet_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,7 +520,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "Refused &amp; told." in text
     for words in ("forgetful was asked 4 pairs", made.fingerprint.hex(), "Kept apart, and duplicates"):
         assert words in text
-    assert page(made) == page(made)
+    assert page(made, "Refused & told.") == text
 
 
 def test_the_picture(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
     v_actor constant text := memfold._actor();
     v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(contents_a), 0)]);
+    v_id uuid;
     l memfold.labelled_pairs;
     v_pair record;
 begin
@@ -39,14 +40,14 @@ begin
             v_pair.memory_a, v_pair.memory_b, v_now, v_actor
         )
         on conflict do nothing
-        returning n.pair_id into v_ids[v_pair.place];
-        if v_ids[v_pair.place] is null then
+        returning n.pair_id into v_id;
+        if v_id is null then
             select o.* into strict l
             from memfold.labelled_pairs as o
             where o.tenant_id = _add_pairs.tenant_id collate "C"
                 and o.pair_key = memfold._pair_key(v_pair.content_a, v_pair.content_b)
             for no key update;
-            v_ids[v_pair.place] := l.pair_id;
+            v_id := l.pair_id;
             l.similarities := l.similarities || coalesce(v_pair.similarities, '{}');
             l.memory_a := coalesce(l.memory_a, v_pair.memory_a);
             l.memory_b := coalesce(l.memory_b, v_pair.memory_b);
@@ -63,6 +64,7 @@ begin
                 memory_a = l.memory_a, memory_b = l.memory_b, labelled_at = l.labelled_at, labelled_by = l.labelled_by
             where o.tenant_id = l.tenant_id and o.pair_id = l.pair_id;
         end if;
+        v_ids[v_pair.place] := v_id;
     end loop;
     return v_ids;
 end;

@@ -33,7 +33,7 @@ def figure(made: Calibration) -> Any:
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"font.size": 9, "svg.fonttype": "path", "svg.hashsalt": "memfold"}):
+    with matplotlib.rc_context({"font.size": 9}):
         drawn = Figure(figsize=(10, 7.2), layout="constrained")
         grid = drawn.add_gridspec(2, 2, height_ratios=[1.15, 1])
         _distributions(drawn.add_subplot(grid[0, :]), made)
@@ -157,8 +157,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _svg(made: Calibration) -> str:
+    import matplotlib
+
     written = io.StringIO()
-    figure(made).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "memfold"}):
+        figure(made).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     drawn = written.getvalue()
     # inline it needs neither a head, nor a document type, nor a record of who has drawn it
     drawn = drawn[drawn.index("<svg") :]
