@@ -52,9 +52,8 @@ class Labelling:
         """Labels given, those that were taken back not among them."""
 
     def _call(self, function: str, **given: Any) -> list[Any]:
-        core = self._client._core
-        arguments = core._arguments(given, self._tenant_id)
-        return list(self._client._drive(core.run(function, arguments)))
+        arguments = {**given, "tenant_id": self._tenant_id}
+        return list(self._client._drive(self._client._core.run(function, arguments)))
 
     def run(self) -> None:
         """Until there is nothing more to label, or the person has had enough."""

@@ -94,7 +94,7 @@ create table memfold.calibration_changes (
     change_id uuid primary key default memfold._new_id(),
     model text collate "C" not null,
     calibration_id uuid,
-    undoes uuid unique references memfold.calibration_changes (change_id),
+    undoes uuid unique,
     merge_threshold_before double precision not null,
     judge_threshold_before double precision not null,
     calibration_before uuid,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
+from psycopg.types.json import Jsonb
 
 from memfold import queries
 from memfold.cli._judge import plugged_in_judge
@@ -187,9 +188,8 @@ def _load(
                 }
                 for pair in batch
             ]
-            client._drive(
-                client._core.run(queries.ADD_PAIRS, client._core._arguments({"pairs": given}, tenant))
-            )
+            arguments = {"pairs": Jsonb(given), "tenant_id": tenant}
+            client._drive(client._core.run(queries.ADD_PAIRS, arguments))
     return len(found)
 
 
