@@ -389,7 +389,7 @@ def test_the_fitted_score_only_where_it_is_better(monkeypatch: pytest.MonkeyPatc
     made = calibrate_pairs(pairs, "m", budget=LOOSE, score="best")
     assert (made.kind, made.candidate_threshold) == ("fitted", 0.5)
     assert made.compared["chosen"] == "fitted"
-    assert made.compared["fitted_asks_fewer"] > made.compared["fitted_asks_more"]
+    assert made.compared["by_cosine_alone"]["asked"] > made.compared["by_score_alone"]["asked"]
     assert (
         made.measured().escalation.rate < calibrate_pairs(pairs, "m", budget=LOOSE).measured().escalation.rate
     )

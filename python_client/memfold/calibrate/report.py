@@ -48,12 +48,14 @@ def _distributions(axes: Any, made: Calibration) -> None:
     # far below the bands nothing is to be seen but the bulk of unrelated texts
     low = min(float(np.quantile(scores, 0.005)), made.bands.judge)
     edges = np.linspace(low, max(1.0, made.bands.merge), 61)
+    axes.axvspan(
+        made.bands.judge, made.bands.merge, color="#f0e442", alpha=0.25, linewidth=0, zorder=0, label="asked"
+    )
     for label in present:
         own = scores[[pair.label == label for pair in made.pairs]]
         shares = np.histogram(np.clip(own, edges[0], edges[-1]), edges)[0] / len(own)
         axes.stairs(shares, edges, color=_COLOURS[label], label=f"{label} ({len(own)})", linewidth=1.4)
         axes.stairs(shares, edges, color=_COLOURS[label], alpha=0.10, fill=True)
-    axes.axvspan(made.bands.judge, made.bands.merge, color="#f0e442", alpha=0.25, linewidth=0, label="asked")
     for threshold, name, side in ((made.bands.judge, "judge", "right"), (made.bands.merge, "merge", "left")):
         axes.axvline(threshold, color="black", linewidth=1)
         axes.annotate(
@@ -64,6 +66,7 @@ def _distributions(axes: Any, made: Calibration) -> None:
             textcoords="offset points",
             ha=side if not (name == "merge" and threshold > 0.93) else "right",
             va="top",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
         )
     axes.set_xlim(edges[0], edges[-1])
     axes.set_xlabel("cosine" if made.score is None else "score")
@@ -99,7 +102,7 @@ def _trade_off(axes: Any, made: Calibration) -> None:
     axes.set_xlabel("false merges (lines: the budget)")
     axes.set_ylabel("escalation")
     axes.set_title("Trade-off", loc="left", fontweight="bold")
-    axes.legend(frameon=False)
+    axes.legend(loc="lower left", framealpha=1, edgecolor="none")
 
 
 def _fates(axes: Any, made: Calibration) -> None:
@@ -110,7 +113,7 @@ def _fates(axes: Any, made: Calibration) -> None:
         shares = np.array([by_label[name][fate] / max(sum(by_label[name].values()), 1) for name in names])
         axes.barh(names, shares, left=left, color=colour, label=fate)
         for row, (start, share) in enumerate(zip(left, shares, strict=True)):
-            if share > 0.04:
+            if share > 0.05:
                 axes.text(
                     start + share / 2,
                     row,

@@ -374,29 +374,49 @@ def _missed(made: Calibration) -> Iterator[str]:
 
 
 def _better(cosine: Calibration, fitted: Calibration) -> Calibration:
-    """The fitted score only where pairs that neither has seen say that it is better: it asks less often."""
+    """The fitted score only where pairs that neither has seen say that it is better.
 
-    def asked(made: Calibration) -> Bools:
-        sample = Sample.of(made.pairs, made.scores)
-        clean = sample.clean if made.guard else np.ones_like(sample.clean)
-        merged = (sample.scores > made.bands.merge) & clean
-        return np.asarray((sample.scores >= made.bands.judge) & ~merged)[made.held_out]
+    It has to ask about significantly fewer of them, and not to merge or keep significantly more of them falsely: by
+    sign tests of the pairs that the two treat differently.
+    """
+    doubt = 1 - fitted.budget.confidence
+    by_cosine, by_score = _fates(cosine), _fates(fitted)
+    differ = {
+        name: (int((one & ~other).sum()), int((other & ~one).sum()))
+        for name, one, other in (
+            (name, by_cosine[name], by_score[name]) for name in ("asked", "falsely merged", "falsely kept")
+        )
+    }
 
-    by_cosine, by_score = asked(cosine), asked(fitted)
-    fewer, more = int((by_cosine & ~by_score).sum()), int((by_score & ~by_cosine).sum())
-    # that so few of the pairs that they treat differently speak for the cosine, if it were a toss
-    chance = at_most(more, fewer + more, 0.5) if fewer + more else 1.0
-    sound = fitted.measured().false_merge.rate <= max(
-        fitted.budget.max_false_merge, cosine.measured().false_merge.rate
+    def rather(more: int, fewer: int) -> bool:
+        """Whether so lopsided a count is no toss of a coin."""
+        return more > fewer and at_most(fewer, fewer + more, 0.5) <= doubt
+
+    fewer, more = differ["asked"]
+    wins = rather(fewer, more) and not any(
+        rather(worse, better) for name, (better, worse) in differ.items() if name != "asked"
     )
-    wins = chance <= 1 - fitted.budget.confidence and sound
     compared: dict[str, Any] = {
         name: made.measured().to_json() | {"merge": made.bands.merge, "judge": made.bands.judge}
         for name, made in (("cosine", cosine), ("fitted", fitted))
     }
-    compared["fitted_asks_fewer"], compared["fitted_asks_more"] = fewer, more
+    compared["by_cosine_alone"] = {name: counts[0] for name, counts in differ.items()}
+    compared["by_score_alone"] = {name: counts[1] for name, counts in differ.items()}
     compared["chosen"] = "fitted" if wins else "cosine"
     return replace(fitted if wins else cosine, compared=compared)
+
+
+def _fates(made: Calibration) -> dict[str, Bools]:
+    """Which of the held-out pairs are asked about, merged falsely, kept falsely."""
+    sample = Sample.of(made.pairs, made.scores).where(made.held_out)
+    clean = sample.clean if made.guard else np.ones_like(sample.clean)
+    kept = sample.scores < made.bands.judge
+    merged = (sample.scores > made.bands.merge) & clean & ~kept
+    return {
+        "asked": np.asarray(~merged & ~kept),
+        "falsely merged": np.asarray(merged & sample.others(made.budget.allow_refinements)),
+        "falsely kept": np.asarray(kept & sample.duplicates),
+    }
 
 
 # --- with one -------------------------------------------------------------------------------------------------------
