@@ -16,19 +16,21 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
-    "apply_decay", "approve_run", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
-    "claim_judgements", "clean_exact_duplicates", "consolidate", "create_vector_index", "current_memories",
-    "current_memory", "derive_scope", "duplicate_pairs", "effective_confidence", "end_session", "explain_memory",
-    "fail_judgement", "find_similar", "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged",
-    "known_memory", "merge_memories", "pending_embeddings", "preview_memory", "prune_memories", "record_feedback",
-    "register_embedding_model", "rehash_bucket", "reject_memory", "resolve_judgement", "revive_judgements",
-    "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "supersede_memory", "sweep_duplicates",
-    "undo", "undo_run", "unschedule_upkeep", "update_memory", "upkeep", "upkeep_all", "vector_index_ddl",
+    "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay", "approve_run", "attach_embedding",
+    "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements", "clean_exact_duplicates",
+    "collect_pairs", "consolidate", "create_vector_index", "current_memories", "current_memory", "derive_scope",
+    "duplicate_pairs", "effective_confidence", "end_session", "explain_memory", "fail_judgement", "find_similar",
+    "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged", "known_memory", "merge_memories",
+    "pairs_to_label", "pending_embeddings", "preview_memory", "prune_memories", "record_feedback",
+    "register_embedding_model", "rehash_bucket", "reject_memory", "remove_labelled_pair", "resolve_judgement",
+    "revive_judgements", "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "supersede_memory",
+    "sweep_duplicates", "undo", "undo_calibration", "undo_run", "unschedule_upkeep", "update_memory", "upkeep",
+    "upkeep_all", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
-    "create_vector_index", "derive_scope", "register_embedding_model", "schedule_upkeep", "unschedule_upkeep", "upkeep_all",
-    "vector_index_ddl",
+    "apply_calibration", "create_vector_index", "derive_scope", "register_embedding_model", "schedule_upkeep",
+    "undo_calibration", "unschedule_upkeep", "upkeep_all", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "upkeep_all"}
@@ -153,8 +155,8 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "create_vector_index", "register_embedding_model", "vector_index_ddl", "_adopted_hash", "_rehash_batch",
-        "_rehash_begin",
+        "apply_calibration", "create_vector_index", "register_embedding_model", "undo_calibration", "vector_index_ddl",
+        "_adopted_hash", "_rehash_batch", "_rehash_begin",
     } | QUEUES  # fmt: skip
 
 
@@ -192,7 +194,8 @@ def test_no_small_numbers_in_signatures(db: DB) -> None:
 @pytest.mark.core
 def test_keys_lead_with_the_tenant(db: DB) -> None:
     shared = (
-        "embedding_models", "calibrations", "tenant_roles", "alembic_version", "adoptions", "adoption_archive",
+        "embedding_models", "calibrations", "calibration_changes", "tenant_roles", "alembic_version", "adoptions",
+        "adoption_archive",
     )  # fmt: skip
     assert (
         db.execute(
@@ -207,7 +210,7 @@ def test_keys_lead_with_the_tenant(db: DB) -> None:
     assert (
         db.execute(
             "select conname from pg_constraint where connamespace = 'memfold'::regnamespace and contype = 'f'"
-            " and conrelid::regclass::text not like '%%calibrations' and (select attname from pg_attribute"
+            " and conrelid::regclass::text !~ 'calibration(s|_changes)$' and (select attname from pg_attribute"
             " where attrelid = conrelid and attnum = conkey[1]) <> 'tenant_id'"
         ).fetchall()
         == []

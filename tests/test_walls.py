@@ -40,7 +40,7 @@ def two_tenants(db: DB) -> DB:
     return db
 
 
-MODELS = {"embedding_models", "calibrations"}
+MODELS = {"embedding_models", "calibrations", "calibration_changes"}
 
 
 def state(error: pytest.ExceptionInfo[psycopg.Error]) -> str | None:
@@ -94,6 +94,11 @@ def test_without_a_tenant_there_is_nothing(two_tenants: DB, app: App) -> None:
 
 
 CALLS = [
+    "add_labelled_pair('a', 'b', 'distinct', 'globex')",
+    "add_labelled_pairs('[]', 'globex')",
+    "collect_pairs('globex', null, 'm')",
+    "pairs_to_label('globex', 'm')",
+    "remove_labelled_pair(gen_random_uuid(), 'globex')",
     "ingest_memory('User likes Vim', 'globex')",
     "ingest_memories('[]', 'globex')",
     "ingest_staged(gen_random_uuid(), 'globex')",

@@ -277,6 +277,40 @@ class RehashUnderWayError(MemfoldError):
     code = "MF041"
 
 
+class InvalidPairError(MemfoldError):
+    """A labelled pair has one text twice, an unknown label, or a similarity that is no cosine; or there is no such pair."""
+
+    code = "MF042"
+
+
+class CalibrationNotFoundError(MemfoldError):
+    """There is no calibration of that id, or none to undo."""
+
+    code = "MF043"
+
+
+class CalibrationRefusedError(MemfoldError):
+    """The labelled pairs do not allow what was asked: DETAIL says what is missing, or what they do allow.
+
+    ``reason``: no_pairs, contradictions, sample, one_group, overlap or held_out. ``frontier``: of overlap, the best
+    that can be had (``memfold.calibrate.Frontier``). ``attempt``: the calibration as far as it came.
+    """
+
+    code = "MF044"
+
+    def __init__(self, message: str, *, reason: str | None = None, frontier: Any = None, **told: Any) -> None:
+        super().__init__(message, **told)
+        self.reason = reason
+        self.frontier = frontier
+        self.attempt: Any = None
+
+
+class InvalidScoreError(MemfoldError):
+    """The score of a calibration is not an expression of arithmetic."""
+
+    code = "MF045"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

@@ -316,8 +316,62 @@ select p.oid::regprocedure::text, case
 end
 from pg_catalog.pg_proc as p
 where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
-    -- of no file: `memfold adopt` makes these for a table
-    and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
+    -- of no file: `memfold adopt` makes these for a table, apply_calibration() for a model
+    and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Made by (memfold adopt|apply_calibration)'
+"""
+
+# calibration ------------------------------------------------------------------------------------------------
+
+ADD_PAIRS = _function("add_labelled_pairs", "pairs", "tenant_id")
+ADD_PAIR = _function("add_labelled_pair", "content_a", "content_b", "label", "tenant_id")
+REMOVE_PAIR = _function("remove_labelled_pair", "pair_id", "tenant_id")
+COLLECT_PAIRS = _function("collect_pairs", "tenant_id", "bucket_id", "embedding_model", "max", "min_age")
+PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "max")
+DESCRIBE_PAIRS = """
+select p.a, p.b, p.label, p.cosine, memfold.canonicalize(p.a, 'prose/1') as key_a,
+    memfold.canonicalize(p.b, 'prose/1') as key_b, memfold._guard(%(tenant_id)s, p.a, p.b) as guard,
+    %(tenant_id)s::text as tenant_id
+from rows from (
+    pg_catalog.jsonb_to_recordset(%(pairs)s) as (a text, b text, label text, cosine double precision)
+) with ordinality as p (a, b, label, cosine, place)
+order by p.place
+"""
+PAIR_FEATURES = """
+select memfold._pair_features(p.pair ->> 0, (p.pair ->> 1)::double precision, p.pair ->> 2, p.pair ->> 3,
+    array(select pg_catalog.jsonb_array_elements_text(p.pair -> 4)))
+from pg_catalog.jsonb_array_elements(%(pairs)s) with ordinality as p (pair, place)
+order by p.place
+"""
+FEATURE_NAMES = "select memfold._pair_feature_names()"
+STORED_PAIRS = """
+select l.content_a as a, l.content_b as b, l.label, (l.similarities ->> %(model)s)::double precision as cosine,
+    memfold.canonicalize(l.content_a, 'prose/1') as key_a, memfold.canonicalize(l.content_b, 'prose/1') as key_b,
+    memfold._guard(l.tenant_id, l.content_a, l.content_b) as guard, coalesce(l.evidence, l.origin) as origin,
+    l.tenant_id
+from memfold.labelled_pairs as l
+where (%(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s) and l.similarities ? %(model)s
+    and (%(weak)s or not l.weak)
+order by l.tenant_id, l.pair_key
+"""
+PAIRS_LEFT_OUT = """
+select pg_catalog.count(*) filter (where not l.similarities ? %(model)s) as without_cosine,
+    pg_catalog.count(*) filter (where l.similarities ? %(model)s and l.weak and not %(weak)s) as weak
+from memfold.labelled_pairs as l
+where %(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s
+"""
+ADD_CALIBRATION = """
+insert into memfold.calibrations (
+    calibration_id, model, merge_threshold, judge_threshold, method, score, score_sql, candidate_threshold, report,
+    fingerprint
+) values (
+    %(calibration_id)s, %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s::jsonb, %(score_sql)s,
+    %(candidate_threshold)s, %(report)s, %(fingerprint)s
+)
+"""
+APPLY_CALIBRATION = _function("apply_calibration", "calibration_id")
+EMBEDDING_MODEL = """
+select m.dimensions, m.merge_threshold, m.judge_threshold, m.score_function, m.calibration_id
+from memfold.embedding_models as m where m.model = %(model)s
 """
 
 # the command line -------------------------------------------------------------------------------------------

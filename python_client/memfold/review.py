@@ -187,6 +187,8 @@ def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
         said = f"said {_count(side.observations, 'time')}"
         return f"{said}, {_count(side.sources, 'source')}" if side.sources else said
 
+    if not sum(side.observations for side in sides):
+        return  # no memories, but texts alone
     told: list[tuple[str, list[str]]] = [
         ("first seen", [_time(side.first_seen) for side in sides]),
         ("last seen", [_time(side.last_seen) for side in sides]),
@@ -202,7 +204,10 @@ def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
 
 def side_by_side(question: Question, width: int, colours: bool) -> str:
     """The pair as text: the older memory as A, the newer one as B, what differs marked."""
-    about = [f"tenant {visible(question.tenant_id)}", f"bucket {visible(question.bucket_id)}", question.kind]
+    about = [f"tenant {visible(question.tenant_id)}"]
+    if question.bucket_id:  # labelled pairs are of none
+        about.append(f"bucket {visible(question.bucket_id)}")
+    about.append(question.kind)
     if question.similarity is not None:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:

@@ -4,6 +4,7 @@ select pg_catalog.pg_extension_config_dump('memfold.policies', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
 select pg_catalog.pg_extension_config_dump('memfold.embedding_models', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibrations', '');
+select pg_catalog.pg_extension_config_dump('memfold.calibration_changes', '');
 select pg_catalog.pg_extension_config_dump('memfold.tenant_roles', '');
 select pg_catalog.pg_extension_config_dump('memfold.antonyms', '');
 select pg_catalog.pg_extension_config_dump('memfold.memories', '');

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from memfold import __version__, _files, migrate, queries, server
-from memfold.cli import _adopt, _judge, _search, _upkeep
+from memfold.cli import _adopt, _calibrate, _judge, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -41,6 +41,7 @@ def main() -> None:
     memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
     memfold sweep --tenant ID         fold what is there twice already
+    memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
     """
@@ -298,6 +299,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
 for _command in (
     _adopt.adopt,
     _adopt.import_,
+    _calibrate.calibrate,
     _judge.judge,
     _judge.review,
     _search.search,

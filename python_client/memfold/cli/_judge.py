@@ -24,6 +24,7 @@ from memfold.cli._shared import (
     tenant_option,
 )
 from memfold.judge import Judge, OpenAIJudge
+from memfold.labelling import Labelling
 from memfold.review import Review
 from memfold.worker import Summary, Worker
 
@@ -103,7 +104,7 @@ def judge(
             output_price=output_price or 0.0,
         )
     else:
-        asked = _plugged_in(str(plugged_in))
+        asked = plugged_in_judge(str(plugged_in))
     try:
         # The judge's own limit comes first: it knows what the call has cost.
         worker = Worker(
@@ -140,24 +141,43 @@ def judge(
 @dsn_option
 @tenant_option("Only this tenant's; default: every tenant's, which a member of memfold_judge may.")
 @click.option("--all", "everything", is_flag=True, help="Also show what waits for a model.")
-def review(database: str | None, dsn: str | None, tenant: str | None, everything: bool) -> None:
+@click.option("--label", is_flag=True, help="Label pairs for memfold calibrate instead; no memory changes.")
+@click.option("--model", metavar="MODEL", help="With --label: the embedding model that is to be calibrated.")
+def review(
+    database: str | None,
+    dsn: str | None,
+    tenant: str | None,
+    everything: bool,
+    label: bool,
+    model: str | None,
+) -> None:
     """Answer judgements yourself: two memories side by side, what differs marked, one key an answer.
 
     Stop when you like (q or Ctrl-C): every answer is applied at once, and what was not answered waits on. Without
     a terminal it reads one key a line.
 
+    With --label it shows pairs that were folded or kept apart and that nobody has looked at, first those that say
+    most about where the thresholds of --model should be, and asks what they are to each other. What you answer is
+    stored for calibration.
+
     \b
     memfold review --tenant acme
     memfold review --tenant acme --all
+    memfold review --tenant acme --label --model text-embedding-3-small
     """
     if database is not None and dsn is not None:
         raise click.UsageError("give the database once: as DSN or as --dsn")
+    if label != (model is not None) or (label and (tenant is None or everything)):
+        raise click.UsageError("--label takes --model and --tenant, and not --all")
     for stream in (sys.stdout, sys.stderr):
         # Not every terminal can show every memory.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with open_client(database or dsn) as client:
-        Review(client, tenant, everything=everything).run()
+        if tenant is not None and model is not None:
+            Labelling(client, tenant, model).run()
+        else:
+            Review(client, tenant, everything=everything).run()
 
 
 async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> Summary:
@@ -182,7 +202,7 @@ async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> S
             await close()
 
 
-def _plugged_in(name: str) -> Judge:
+def plugged_in_judge(name: str) -> Judge:
     """The judge that MODULE:NAME names, from the current directory too."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):

@@ -1,0 +1,290 @@
+"""The command that derives thresholds from labelled pairs: calibrate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import psycopg
+from psycopg.types.json import Jsonb
+
+from memfold import queries
+from memfold.cli._judge import plugged_in_judge
+from memfold.cli._shared import (
+    FILE,
+    PATH,
+    dsn_option,
+    fail,
+    open_client,
+    resolve,
+    say,
+    table_of,
+    tenant_option,
+)
+from memfold.client import Memfold
+from memfold.embedders import OpenAIEmbedder
+from memfold.errors import CalibrationRefusedError
+from memfold.judge import Judge, OpenAIJudge
+
+if TYPE_CHECKING:
+    from memfold.calibrate import Calibration, Rate
+
+_BATCH = 500
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+@click.command()
+@click.argument("model")
+@dsn_option
+@tenant_option("Only this tenant's pairs; --pairs are stored as its.")
+@click.option(
+    "--pairs", type=FILE, metavar="FILE.jsonl", help="First store these: a, b, label, cosine a line."
+)
+@click.option("--embed-url", metavar="URL", help="The endpoint that embeds pairs without a cosine.")
+@click.option("--embed-model", metavar="NAME", help="The model to ask there; default: MODEL.")
+@click.option("--max-false-merge", type=_SHARE, default=0.01, show_default=True)
+@click.option("--max-false-keep", type=_SHARE, default=0.05, show_default=True)
+@click.option("--max-escalation", type=_SHARE, default=0.15, show_default=True)
+@click.option("--holdout", type=_SHARE, default=0.2, show_default=True, help="Share of pairs to measure on.")
+@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bounds.")
+@click.option("--method", type=click.Choice(["budget", "percentile"]), default="budget", show_default=True)
+@click.option("--score", type=click.Choice(["cosine", "fitted", "best"]), default="cosine", show_default=True)
+@click.option("--no-guard", is_flag=True, help="The bands are for policies without the guard.")
+@click.option("--allow-refinements", is_flag=True, help="An automatic merge of a refinement is no error.")
+@click.option("--weak", is_flag=True, help="Use collected pairs too that nobody has looked at.")
+@click.option(
+    "--report", type=PATH, metavar="FILE.html", help="What was measured, with the wrong pairs' texts."
+)
+@click.option("--png", type=PATH, metavar="FILE.png", help="The pictures of the report.")
+@click.option("--apply", "applied", is_flag=True, help="Put the calibration in force.")
+@click.option("--undo", is_flag=True, help="Instead: take back what was applied last.")
+@click.option(
+    "--judge", "judged", is_flag=True, help="Ask the judge the pairs of the band, and count its errors."
+)
+@click.option("--judge-model", metavar="NAME", help="The model that is the judge.")
+@click.option("--judge-url", metavar="URL", help="Its endpoint; default: OPENAI_BASE_URL, else OpenAI.")
+@click.option(
+    "--judge-object", metavar="MODULE:NAME", help="Ask this judge instead (as memfold judge --judge)."
+)
+@click.option("--max-judged", type=click.IntRange(1), default=300, show_default=True)
+def calibrate(
+    model: str,
+    dsn: str | None,
+    tenant: str | None,
+    pairs: Path | None,
+    embed_url: str | None,
+    embed_model: str | None,
+    report: Path | None,
+    png: Path | None,
+    applied: bool,
+    undo: bool,
+    judged: bool,
+    judge_model: str | None,
+    judge_url: str | None,
+    judge_object: str | None,
+    max_judged: int,
+    no_guard: bool,
+    score: Any,
+    method: Any,
+    **options: Any,
+) -> None:
+    """Derive the thresholds of an embedding MODEL from labelled pairs and an error budget, and store them.
+
+    Nothing changes until --apply. Refused, with the reason, where contradictions are missing among the pairs, there
+    are too few for the budget, or they overlap so that it cannot be met; then it says what can be had. Needs the
+    extra memfold[calibrate] and a member of memfold_owner.
+
+    \b
+    memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
+    memfold calibrate all-MiniLM-L6-v2 --score best --apply
+    memfold calibrate all-MiniLM-L6-v2 --judge --judge-model gpt-5-mini
+    memfold calibrate all-MiniLM-L6-v2 --undo
+    """
+    if pairs is not None and tenant is None:
+        raise click.UsageError("--pairs takes --tenant: whose pairs they will be")
+    if judged and (judge_model is None) == (judge_object is None):
+        raise click.UsageError("--judge takes --judge-model or --judge-object")
+    if not judged and (judge_model or judge_url or judge_object):
+        raise click.UsageError("--judge-model, --judge-url and --judge-object go with --judge")
+    where = resolve(dsn)
+    with open_client(where):
+        pass
+    if undo:
+        with _connected(where) as connection:
+            row = connection.execute("select memfold.undo_calibration(%s)", [model]).fetchone()
+        say(f"undone; {model} goes by " + (f"calibration {row[0]}" if row and row[0] else "no calibration"))
+        return
+    try:
+        from memfold.calibrate import apply, save
+        from memfold.calibrate import calibrate as run
+    except ImportError as error:
+        fail(f"{error.name} is missing\nHINT: Run: pip install 'memfold[calibrate]'")
+    if pairs is not None:
+        say(
+            f"{_load(where, str(tenant), model, pairs, embed_url, embed_model)} pairs of {pairs.name} are stored"
+        )
+    asked = _judge(judge_model, judge_url, judge_object) if judged else None
+    try:
+        made = run(
+            where,
+            model,
+            method=method,
+            score=score,
+            tenant_id=tenant,
+            guard=not no_guard,
+            store=False,
+            **options,
+        )
+    except CalibrationRefusedError as error:
+        if error.attempt is not None:
+            _write(error.attempt, report, png, " ".join(filter(None, [error.message + ".", error.detail])))
+        raise
+    if asked is not None:
+        from memfold.calibrate.judged import a_share, in_band, measure_judge
+
+        made = dataclasses.replace(made, judged=measure_judge(asked, a_share(in_band(made), max_judged)))
+    made = save(where, made)
+    _write(made, report, png)
+    _tell(made)
+    if applied and made.calibration_id is not None:
+        apply(where, made.calibration_id)
+        say(f"applied to {model}; take it back by: memfold calibrate {model} --undo")
+
+
+def _connected(where: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(where, autocommit=True)
+
+
+def _judge(name: str | None, url: str | None, plugged_in: str | None) -> Judge:
+    return (
+        plugged_in_judge(plugged_in) if name is None and plugged_in else OpenAIJudge(str(name), base_url=url)
+    )
+
+
+def _load(
+    where: str, tenant: str, model: str, path: Path, embed_url: str | None, embed_model: str | None
+) -> int:
+    """Store the pairs of a file, embedded where they bring no cosine; how many."""
+    from memfold.calibrate.pairs import read_file
+    from memfold.calibrate.run import check_model
+
+    found = list(read_file(path))
+    with _connected(where) as connection:
+        check_model(connection, model)
+    missing = [pair for pair in found if pair.get("cosine") is None]
+    if missing:
+        _embed(missing, OpenAIEmbedder(embed_model or model, embed_url))
+    with Memfold(where, tenant) as client:
+        for batch in _batches(found):
+            given = [
+                {
+                    "a": pair["a"],
+                    "b": pair["b"],
+                    "label": pair["label"],
+                    "similarities": {model: pair["cosine"]},
+                }
+                for pair in batch
+            ]
+            arguments = {"pairs": Jsonb(given), "tenant_id": tenant}
+            client._drive(client._core.run(queries.ADD_PAIRS, arguments))
+    return len(found)
+
+
+def _batches(found: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(found), _BATCH):
+        yield found[start : start + _BATCH]
+
+
+def _embed(pairs: list[dict[str, Any]], embedder: OpenAIEmbedder) -> None:
+    import numpy as np
+
+    for batch in _batches(pairs):
+        texts = [pair[side] for side in ("a", "b") for pair in batch]
+        vectors = np.asarray(embedder.embed(texts), dtype=np.float64)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines = (vectors[: len(batch)] * vectors[len(batch) :]).sum(axis=1)
+        for pair, cosine in zip(batch, cosines, strict=True):
+            pair["cosine"] = round(float(np.clip(cosine, -1, 1)), 6)
+
+
+def _write(made: Calibration, report: Path | None, png: Path | None, refused: str | None = None) -> None:
+    if report is None and png is None:
+        return
+    from memfold.calibrate.report import write_html, write_png
+
+    if report is not None:
+        write_html(made, report, refused)
+        say(f"{report} is written; it shows texts of pairs")
+    if png is not None:
+        write_png(made, png)
+
+
+def _tell(made: Calibration) -> None:
+    """Numbers on stdout, doubts on stderr."""
+
+    def shares(rates: list[Rate]) -> list[str]:
+        return [str(rate) for rate in rates]
+
+    budget = made.budget
+    rows: list[list[object]] = [
+        [
+            "budget",
+            f"{budget.max_false_merge:.1%}",
+            f"{budget.max_false_keep:.1%}",
+            f"{budget.max_escalation:.1%}",
+            "",
+        ]
+    ]
+    for guard in (True, False):
+        measured = made.measured(guard=guard)
+        name = f"held out, guard {'on' if guard else 'off'}"
+        rows.append(
+            [
+                name,
+                *shares(
+                    [
+                        measured.false_merge,
+                        measured.false_keep,
+                        measured.escalation,
+                        measured.merged_duplicates,
+                    ]
+                ),
+            ]
+        )
+    click.echo(f"calibration {made.calibration_id} of {made.model}, by {made.kind}, method {made.method}")
+    click.echo(f"merge above {made.bands.merge:.6f}, judge from {made.bands.judge:.6f}")
+    click.echo(table_of(["", "false merges", "false keeps", "escalation", "duplicates merged"], rows))
+    classes: list[list[object]] = [
+        [
+            label,
+            *(f"{counts[fate] / max(sum(counts.values()), 1):.1%}" for fate in ("merged", "asked", "kept")),
+        ]
+        for label, counts in made.measured().by_label.items()
+    ]
+    click.echo(table_of(["held out", "merged", "asked", "kept"], classes))
+    if made.judged is not None:
+        from memfold.calibrate import Rate
+
+        wrong = made.judged["wrong"]
+        click.echo(
+            f"judge {made.judged['model']}: {Rate(wrong['count'], wrong['of'])} wrong of {made.judged['asked']} asked"
+        )
+        click.echo(
+            table_of(
+                ["label", "wrong", "unsure", "failed"],
+                [
+                    [
+                        label,
+                        str(Rate(counts["wrong"]["count"], counts["wrong"]["of"])),
+                        counts["unsure"],
+                        counts["failed"],
+                    ]
+                    for label, counts in made.judged["by_label"].items()
+                ],
+            )
+        )
+    for warning in made.warnings:
+        say(f"warning: {warning}")

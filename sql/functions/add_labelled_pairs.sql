@@ -1,0 +1,202 @@
+create or replace function memfold._pair_strength(origin text, evidence text) returns integer
+language sql immutable parallel safe
+return case
+    when origin in ('import', 'labelled') then 4
+    when evidence in ('person', 'undo') then 3
+    when evidence in ('judge', 'object') then 2
+    else 1
+end;
+revoke all on function memfold._pair_strength(text, text) from public;
+comment on function memfold._pair_strength(text, text) is
+'Which of two labels of one pair holds: the stronger, of equals the later.';
+
+create or replace function memfold._add_pairs(
+    tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
+    similarities jsonb[], memories_a uuid[], memories_b uuid[]
+) returns uuid[]
+language plpgsql volatile
+as $$
+declare
+    v_now constant timestamptz := pg_catalog.clock_timestamp();
+    v_actor constant text := memfold._actor();
+    v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(contents_a), 0)]);
+    v_id uuid;
+    l memfold.labelled_pairs;
+    v_pair record;
+begin
+    for v_pair in
+        select p.*
+        from unnest(contents_a, contents_b, labels, evidences, similarities, memories_a, memories_b)
+            with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
+        -- in the order of the key, so that two that label the same pairs wait for one another and no more
+        order by memfold._pair_key(p.content_a, p.content_b), p.place
+    loop
+        insert into memfold.labelled_pairs as n (
+            tenant_id, content_a, content_b, label, origin, evidence, weak, similarities, memory_a, memory_b, labelled_at,
+            labelled_by
+        ) values (
+            _add_pairs.tenant_id, v_pair.content_a, v_pair.content_b, v_pair.label, _add_pairs.origin, v_pair.evidence,
+            coalesce(v_pair.evidence in ('merge', 'neighbours'), false), coalesce(v_pair.similarities, '{}'),
+            v_pair.memory_a, v_pair.memory_b, v_now, v_actor
+        )
+        on conflict do nothing
+        returning n.pair_id into v_id;
+        if v_id is null then
+            select o.* into strict l
+            from memfold.labelled_pairs as o
+            where o.tenant_id = _add_pairs.tenant_id collate "C"
+                and o.pair_key = memfold._pair_key(v_pair.content_a, v_pair.content_b)
+            for no key update;
+            v_id := l.pair_id;
+            l.similarities := l.similarities || coalesce(v_pair.similarities, '{}');
+            l.memory_a := coalesce(l.memory_a, v_pair.memory_a);
+            l.memory_b := coalesce(l.memory_b, v_pair.memory_b);
+            if memfold._pair_strength(_add_pairs.origin, v_pair.evidence) >= memfold._pair_strength(l.origin, l.evidence) then
+                l.label := v_pair.label;
+                l.origin := _add_pairs.origin;
+                l.evidence := v_pair.evidence;
+                l.weak := coalesce(v_pair.evidence in ('merge', 'neighbours'), false);
+                l.labelled_at := v_now;
+                l.labelled_by := v_actor;
+            end if;
+            update memfold.labelled_pairs as o
+            set label = l.label, origin = l.origin, evidence = l.evidence, weak = l.weak, similarities = l.similarities,
+                memory_a = l.memory_a, memory_b = l.memory_b, labelled_at = l.labelled_at, labelled_by = l.labelled_by
+            where o.tenant_id = l.tenant_id and o.pair_id = l.pair_id;
+        end if;
+        v_ids[v_pair.place] := v_id;
+    end loop;
+    return v_ids;
+end;
+$$;
+revoke all on function memfold._add_pairs(
+    text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]
+) from public;
+comment on function memfold._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
+'Stores labelled pairs, which are valid, and returns their ids. A pair that is there, in either order, gets the new label
+unless the old one is the stronger, and the new cosines beside those it has.';
+
+create or replace function memfold._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
+language plpgsql stable
+as $$
+declare
+    v_a constant text := memfold._prose_1(content_a);
+    v_b constant text := memfold._prose_1(content_b);
+begin
+    if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
+        perform memfold._fail('MF004', 'the content is empty',
+            'Nothing is left of a text of the pair in canonical form.', 'Pass the texts of two facts.');
+    elsif greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b)) > 100000 then
+        perform memfold._fail('MF005', 'the content is too long',
+            pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b))),
+            'A text of a labelled pair has at most 100,000 bytes.');
+    elsif v_a = v_b then
+        perform memfold._fail('MF042', 'the two texts are one',
+            'They differ in nothing that tier 1 looks at.', 'Label two texts that only tier 2 compares.');
+    elsif not coalesce(label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
+        perform memfold._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
+            'A label is duplicate, refinement, contradiction or distinct.');
+    elsif similarities is not null and (
+        pg_catalog.jsonb_typeof(similarities) <> 'object' or pg_catalog.jsonb_path_exists(similarities,
+            '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
+    ) then
+        perform memfold._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
+            'Pass an object: a number from -1 to 1 for the name of each embedding model.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_pair(text, text, text, jsonb) from public;
+comment on function memfold._check_pair(text, text, text, jsonb) is 'Raises MF004, MF005, MF042.';
+
+create or replace function memfold.add_labelled_pair(
+    content_a text,
+    content_b text,
+    label text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    similarities jsonb default '{}',
+    origin text default 'labelled'
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_ids uuid[];
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_pair(content_a, content_b, label, similarities);
+    if not coalesce(origin in ('import', 'labelled'), false) then
+        perform memfold._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
+            'origin is labelled or import. What collect_pairs() finds is collected.');
+    end if;
+    v_ids := memfold._add_pairs(tenant_id, array[content_a], array[content_b], array[label], origin, array[null::text],
+        array[similarities], array[null::uuid], array[null::uuid]);
+    return v_ids[1];
+end;
+$$;
+revoke all on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) from public;
+grant execute on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) to memfold_app;
+comment on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) is
+'Says what two texts are to each other, for calibration: duplicate, refinement, contradiction or distinct; returns the pair''s id.
+A pair that is there, in either order, gets the new label. similarities: their cosine, by embedding model, such as
+{"m": 0.91}; kept beside those that are there. origin: labelled (somebody was shown the pair) or import. Raises MF001 to MF005, MF042.';
+
+create or replace function memfold.add_labelled_pairs(
+    pairs jsonb,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_keys constant text[] := '{a,b,label,similarities}';
+    v_pair record;
+begin
+    perform memfold._enter(tenant_id);
+    if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
+        perform memfold._fail('MF035', 'the batch is no array, or too large',
+            format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
+                || case when jsonb_typeof(pairs) = 'array' then ' of ' || jsonb_array_length(pairs) else '' end),
+            'Pass a JSON array of at most 10,000 pairs.');
+    end if;
+    for v_pair in select e.element, e.place from jsonb_array_elements(pairs) with ordinality as e (element, place) loop
+        if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - v_keys <> '{}' then
+            perform memfold._fail('MF042', 'a pair is no object, or has an unknown key',
+                format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
+                'The keys are a, b, label and similarities.');
+        end if;
+        perform memfold._check_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
+            v_pair.element -> 'similarities');
+    end loop;
+    perform memfold._add_pairs(tenant_id, array_agg(e.element ->> 'a' order by e.place),
+        array_agg(e.element ->> 'b' order by e.place), array_agg(e.element ->> 'label' order by e.place), 'import',
+        array_agg(null::text), array_agg(e.element -> 'similarities' order by e.place), array_agg(null::uuid),
+        array_agg(null::uuid))
+    from jsonb_array_elements(pairs) with ordinality as e (element, place)
+    having count(*) > 0;
+    return jsonb_array_length(pairs);
+end;
+$$;
+revoke all on function memfold.add_labelled_pairs(jsonb, text) from public;
+grant execute on function memfold.add_labelled_pairs(jsonb, text) to memfold_app;
+comment on function memfold.add_labelled_pairs(jsonb, text) is
+'Many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
+similarities as in add_labelled_pair(). Their origin is import. Returns how many it was given. Raises MF001 to MF005, MF035, MF042.';
+
+create or replace function memfold.remove_labelled_pair(
+    pair_id uuid,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold._enter(tenant_id);
+    delete from memfold.labelled_pairs as l
+    where l.tenant_id = remove_labelled_pair.tenant_id collate "C" and l.pair_id = remove_labelled_pair.pair_id;
+    if not found then
+        perform memfold._fail('MF042', 'there is no such pair', format('pair_id was %s.', coalesce(pair_id::text, 'null')),
+            'The table labelled_pairs lists them; set memfold.tenant_id to their tenant.');
+    end if;
+end;
+$$;
+revoke all on function memfold.remove_labelled_pair(uuid, text) from public;
+grant execute on function memfold.remove_labelled_pair(uuid, text) to memfold_app;
+comment on function memfold.remove_labelled_pair(uuid, text) is
+'Takes a labelled pair away. Of past decisions collect_pairs() finds it again. Raises MF001, MF002, MF042.';

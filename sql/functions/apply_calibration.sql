@@ -1,0 +1,146 @@
+create or replace function memfold._change_calibration(
+    model text, calibration_id uuid, undoes uuid, merge_threshold double precision, judge_threshold double precision,
+    score_function text, candidate_threshold double precision
+) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.calibration_changes (
+        model, calibration_id, undoes, merge_threshold_before, judge_threshold_before, calibration_before,
+        score_function_before, candidate_threshold_before, actor
+    )
+    select m.model, _change_calibration.calibration_id, _change_calibration.undoes, m.merge_threshold, m.judge_threshold,
+        m.calibration_id, m.score_function, m.candidate_threshold, memfold._actor()
+    from memfold.embedding_models as m where m.model = _change_calibration.model collate "C";
+    update memfold.embedding_models as m
+    set merge_threshold = _change_calibration.merge_threshold, judge_threshold = _change_calibration.judge_threshold,
+        calibration_id = _change_calibration.calibration_id, score_function = _change_calibration.score_function,
+        candidate_threshold = _change_calibration.candidate_threshold
+    where m.model = _change_calibration.model collate "C";
+end;
+$$;
+revoke all on function memfold._change_calibration(
+    text, uuid, uuid, double precision, double precision, text, double precision
+) from public;
+comment on function memfold._change_calibration(
+    text, uuid, uuid, double precision, double precision, text, double precision
+) is 'Sets what a model goes by, and logs what it went by before. The caller holds the lock of the model''s row.';
+
+create or replace function memfold._score_name(calibration_id uuid) returns text
+language sql immutable strict parallel safe
+return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
+revoke all on function memfold._score_name(uuid) from public;
+comment on function memfold._score_name(uuid) is 'The name of the function that apply_calibration() makes of a calibration''s score.';
+
+create or replace function memfold._is_score(score_sql text, name text) returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_lines constant text[] := string_to_array(score_sql, E'\n');
+    v_number constant text := $re$float8 '-?[0-9.e+-]+'$re$;
+begin
+    return v_lines[1:3] = array[
+        pg_catalog.format('create or replace function memfold.%s(features double precision[]) returns double precision', name),
+        'language plpgsql immutable strict parallel safe',
+        'as $score$'
+    ] and not exists (
+        select from pg_catalog.unnest(v_lines[4:]) as l (line)
+        where l.line !~ pg_catalog.format(
+            '^(|declare|begin|end;|\$score\$;|    end if;'
+            '|    f\d+ constant double precision := features\[\d+\];'
+            '|    v double precision := %1$s;'
+            '|    if pg_catalog\.cardinality\(features\) <> \d+ then'
+            '|        raise exception ''memfold\.%2$s: \d+ features expected, got %%'', pg_catalog\.cardinality\(features\)'
+            '|            using errcode = ''data_exception'';'
+            '|    v := v \+ ((case when f\d+ <= (%1$s|float8 ''inf'')|then|else|end|%1$s)( (?=.)|(?=;)))+;'
+            '|    return 1 / \(1 \+ exp\(-greatest\(least\(v, %1$s\), %1$s\)\)\);'
+            ')$', v_number, name)
+    );
+end;
+$$;
+revoke all on function memfold._is_score(text, text) from public;
+comment on function memfold._is_score(text, text) is
+'Whether a text is what Score.sql() writes for this name, line by line: constants, comparisons, a sum; nothing else.';
+
+create or replace function memfold._make_score(calibration_id uuid) returns text
+language plpgsql volatile
+as $$
+declare
+    v_name constant text := memfold._score_name(calibration_id);
+    v_sql text;
+begin
+    -- This text is executed. Only members of memfold_owner, as whom this runs, can have written it; that it is a score and
+    -- nothing else is looked at all the same.
+    select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
+    if v_sql is null then
+        return null;
+    elsif not memfold._is_score(v_sql, v_name) then
+        perform memfold._fail('MF045', 'the score is not a sum of trees',
+            pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
+            'Calibrate anew.');
+    end if;
+    execute v_sql;
+    execute pg_catalog.format('revoke all on function memfold.%I(double precision[]) from public', v_name);
+    execute pg_catalog.format('comment on function memfold.%I(double precision[]) is %L', v_name,
+        'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
+    return v_name;
+end;
+$$;
+revoke all on function memfold._make_score(uuid) from public;
+comment on function memfold._make_score(uuid) is
+'Makes the function of a calibration''s score and returns its name; null where it has none. It stays when the calibration is
+undone: a call that is under way may need it. Raises MF045.';
+
+create or replace function memfold.apply_calibration(calibration_id uuid) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c memfold.calibrations;
+begin
+    select k.* into c from memfold.calibrations as k where k.calibration_id = apply_calibration.calibration_id;
+    if not found then
+        perform memfold._fail('MF043', 'there is no such calibration',
+            format('calibration_id was %s.', coalesce(calibration_id::text, 'null')), 'The table calibrations lists them.');
+    end if;
+    perform from memfold.embedding_models as m where m.model = c.model for no key update;
+    perform memfold._change_calibration(c.model, c.calibration_id, null, c.merge_threshold, c.judge_threshold,
+        memfold._make_score(c.calibration_id), c.candidate_threshold);
+end;
+$$;
+revoke all on function memfold.apply_calibration(uuid) from public;
+comment on function memfold.apply_calibration(uuid) is
+'From now on the calibration''s model goes by its thresholds, and by its score where it has one, unless a policy has thresholds of its
+own. Memories that are stored stay as they are. Logged in calibration_changes, taken back by undo_calibration(). Only for members of
+memfold_owner. Raises MF043, MF045.';
+
+create or replace function memfold.undo_calibration(model text) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c memfold.calibration_changes;
+begin
+    perform from memfold.embedding_models as m where m.model = undo_calibration.model collate "C" for no key update;
+    if not found then
+        perform memfold._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(model)),
+            'The table embedding_models lists them.');
+    end if;
+    select h.* into c
+    from memfold.calibration_changes as h
+    where h.model = undo_calibration.model collate "C" and h.undoes is null
+        and not exists (select from memfold.calibration_changes as u where u.undoes = h.change_id)
+    order by h.at desc, h.change_id desc
+    limit 1;
+    if not found then
+        perform memfold._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),
+            'The table calibration_changes has what was applied and undone.');
+    end if;
+    perform memfold._change_calibration(c.model, c.calibration_before, c.change_id, c.merge_threshold_before,
+        c.judge_threshold_before, c.score_function_before, c.candidate_threshold_before);
+    return c.calibration_before;
+end;
+$$;
+revoke all on function memfold.undo_calibration(text) from public;
+comment on function memfold.undo_calibration(text) is
+'Takes back the last apply_calibration() of a model that is not taken back yet: its thresholds and its score are those of before.
+Returns the calibration that holds now; null: none. What was merged meanwhile stays (undo, undo_run). Logged as well. Only for
+members of memfold_owner. Raises MF013, MF043.';

@@ -1,0 +1,249 @@
+create or replace function memfold._past_decisions(tenant_id text, bucket_id text)
+returns table (memory_a uuid, memory_b uuid, label text, evidence text)
+language plpgsql stable
+as $$
+begin
+    return query
+    select distinct on (least(d.a, d.b), greatest(d.a, d.b)) d.a, d.b, d.label, d.evidence
+    from (
+        -- judged pairs; an answer that was taken back says the opposite, or, of a contradiction, nothing
+        select j.memory_id as a, j.other_id as b, j.resolved_at as at,
+            case when u.undone then 'distinct' else j.verdict end as label,
+            case when u.undone or j.reason like 'undone%' and j.model is null then 'undo'
+                when j.model is null then 'person' else 'judge' end as evidence
+        from memfold.judgements as j
+        cross join lateral (
+            select exists (
+                select from memfold._ledger as e
+                where e.tenant_id = j.tenant_id and e.memory_id in (j.memory_id, j.other_id)
+                    and e.judgement_id = j.judgement_id and e.undone
+            ) or exists (
+                select from memfold._ledger as e
+                where e.tenant_id = j.tenant_id and e.target_id in (j.memory_id, j.other_id)
+                    and e.judgement_id = j.judgement_id and e.undone
+            ) as undone
+        ) as u
+        where j.tenant_id = _past_decisions.tenant_id collate "C"
+            and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
+            and j.state = 'done' and j.other_id is not null
+            and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
+            and not (u.undone and j.verdict in ('contradiction', 'distinct'))
+        union all
+        -- what was decided without a judgement
+        select e.memory_id, e.target_id, e.at,
+            case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
+                when e.reason like 'refinement,%' then 'refinement' else 'duplicate' end,
+            case when e.undone then 'undo' when e.tier = 3 then 'person'
+                when e.action in ('superseded', 'historical') then 'object' else 'merge' end
+        from memfold._ledger as e
+        where e.tenant_id = _past_decisions.tenant_id collate "C"
+            and (_past_decisions.bucket_id is null or e.bucket_id = _past_decisions.bucket_id collate "C")
+            and e.judgement_id is null and e.memory_id <> e.target_id
+            and (
+                e.tier = 2 and e.action in ('merged', 'replaced')
+                or e.tier = 3 and e.action = 'merged' and e.method = 'person'
+                or not e.undone and e.tier = 2 and e.action in ('superseded', 'historical') and e.method = 'object'
+                or not e.undone and e.tier = 3 and e.action = 'superseded' and e.method = 'person'
+            )
+    ) as d
+    order by least(d.a, d.b), greatest(d.a, d.b), d.at desc;
+end;
+$$;
+revoke all on function memfold._past_decisions(text, text) from public;
+comment on function memfold._past_decisions(text, text) is
+'Pairs of texts that something was decided about, as what they turned out to be; of several decisions about a pair the last.
+bucket_id null: of all buckets. Only reads.';
+
+create or replace function memfold._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
+returns table (memory_a uuid, memory_b uuid, similarity double precision)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_ids uuid[];
+begin
+    for v_ids in
+        -- the newest of a scope: each is compared with each
+        select g.group_ids[greatest(pg_catalog.cardinality(g.group_ids) - 999, 1):]
+        from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, true, null) as g
+    loop
+        return query
+        select v_ids[c.b], v_ids[c.a], c.similarity
+        from memfold._close_pairs(tenant_id, v_ids, embedding_model, threshold) as c
+        where not memfold._was_asked(tenant_id, v_ids[c.a], v_ids[c.b]);
+    end loop;
+end;
+$$;
+revoke all on function memfold._near_pairs(text, text, text, double precision) from public;
+comment on function memfold._near_pairs(text, text, text, double precision) is
+'Active memories of one scope with a cosine of at least threshold about which nobody was asked: among the newest 1,000 of each scope.';
+
+create or replace function memfold._collectable(
+    tenant_id text, memory_a uuid, memory_b uuid, embedding_model text
+) returns table (content_a text, content_b text, similarities jsonb, created_at timestamptz)
+language plpgsql stable rows 1
+as $$
+begin
+    return query
+    select a.content, b.content, s.similarities, greatest(a.created_at, b.created_at)
+    from memfold.memories as a
+    join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _collectable.memory_b
+    cross join lateral (
+        select pg_catalog.jsonb_object_agg(v.model, memfold._similarity(v.embedding, w.embedding)) as similarities
+        from memfold.memory_vectors as v
+        join memfold.memory_vectors as w on w.tenant_id = v.tenant_id and w.memory_id = b.memory_id and w.model = v.model
+        where v.tenant_id = a.tenant_id and v.memory_id = a.memory_id
+    ) as s
+    where a.tenant_id = _collectable.tenant_id collate "C" and a.memory_id = _collectable.memory_a
+        and a.status <> 'withdrawn' and b.status <> 'withdrawn'
+        and s.similarities ? embedding_model
+        and memfold._prose_1(a.content) not in ('', memfold._prose_1(b.content)) and memfold._prose_1(b.content) <> ''
+        and not exists (
+            select from memfold.memory_events as e
+            where e.tenant_id = a.tenant_id and e.memory_id in (a.memory_id, b.memory_id) and e.action = 'erased'
+        );
+end;
+$$;
+revoke all on function memfold._collectable(text, uuid, uuid, text) from public;
+comment on function memfold._collectable(text, uuid, uuid, text) is
+'The texts of two memories and their cosine by each model that both have a vector of. No row where one has none of
+embedding_model, is withdrawn or was erased, or where the texts are one in canonical form. Only reads.';
+
+create or replace function memfold.collect_pairs(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default null,
+    embedding_model text default null,
+    "max" bigint default 10000,
+    min_age interval default '30 days'
+) returns table (evidence text, label text, pairs bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_close double precision;
+    v_pair record;
+    v_a text[] := array[]::text[];
+    v_b text[] := array[]::text[];
+    v_labels text[] := array[]::text[];
+    v_evidences text[] := array[]::text[];
+    v_similarities jsonb[] := array[]::jsonb[];
+    v_memories_a uuid[] := array[]::uuid[];
+    v_memories_b uuid[] := array[]::uuid[];
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, false);
+    perform memfold._check_embedding(null, embedding_model);
+    if not coalesce("max" between 1 and 100000 and min_age >= '0', false) then
+        perform memfold._fail('MF022', 'an argument is out of range', format('max was %s, min_age %s.', "max", min_age),
+            'max is 1 to 100,000, min_age not negative.');
+    end if;
+    select coalesce(m.candidate_threshold, m.judge_threshold - 0.1) into strict v_close
+    from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";
+    for v_pair in
+        select d.memory_a, d.memory_b, d.evidence, c.content_a, c.content_b, c.similarities,
+            -- a fold that was taken back: opposites by what the words say
+            case when d.evidence = 'undo' and exists (
+                select from unnest(memfold._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
+                where g.signal ~ '^(negation|antonym|prefix):'
+            ) then 'contradiction' else d.label end as label
+        from memfold._past_decisions(tenant_id, bucket_id) as d
+        cross join lateral memfold._collectable(collect_pairs.tenant_id, d.memory_a, d.memory_b, embedding_model) as c
+        order by memfold._pair_strength('collected', d.evidence) desc, greatest(d.memory_a, d.memory_b) desc
+        limit "max"
+    loop
+        v_a := v_a || v_pair.content_a;
+        v_b := v_b || v_pair.content_b;
+        v_labels := v_labels || v_pair.label;
+        v_evidences := v_evidences || v_pair.evidence;
+        v_similarities := v_similarities || v_pair.similarities;
+        v_memories_a := v_memories_a || v_pair.memory_a;
+        v_memories_b := v_memories_b || v_pair.memory_b;
+    end loop;
+    for v_pair in
+        select n.memory_a, n.memory_b, c.content_a, c.content_b, c.similarities
+        from (
+            select distinct m.bucket_id
+            from memfold.memories as m
+            where m.tenant_id = collect_pairs.tenant_id collate "C"
+                and (collect_pairs.bucket_id is null or m.bucket_id = collect_pairs.bucket_id collate "C")
+        ) as b
+        cross join lateral memfold._near_pairs(collect_pairs.tenant_id, b.bucket_id, embedding_model, v_close) as n
+        cross join lateral memfold._collectable(collect_pairs.tenant_id, n.memory_a, n.memory_b, embedding_model) as c
+        where c.created_at <= now() - min_age
+        order by n.similarity desc, n.memory_a, n.memory_b
+        limit "max" - cardinality(v_a)
+    loop
+        v_a := v_a || v_pair.content_a;
+        v_b := v_b || v_pair.content_b;
+        v_labels := v_labels || 'distinct'::text;
+        v_evidences := v_evidences || 'neighbours'::text;
+        v_similarities := v_similarities || v_pair.similarities;
+        v_memories_a := v_memories_a || v_pair.memory_a;
+        v_memories_b := v_memories_b || v_pair.memory_b;
+    end loop;
+    perform memfold._add_pairs(tenant_id, v_a, v_b, v_labels, 'collected', v_evidences, v_similarities, v_memories_a,
+        v_memories_b);
+    return query
+    select p.evidence, p.label, count(*)
+    from unnest(v_evidences, v_labels) as p (evidence, label)
+    group by p.evidence, p.label
+    order by p.evidence, p.label;
+end;
+$$;
+revoke all on function memfold.collect_pairs(text, text, text, bigint, interval) from public;
+grant execute on function memfold.collect_pairs(text, text, text, bigint, interval) to memfold_app;
+comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
+'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
+what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
+guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
+and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
+the thresholds that they would confirm. At most max pairs, weak ones last, newest first. A pair with a stronger label keeps it.
+Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
+
+create or replace function memfold.pairs_to_label(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    embedding_model text default null,
+    "max" bigint default 100
+) returns table (
+    pair_id uuid, content_a text, content_b text, label text, evidence text, similarity double precision, guard text[]
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_embedding(null, embedding_model);
+    if not coalesce("max" between 1 and 10000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range', format('max was %s.', "max"), 'max is 1 to 10,000.');
+    end if;
+    return query
+    select p.pair_id, p.content_a::text, p.content_b::text, p.label::text, p.evidence::text, p.similarity,
+        memfold._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
+    from (
+        select l.*, c.similarity,
+            -- in the band: the nearer to an edge the more it says where the edge should be
+            case when c.similarity between b.low and b.high
+                then least(c.similarity - b.low, b.high - c.similarity)
+                else 2 + greatest(b.low - c.similarity, c.similarity - b.high) end as distance
+        from memfold.labelled_pairs as l
+        cross join lateral (
+            select (l.similarities ->> pairs_to_label.embedding_model)::double precision as similarity
+        ) as c
+        cross join (
+            select coalesce(m.candidate_threshold, m.judge_threshold) as low,
+                case when m.score_function is null then m.merge_threshold else 1 end as high
+            from memfold.embedding_models as m where m.model = pairs_to_label.embedding_model collate "C"
+        ) as b
+        where l.tenant_id = pairs_to_label.tenant_id collate "C" and l.weak and c.similarity is not null
+        order by distance, l.pair_id
+        limit "max"
+    ) as p
+    order by p.distance, p.pair_id;
+end;
+$$;
+revoke all on function memfold.pairs_to_label(text, text, bigint) from public;
+grant execute on function memfold.pairs_to_label(text, text, bigint) to memfold_app;
+comment on function memfold.pairs_to_label(text, text, bigint) is
+'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
+between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max. add_labelled_pair() of
+both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';
