@@ -16,6 +16,9 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
+    # from one embedding model to another
+    "add_embeddings", "drop_embeddings", "drop_vector_index_ddl", "end_reembedding", "missing_embeddings",
+    "reembed_status", "replace_embedding_model", "start_reembedding", "unregister_embedding_model",
     "apply_decay", "approve_run", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
     "claim_judgements", "clean_exact_duplicates", "consolidate", "create_vector_index", "current_memories",
     "current_memory", "derive_scope", "duplicate_pairs", "effective_confidence", "end_session", "explain_memory",
@@ -27,6 +30,7 @@ PUBLIC = {
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
+    "drop_embeddings", "drop_vector_index_ddl", "replace_embedding_model", "unregister_embedding_model",
     "create_vector_index", "derive_scope", "register_embedding_model", "schedule_upkeep", "unschedule_upkeep", "upkeep_all",
     "vector_index_ddl",
 }  # fmt: skip
@@ -155,6 +159,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
     } | {
         "create_vector_index", "register_embedding_model", "vector_index_ddl", "_adopted_hash", "_rehash_batch",
         "_rehash_begin",
+        "drop_embeddings", "drop_vector_index_ddl", "replace_embedding_model", "unregister_embedding_model",
     } | QUEUES  # fmt: skip
 
 
