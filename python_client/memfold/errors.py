@@ -311,6 +311,24 @@ class InvalidScoreError(MemfoldError):
     code = "MF045"
 
 
+class EmbeddingsMissingError(MemfoldError):
+    """Memories have a vector of the old embedding model and none of the new: run ``memfold reembed``."""
+
+    code = "MF046"
+
+
+class ModelReplacedError(MemfoldError):
+    """The embedding model has been replaced by another, whose vectors are to be passed."""
+
+    code = "MF047"
+
+
+class ModelInUseError(MemfoldError):
+    """The embedding model has not been replaced, or has vectors or an index left."""
+
+    code = "MF048"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

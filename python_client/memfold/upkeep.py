@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from memfold.errors import MemfoldError, translate
 
@@ -89,7 +90,8 @@ def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) ->
 
 def _tenants(connection: psycopg.Connection[Any]) -> list[str]:
     try:
-        return [row[0] for row in connection.execute("select t from memfold._tenants() as t").fetchall()]
+        cursor = connection.cursor(row_factory=tuple_row)
+        return [row[0] for row in cursor.execute("select t from memfold._tenants() as t").fetchall()]
     except psycopg.errors.InsufficientPrivilege as error:
         raise MemfoldError(
             "this role does not see all tenants",

@@ -27,13 +27,14 @@ language plpgsql stable
 as $$
 declare
     v_dimensions bigint;
+    v_replaced_by text;
 begin
     if embedding_model is null then
         perform memfold._fail('MF012', 'the embedding has no model',
             pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold._dimensions(embedding)),
             'Pass embedding_model: only vectors of one model can be compared.');
     end if;
-    select m.dimensions into v_dimensions
+    select m.dimensions, m.replaced_by into v_dimensions, v_replaced_by
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
     if not found then
         perform memfold._fail('MF013', 'unknown embedding model',
@@ -44,6 +45,8 @@ begin
             pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
                 memfold._dimensions(embedding)),
             'Pass the vector that this model made of the content.');
+    elsif v_replaced_by is not null then
+        perform memfold._check_model(embedding_model, false);
     elsif embedding is not null and not memfold._norm(embedding) between 1e-30 and 1e30 then
         perform memfold._fail('MF015', 'the embedding has no direction',
             pg_catalog.format('Its norm is %s.', memfold._norm(embedding)),
@@ -53,7 +56,7 @@ end;
 $$;
 revoke all on function memfold._check_embedding(vector, text) from public;
 comment on function memfold._check_embedding(vector, text) is
-'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector).';
+'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector), MF047 (replaced model).';
 
 create or replace function memfold._check_candidate(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,

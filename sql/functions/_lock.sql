@@ -19,11 +19,7 @@ begin
             perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_key);
             perform pg_catalog.pg_advisory_xact_lock(v_scope_key);
         end if;
-    elsif not (case
-        when scope_key is null then pg_catalog.pg_try_advisory_xact_lock(v_bucket_key)
-        else pg_catalog.pg_try_advisory_xact_lock_shared(v_bucket_key)
-            and pg_catalog.pg_try_advisory_xact_lock(v_scope_key)
-    end) then
+    elsif not memfold._try_lock(tenant_id, bucket_id, scope_key) then
         raise exception 'the scope is busy' using
             errcode = 'serialization_failure',
             detail = 'Another call works on it, and this one already holds a row that it may wait for.',
@@ -36,3 +32,21 @@ comment on function memfold._lock(text, text, bigint, boolean) is
 'Slow paths only, and always a statement of its own: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE
 (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
 not patient: it tries, and fails with 40001. Raises MF025 at any isolation level but READ COMMITTED.';
+
+create or replace function memfold._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
+language plpgsql volatile
+as $$
+declare
+    v_bucket_key constant bigint := pg_catalog.hashtextextended(bucket_id collate "C",
+        pg_catalog.hashtextextended(tenant_id collate "C", 0));
+begin
+    if scope_key is null then
+        return pg_catalog.pg_try_advisory_xact_lock(v_bucket_key);
+    end if;
+    return pg_catalog.pg_try_advisory_xact_lock_shared(v_bucket_key)
+        and pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(tenant_id collate "C", scope_key));
+end;
+$$;
+revoke all on function memfold._try_lock(text, text, bigint) from public;
+comment on function memfold._try_lock(text, text, bigint) is
+'The locks of _lock(), where they are to be had at once: else false, and perhaps the bucket''s SHARED.';

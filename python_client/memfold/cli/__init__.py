@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from memfold import __version__, _files, migrate, queries, server
-from memfold.cli import _adopt, _calibrate, _judge, _search, _upkeep
+from memfold.cli import _adopt, _calibrate, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -302,6 +302,7 @@ for _command in (
     _calibrate.calibrate,
     _judge.judge,
     _judge.review,
+    _reembed.reembed_command,
     _search.search,
     _upkeep.approve,
     _upkeep.consolidate,

@@ -1,0 +1,158 @@
+"""``memfold reembed``: from one embedding model to another."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+
+from memfold import _files, reembed
+from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say, table_of, tenant_option
+from memfold.embedders import Embedder, EmbedderProtocol, OpenAIEmbedder
+from memfold.errors import MemfoldError
+
+_FOLLOW = 1.0
+"""Seconds between two looks for what is new."""
+
+
+def _stored(path: Path, model: str) -> EmbedderProtocol:
+    try:
+        vectors = _files.read_vectors(path)
+    except (ImportError, ValueError) as error:
+        fail(str(error))
+
+    def embed(texts: list[str]) -> list[Any]:
+        unknown = [text for text in texts if text not in vectors]
+        if unknown:
+            fail(f"{path} has no vector of {len(unknown)} texts, such as: {unknown[0]}")
+        return [vectors[text] for text in texts]
+
+    return Embedder(embed, model, next((len(vector) for vector in vectors.values()), None))
+
+
+@click.command("reembed")
+@click.option("--from", "old", metavar="OLD", required=True, help="The model whose vectors are there.")
+@click.option("--to", "new", metavar="NEW", help="The model that takes its place.")
+@dsn_option
+@tenant_option("Only this tenant; default: all, as a member of memfold_owner.")
+@click.option(
+    "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
+)
+@click.option("--embed-model", metavar="NAME", help="What it calls the new model; default: NEW.")
+@click.option(
+    "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Texts a request, vectors a call.",
+)
+@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Embed no more texts a second.")
+@click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each batch.")
+@click.option("--follow", is_flag=True, help="Then keep up with what is written, until interrupted.")
+@click.option("--status", "show", is_flag=True, help="Only say how far it is.")
+@click.option(
+    "--cut-over", is_flag=True, help="Fill in what is missing, and refuse vectors of OLD from then on."
+)
+@click.option(
+    "--drop", "remove", is_flag=True, help="After the cut-over: drop the vectors and the index of OLD."
+)
+def reembed_command(
+    old: str,
+    new: str | None,
+    dsn: str | None,
+    tenant: str | None,
+    embed_url: str | None,
+    embed_model: str | None,
+    vectors: Path | None,
+    batch: int,
+    per_second: float | None,
+    pause: float,
+    follow: bool,
+    show: bool,
+    cut_over: bool,
+    remove: bool,
+) -> None:
+    """Give memories vectors of a new embedding model, beside those of the old one; then let go of the old one.
+
+    Nothing is folded or asked. It may be interrupted, and goes on where it stopped. Callers may use either model
+    until --cut-over.
+
+    \b
+    memfold reembed --from small --to large --embed-url http://host:8080/v1 --per-second 50
+    memfold reembed --from small --to large --status
+    memfold reembed --from small --to large --embed-url http://host:8080/v1 --cut-over
+    memfold reembed --from small --drop
+    """
+    if show + cut_over + remove + follow > 1:
+        raise click.UsageError("--status, --cut-over, --drop and --follow exclude one another")
+    if tenant is not None and (cut_over or remove):
+        raise click.UsageError("a model is everyone's: --cut-over and --drop take no --tenant")
+    if vectors is not None and (embed_url or embed_model):
+        raise click.UsageError("give --vectors or an endpoint, not both")
+    with open_client(dsn):
+        pass
+    where = resolve(dsn)
+    if remove:
+        for one in reembed.drop(where, old, batch=batch, pause=pause, told=_dropped):
+            _line(one.tenant_id, f"{one.dropped:,} vectors of {old} dropped", one)
+        say(f"{old} is unregistered")
+        return
+    if new is None:
+        raise click.UsageError("say which model takes its place: --to NEW")
+    if show:
+        _status(where, old, new, tenant)
+        return
+    embedder: EmbedderProtocol = (
+        OpenAIEmbedder(embed_model or new, embed_url, name=new) if vectors is None else _stored(vectors, new)
+    )
+    given: dict[str, Any] = {"batch": batch, "per_second": per_second, "pause": pause, "told": _added}
+    try:
+        if cut_over:
+            needed = vectors is not None or embed_url is not None or embed_model is not None
+            reembed.cut_over(where, old, new, embedder if needed else None, **given)
+            say(f"{new} has replaced {old}, whose vectors are refused from now on")
+            return
+        for one in reembed.fill(where, old, new, embedder, tenant, **given):
+            left = f", {one.missing:,} are new since" if one.missing else ""
+            _line(one.tenant_id, f"{one.added:,} vectors of {new} added{left}", one)
+        while follow:
+            time.sleep(_FOLLOW)
+            for one in reembed.fill(where, old, new, embedder, tenant, **given):
+                if one.added:
+                    _line(one.tenant_id, f"{one.added:,} vectors of {new} added", one)
+    except (MemfoldError, psycopg.Error, click.ClickException):
+        raise
+    except Exception as error:
+        fail(f"{type(error).__name__}: {error}\nWhat was stored stays: run it again.")
+
+
+def _line(tenant: str, what: str, one: reembed.Progress) -> None:
+    click.echo(f"{tenant}  {what} in {one.seconds:.1f} s, longest call {one.longest * 1000:.0f} ms")
+
+
+def _added(one: reembed.Progress) -> None:
+    say(f"{one.tenant_id}  {one.added:,} added, {one.added / max(one.seconds, 1e-9):.0f} a second")
+
+
+def _dropped(one: reembed.Progress) -> None:
+    say(f"{one.tenant_id}  {one.dropped:,} dropped")
+
+
+def _status(where: str, old: str, new: str, tenant: str | None) -> None:
+    found = reembed.status(where, old, new, tenant)
+    head = ["tenant", old, new, "missing", "pending", "own thresholds"]
+    rows = [
+        [one.tenant_id, one.old_vectors, one.new_vectors, one.missing, one.pending, one.own_thresholds]
+        for one in found
+    ]
+    click.echo(table_of(head, rows))
+    if any(one.own_thresholds for one in found):
+        say(
+            f"policies with thresholds of their own: made for {old}, they count for {new} too; see set_policy"
+        )

@@ -1,0 +1,324 @@
+"""What `memfold reembed` does: give memories vectors of a new embedding model, then let go of the old one.
+
+Each call is a transaction of its own, which holds what writers wait for no longer than about 50 ms. Whatever ends a run,
+the next one goes on where it stopped: what has its vector is not embedded again.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+
+from memfold import upkeep
+from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, is_async
+from memfold.errors import EmbeddingsMissingError, MemfoldError, translate
+
+__all__ = ["Progress", "Status", "cut_over", "drop", "fill", "status"]
+
+Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
+
+_START = "select memfold.start_reembedding(%(old)s, %(new)s, %(tenant)s) as run_id"
+_MISSING = "select * from memfold.missing_embeddings(%(old)s, %(new)s, %(after)s, %(max)s, %(tenant)s)"
+_ADD = (
+    "select * from memfold.add_embeddings(%(new)s, %(ids)s::uuid[], %(texts)s::text[], %(vectors)s, %(run)s::uuid,"
+    " %(patient)s, %(tenant)s)"
+)
+_END = "select memfold.end_reembedding(%(run)s, %(tenant)s) as missing"
+_STATUS = "select * from memfold.reembed_status(%(old)s, %(new)s, %(tenant)s)"
+_DROP = "select * from memfold.drop_embeddings(%(old)s, %(after)s::uuid, %(max)s, %(tenant)s, %(run)s::uuid)"
+_MODEL = "select m.dimensions from memfold.embedding_models as m where m.model = %(model)s"
+
+_ATTEMPTS = 5
+_BUSY = 0.02
+"""Seconds to wait where all that is left belongs to scopes that others write to."""
+
+
+@dataclass
+class Progress:
+    """What has been done for a tenant: vectors added or dropped, what is left, and how long it took."""
+
+    tenant_id: str
+    added: int = 0
+    dropped: int = 0
+    missing: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    """Seconds of the longest call that held locks."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """A tenant's row of ``reembed_status``."""
+
+    tenant_id: str
+    old_vectors: int
+    new_vectors: int
+    missing: int
+    pending: int
+    own_thresholds: int
+
+
+Told = Callable[[Progress], None]
+
+
+class _Throttle:
+    """No more than so many texts a second, and a pause after each batch."""
+
+    def __init__(self, per_second: float | None, pause: float) -> None:
+        self._each = 1 / per_second if per_second else 0.0
+        self._pause = pause
+        self._next = time.monotonic()
+
+    def passed(self, texts: int) -> None:
+        self._next = max(self._next + texts * self._each, time.monotonic() + self._pause)
+        if (wait := self._next - time.monotonic()) > 0:
+            time.sleep(wait)
+
+
+class _Session:
+    """A connection, and calls for one tenant or another: no setting of the session is relied upon."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def call(self, statement: LiteralString, tenant: str | None = None, **given: object) -> list[Row]:
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self.connection.transaction():
+                    if tenant is not None:
+                        self.connection.execute(
+                            "select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant]
+                        )
+                    return self.connection.execute(statement, {**given, "tenant": tenant}).fetchall()
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def tenants(self, tenant: str | None) -> list[str]:
+        if tenant is not None:
+            return [tenant]
+        return upkeep._tenants(self.connection)
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[_Session]:
+    try:
+        with psycopg.connect(
+            dsn, autocommit=True, row_factory=dict_row, application_name="memfold reembed"
+        ) as connection:
+            connection.execute("set default_transaction_isolation = 'read committed'")
+            yield _Session(connection)
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+def fill(
+    dsn: str,
+    old: str,
+    new: str,
+    embedder: EmbedderProtocol,
+    tenant: str | None = None,
+    *,
+    batch: int = 100,
+    per_second: float | None = None,
+    pause: float = 0.0,
+    told: Told | None = None,
+) -> list[Progress]:
+    """Embed what has a vector of the model ``old`` and none of ``new``, for one tenant or all (as the owner).
+
+    Nothing is compared, folded or asked. What is written meanwhile is caught up with, as far as it goes: ``missing`` says
+    what came after. A model that nobody has registered is, if the role may, with default thresholds: calibrate it
+    before anybody uses it. ``told`` hears of each batch.
+    """
+    if is_async(embedder):
+        raise TypeError("a coroutine function cannot be awaited here: give a plain one")
+    throttle = _Throttle(per_second, pause)
+    finished = []
+    with _connected(dsn) as session:
+        _register(session, new, embedder)
+        for name in session.tenants(tenant):
+            finished.append(_fill(session, old, new, embedder, name, batch, throttle, told))
+    return finished
+
+
+def _register(session: _Session, model: str, embedder: EmbedderProtocol) -> None:
+    if session.call(_MODEL, model=model):
+        return
+    size = (
+        embedder.dimensions or checked_vectors(embedder.embed(["memfold"]), ["memfold"], None)[0].dimensions
+    )
+    session.call(
+        "select memfold.register_embedding_model(%(model)s, %(size)s::bigint)", model=model, size=size
+    )
+
+
+def _fill(
+    session: _Session,
+    old: str,
+    new: str,
+    embedder: EmbedderProtocol,
+    tenant: str,
+    batch: int,
+    throttle: _Throttle,
+    told: Told | None,
+) -> Progress:
+    models = {"old": old, "new": new}
+    one = Progress(tenant)
+    started = time.monotonic()
+    run: UUID | None = None
+    after: UUID | None = None
+    found = before = 0
+    while True:
+        rows = session.call(_MISSING, tenant, **models, after=after, max=batch)
+        if not rows and (found < batch or one.added == before):
+            break
+        if not rows:
+            # ids are ordered by time, but what commits late is behind us
+            after, found, before = None, 0, one.added
+            continue
+        if run is None:
+            run = session.call(_START, tenant, **models)[0]["run_id"]
+        found += len(rows)
+        after = rows[-1]["memory_id"]
+        texts = [row["content"] for row in rows]
+        vectors = checked_vectors(embedder.embed(texts), texts, embedder.dimensions)
+        _store(session, new, tenant, run, rows, vectors, one)
+        one.seconds = time.monotonic() - started
+        if told is not None:
+            told(one)
+        throttle.passed(len(rows))
+    if run is not None:
+        one.missing = session.call(_END, tenant, run=run)[0]["missing"]
+    one.seconds = time.monotonic() - started
+    return one
+
+
+def _store(
+    session: _Session,
+    new: str,
+    tenant: str,
+    run: UUID | None,
+    rows: list[Row],
+    vectors: list[VectorBinary],
+    one: Progress,
+) -> None:
+    left = {
+        row["memory_id"]: (row["content"], _text(vector)) for row, vector in zip(rows, vectors, strict=True)
+    }
+    idle = 0
+    while left:
+        # who has found its scopes busy again and again waits for its turn, with one memory and nothing else held
+        patient = idle >= _ATTEMPTS
+        ids = list(left)[: 1 if patient else None]
+        literals = ",".join(f'"{left[memory_id][1]}"' for memory_id in ids)
+        called = time.monotonic()
+        statuses = session.call(
+            _ADD, tenant, new=new, ids=ids, texts=[left[memory_id][0] for memory_id in ids],
+            vectors=f"{{{literals}}}", run=run, patient=patient,
+        )  # fmt: skip
+        one.longest = max(one.longest, time.monotonic() - called)
+        done = [row for row in statuses if row["status"] not in ("busy", "later")]
+        for row in done:
+            del left[row["memory_id"]]
+            one.added += row["status"] == "added"
+        idle = 0 if done else idle + 1
+        if left and not done:
+            time.sleep(_BUSY)
+
+
+def _text(vector: VectorBinary) -> str:
+    """As pgvector reads it: the type's name, which a client would need for an array of binary ones, may lie anywhere."""
+    return "[" + ",".join(f"{x:.9g}" for x in struct.unpack_from(f">{vector.dimensions}f", vector, 4)) + "]"
+
+
+def status(dsn: str, old: str, new: str, tenant: str | None = None) -> list[Status]:
+    """How far each tenant is."""
+    with _connected(dsn) as session:
+        found = []
+        for name in session.tenants(tenant):
+            row = session.call(_STATUS, name, old=old, new=new)[0]
+            names = ("old_vectors", "new_vectors", "missing", "pending", "own_thresholds")
+            found.append(Status(name, **{one: row[one] for one in names}))
+        return found
+
+
+def cut_over(
+    dsn: str,
+    old: str,
+    new: str,
+    embedder: EmbedderProtocol | None = None,
+    *,
+    told: Told | None = None,
+    **throttle: Any,
+) -> None:
+    """Close the old model for all tenants: from then on its vectors are refused (MF047).
+
+    With an embedder, what is missing is filled in before; and after, for what was under way. Raises MF046 where
+    something is missing. Only members of memfold_owner may.
+    """
+    for attempt in range(_ATTEMPTS):
+        if embedder is not None:
+            fill(dsn, old, new, embedder, told=told, **throttle)
+        try:
+            with _connected(dsn) as session:
+                session.call("select memfold.replace_embedding_model(%(old)s, %(new)s)", old=old, new=new)
+            break
+        except EmbeddingsMissingError:
+            # somebody has written a moment ago
+            if embedder is None or attempt == _ATTEMPTS - 1:
+                raise
+    if embedder is not None:
+        fill(dsn, old, new, embedder, told=told, **throttle)
+
+
+def drop(
+    dsn: str, old: str, *, batch: int = 1000, pause: float = 0.0, told: Told | None = None
+) -> list[Progress]:
+    """Drop the index and the vectors of a model that has been replaced, of all tenants, and unregister it."""
+    finished = []
+    with _connected(dsn) as session:
+        # asked first: an index must not go where the model is in use
+        known = session.call(
+            "select m.replaced_by from memfold.embedding_models as m where m.model = %(old)s", old=old
+        )
+        if not known or known[0]["replaced_by"] is None:
+            raise MemfoldError(
+                "the embedding model has not been replaced" if known else "unknown embedding model",
+                sqlstate="MF048" if known else "MF013",
+                hint="Cut over first: memfold reembed --from OLD --to NEW --cut-over.",
+            )
+        for row in session.call("select s as ddl from memfold.drop_vector_index_ddl(%(old)s) as s", old=old):
+            session.connection.execute(row["ddl"].encode())
+        for name in session.tenants(None):
+            finished.append(_drop(session, old, name, batch, pause, told))
+        session.call("select memfold.unregister_embedding_model(%(old)s)", old=old)
+    return finished
+
+
+def _drop(session: _Session, old: str, tenant: str, batch: int, pause: float, told: Told | None) -> Progress:
+    one = Progress(tenant)
+    started = time.monotonic()
+    after: UUID | None = None
+    run: UUID | None = None
+    while True:
+        called = time.monotonic()
+        row = session.call(_DROP, tenant, old=old, after=after, max=batch, run=run)[0]
+        one.longest = max(one.longest, time.monotonic() - called)
+        one.dropped += row["dropped"]
+        one.seconds = time.monotonic() - started
+        if told is not None and row["dropped"]:
+            told(one)
+        if row["dropped"] < batch:
+            return one
+        after, run = row["last_id"], row["run_id"]
+        time.sleep(pause)
