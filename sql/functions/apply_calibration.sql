@@ -1,30 +1,27 @@
-create or replace function memfold._change_calibration(
-    model text, calibration_id uuid, undoes uuid, merge_threshold double precision, judge_threshold double precision,
-    score_function text, candidate_threshold double precision
-) returns void
+create or replace function memfold._change_calibration(model text, calibration_id uuid, undoes uuid, after jsonb) returns void
 language plpgsql volatile
 as $$
+declare
+    m memfold.embedding_models;
+    v_columns constant text[] := array['calibration_id', 'merge_threshold', 'judge_threshold', 'score_function',
+        'candidate_threshold', 'score_merge_threshold', 'score_judge_threshold'];
 begin
-    insert into memfold.calibration_changes (
-        model, calibration_id, undoes, merge_threshold_before, judge_threshold_before, calibration_before,
-        score_function_before, candidate_threshold_before, actor
-    )
-    select m.model, _change_calibration.calibration_id, _change_calibration.undoes, m.merge_threshold, m.judge_threshold,
-        m.calibration_id, m.score_function, m.candidate_threshold, memfold._actor()
-    from memfold.embedding_models as m where m.model = _change_calibration.model collate "C";
-    update memfold.embedding_models as m
-    set merge_threshold = _change_calibration.merge_threshold, judge_threshold = _change_calibration.judge_threshold,
-        calibration_id = _change_calibration.calibration_id, score_function = _change_calibration.score_function,
-        candidate_threshold = _change_calibration.candidate_threshold
-    where m.model = _change_calibration.model collate "C";
+    select o.* into strict m from memfold.embedding_models as o where o.model = _change_calibration.model collate "C";
+    insert into memfold.calibration_changes (model, calibration_id, undoes, before, actor)
+    select m.model, _change_calibration.calibration_id, _change_calibration.undoes,
+        pg_catalog.jsonb_object_agg(c.name, pg_catalog.to_jsonb(m) -> c.name), memfold._actor()
+    from unnest(v_columns) as c (name);
+    m := pg_catalog.jsonb_populate_record(m, after);
+    update memfold.embedding_models as o
+    set calibration_id = m.calibration_id, merge_threshold = m.merge_threshold, judge_threshold = m.judge_threshold,
+        score_function = m.score_function, candidate_threshold = m.candidate_threshold,
+        score_merge_threshold = m.score_merge_threshold, score_judge_threshold = m.score_judge_threshold
+    where o.model = m.model;
 end;
 $$;
-revoke all on function memfold._change_calibration(
-    text, uuid, uuid, double precision, double precision, text, double precision
-) from public;
-comment on function memfold._change_calibration(
-    text, uuid, uuid, double precision, double precision, text, double precision
-) is 'Sets what a model goes by, and logs what it went by before. The caller holds the lock of the model''s row.';
+revoke all on function memfold._change_calibration(text, uuid, uuid, jsonb) from public;
+comment on function memfold._change_calibration(text, uuid, uuid, jsonb) is
+'Sets what a model goes by (after: columns of its row), and logs what it went by before. The caller holds the lock of that row.';
 
 create or replace function memfold._score_name(calibration_id uuid) returns text
 language sql immutable strict parallel safe
@@ -103,8 +100,14 @@ begin
             format('calibration_id was %s.', coalesce(calibration_id::text, 'null')), 'The table calibrations lists them.');
     end if;
     perform from memfold.embedding_models as m where m.model = c.model for no key update;
-    perform memfold._change_calibration(c.model, c.calibration_id, null, c.merge_threshold, c.judge_threshold,
-        memfold._make_score(c.calibration_id), c.candidate_threshold);
+    perform memfold._change_calibration(c.model, c.calibration_id, null, case
+        when c.score is null then pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
+            'merge_threshold', c.merge_threshold, 'judge_threshold', c.judge_threshold, 'score_function', null,
+            'candidate_threshold', null, 'score_merge_threshold', null, 'score_judge_threshold', null)
+        else pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
+            'score_function', memfold._make_score(c.calibration_id), 'candidate_threshold', c.candidate_threshold,
+            'score_merge_threshold', c.merge_threshold, 'score_judge_threshold', c.judge_threshold)
+        end);
 end;
 $$;
 revoke all on function memfold.apply_calibration(uuid) from public;
@@ -134,9 +137,8 @@ begin
         perform memfold._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),
             'The table calibration_changes has what was applied and undone.');
     end if;
-    perform memfold._change_calibration(c.model, c.calibration_before, c.change_id, c.merge_threshold_before,
-        c.judge_threshold_before, c.score_function_before, c.candidate_threshold_before);
-    return c.calibration_before;
+    perform memfold._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);
+    return (c.before ->> 'calibration_id')::uuid;
 end;
 $$;
 revoke all on function memfold.undo_calibration(text) from public;

@@ -1,7 +1,8 @@
 create or replace function memfold._sweep_pairs(
     tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[]
 ) returns table (
-    cluster_id uuid, memory_id uuid, leader_id uuid, similarity double precision, on_merge text, kind text, guarded boolean
+    cluster_id uuid, memory_id uuid, leader_id uuid, similarity double precision, method text, on_merge text, kind text,
+    guarded boolean
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -71,7 +72,7 @@ begin
             select a.*, false from asks as a
         )
         select n.ids[p.cluster], n.ids[p.member], n.ids[p.leader], p.similarity_to_leader,
-            case when p.mergeable then v_policy.on_merge end,
+            case when v_group.score is null then 'vector' else 'score' end, case when p.mergeable then v_policy.on_merge end,
             case v_policy.on_ambiguous
                 when 'judge' then 'consolidation' when 'synthesise' then 'synthesis' when 'review' then 'review' end,
             v_policy.guard = 'on'
@@ -87,7 +88,7 @@ $$;
 revoke all on function memfold._sweep_pairs(text, text, text, uuid[]) from public;
 comment on function memfold._sweep_pairs(text, text, text, uuid[]) is
 'What the bucket''s policies say of the memories that are there already: pairs of a memory and the one it would fold into, by their own
-similarity. on_merge: the policy''s, where they are alike enough to merge if the guard (guarded) allows; null: unclear. kind: of the
+similarity. method: whether the cosine (vector) or a score decides. on_merge: the policy''s, where they are alike enough to merge if the guard (guarded) allows; null: unclear. kind: of the
 judgement where it is unclear or the guard does not allow; null: both are kept.';
 
 create or replace function memfold.sweep_duplicates(
@@ -115,6 +116,7 @@ declare
     v_kind text;
     v_kinds text[] := array[]::text[];
     v_actions text[] := array[]::text[];
+    v_methods text[] := array[]::text[];
     v_clusters bigint[] := array[]::bigint[];
     v_ids uuid[] := array[]::uuid[];
     v_into_ids uuid[] := array[]::uuid[];
@@ -180,6 +182,7 @@ begin
         v_guards := array_append(v_guards, to_jsonb(v_guard));
         v_kinds := array_append(v_kinds, v_kind);
         v_actions := array_append(v_actions, v_action);
+        v_methods := array_append(v_methods, p.method);
     end loop;
 
     -- no run where there is nothing to do: upkeep looks every few minutes
@@ -193,13 +196,13 @@ begin
             where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state <> 'undone';
         end if;
         for p in
-            select a.action, array_agg(a.place order by a.place) as places
-            from unnest(v_actions, v_kinds) with ordinality as a (action, kind, place)
+            select a.action, a.method, array_agg(a.place order by a.place) as places
+            from unnest(v_actions, v_methods) with ordinality as a (action, method, place)
             where a.action in ('merge', 'replace')
-            group by a.action
+            group by a.action, a.method
         loop
             v_places := p.places;
-            v_done := memfold._fold_all(r, 2, 'vector', case p.action when 'merge' then 'merged' else 'replaced' end,
+            v_done := memfold._fold_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,
                 array(select v_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),

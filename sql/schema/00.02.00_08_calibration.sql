@@ -80,26 +80,30 @@ comment on column memfold.calibrations.fingerprint is
 
 alter table memfold.embedding_models
 add column score_function text collate "C",
-add column candidate_threshold double precision;
+add column candidate_threshold double precision,
+add column score_merge_threshold double precision,
+add column score_judge_threshold double precision;
 -- squawk-ignore constraint-missing-not-valid
 alter table memfold.embedding_models add constraint embedding_models_score_check check (
-    candidate_threshold between -1 and 1 and (score_function is null) = (candidate_threshold is null)
+    pg_catalog.num_nulls(score_function, candidate_threshold, score_merge_threshold, score_judge_threshold) in (0, 4)
+    and candidate_threshold between -1 and 1
+    and score_judge_threshold >= 0 and score_judge_threshold <= score_merge_threshold and score_merge_threshold <= 1
 );
 comment on column memfold.embedding_models.score_function is
 'The function of schema memfold that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
 comment on column memfold.embedding_models.candidate_threshold is
 'With a score_function: the cosine from which on a neighbour is scored.';
+comment on column memfold.embedding_models.score_merge_threshold is
+'With a score_function: the score, in [0, 1], above which tier 2 merges. What compares cosines goes by merge_threshold still.';
+comment on column memfold.embedding_models.score_judge_threshold is
+'With a score_function: the score, in [0, 1], from which on tier 2 asks a judge.';
 
 create table memfold.calibration_changes (
     change_id uuid primary key default memfold._new_id(),
     model text collate "C" not null,
     calibration_id uuid,
     undoes uuid unique,
-    merge_threshold_before double precision not null,
-    judge_threshold_before double precision not null,
-    calibration_before uuid,
-    score_function_before text collate "C",
-    candidate_threshold_before double precision,
+    before jsonb not null check (pg_catalog.jsonb_typeof(before) = 'object'),
     actor text collate "C" not null,
     at timestamptz not null default pg_catalog.clock_timestamp()
 );
@@ -108,5 +112,7 @@ comment on table memfold.calibration_changes is
 'Which calibration was applied to which model, when and by whom, and what the model''s row said before. Append-only.';
 comment on column memfold.calibration_changes.calibration_id is
 'What holds since. Null: none, the thresholds are those of before the first calibration.';
+comment on column memfold.calibration_changes.before is
+'The columns of the model''s row that the change wrote, as they were.';
 comment on column memfold.calibration_changes.undoes is 'The change that this one took back (undo_calibration).';
 grant select on memfold.calibration_changes to memfold_app, memfold_auditor;
