@@ -319,7 +319,7 @@ begin atomic
         score -> 'features' ->> nullif(w.asked, -1),
         features[nullif(w.asked, -1) + 1],
         pg_catalog.sum(w.moved)
-            + case when w.asked = -1 then (score ->> 'baseline')::double precision else 0::double precision end
+        + case when w.asked = -1 then (score ->> 'baseline')::double precision else 0::double precision end
     from walk as w
     group by w.asked
     order by w.asked <> -1, pg_catalog.abs(pg_catalog.sum(w.moved)) desc, w.asked;
