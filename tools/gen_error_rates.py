@@ -243,6 +243,7 @@ def main() -> None:
     sources = [
         json.loads(line).get("source") for line in given.pairs.read_text().splitlines() if line.strip()
     ]
+    threadpool_limits(limits=1)
     with psycopg.connect(given.dsn, autocommit=True) as connection:
         pairs = described(connection, read_file(given.pairs), features=True)
     budget = Budget()
