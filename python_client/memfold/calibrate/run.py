@@ -320,9 +320,7 @@ def _fitted(
     # threads of a machine that is busy wait for one another far longer than one takes alone
     with importlib.import_module("threadpoolctl").threadpool_limits(limits=1):
         # the bands are chosen by scores of models that have not seen the pair
-        scores[training] = cross_scores(
-            features[training], duplicates[training], groups[training], seed=seed
-        )
+        scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
         score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
     scores[held_out] = score.predict(features[held_out])
     # what is never scored is kept: of the duplicates a fifth of what may be kept at all
