@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
-from memfold.calibrate.score import cross_scores, fit
+from threadpoolctl import threadpool_limits
 
 from memfold.calibrate import (
     LABELS,
@@ -40,6 +40,7 @@ from memfold.calibrate import (
     read_file,
 )
 from memfold.calibrate.pairs import Floats
+from memfold.calibrate.score import cross_scores, fit
 
 PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
 FOLDS = 5
@@ -243,6 +244,7 @@ def main() -> None:
     sources = [
         json.loads(line).get("source") for line in given.pairs.read_text().splitlines() if line.strip()
     ]
+    threadpool_limits(limits=1)
     with psycopg.connect(given.dsn, autocommit=True) as connection:
         pairs = described(connection, read_file(given.pairs), features=True)
     budget = Budget()

@@ -33,31 +33,32 @@ create or replace function memfold._is_score(score_sql text, name text) returns 
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_lines constant text[] := string_to_array(score_sql, E'\n');
-    v_number constant text := $re$float8 '-?[0-9.e+-]+'$re$;
+    v_head constant text := pg_catalog.format(
+        'create or replace function memfold.%s(features double precision[]) returns double precision', name)
+        || E'\nlanguage plpgsql immutable strict parallel safe\nas $score$\n';
+    v_tail constant text := E'\nend;\n$score$;\n';
+    v_body text;
 begin
-    return v_lines[1:3] = array[
-        pg_catalog.format('create or replace function memfold.%s(features double precision[]) returns double precision', name),
-        'language plpgsql immutable strict parallel safe',
-        'as $score$'
-    ] and not exists (
-        select from pg_catalog.unnest(v_lines[4:]) as l (line)
-        where l.line !~ pg_catalog.format(
-            '^(|declare|begin|end;|\$score\$;|    end if;'
-            '|    f\d+ constant double precision := features\[\d+\];'
-            '|    v double precision := %1$s;'
-            '|    if pg_catalog\.cardinality\(features\) <> \d+ then'
-            '|        raise exception ''memfold\.%2$s: \d+ features expected, got %%'', pg_catalog\.cardinality\(features\)'
-            '|            using errcode = ''data_exception'';'
-            '|    v := v \+ ((case when f\d+ <= (%1$s|float8 ''inf'')|then|else|end|%1$s)( (?=.)|(?=;)))+;'
-            '|    return 1 / \(1 \+ exp\(-greatest\(least\(v, %1$s\), %1$s\)\)\);'
-            ')$', v_number, name)
+    if not pg_catalog.starts_with(score_sql, v_head) or pg_catalog.right(score_sql, length(v_tail)) <> v_tail then
+        return false;
+    end if;
+    v_body := substr(score_sql, length(v_head) + 1, length(score_sql) - length(v_head) - length(v_tail)) || ' end';
+    -- without comments that fill a line, literals and numbers, words and signs are left
+    v_body := regexp_replace(v_body, '^ *--[^\n]*$', '', 'gn');
+    v_body := regexp_replace(v_body, '''[^''\\]*''', ' ', 'g');
+    v_body := regexp_replace(v_body, '\m[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?\M', ' ', 'g');
+    return v_body ~ '^[a-z0-9_.,:;=<>+*/&()\[\]\s-]*$' and v_body !~ '--|/\*' and not exists (
+        select from pg_catalog.regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
+        where w.words[1] !~ '^f[0-9]+$' and w.words[1] <> all (
+            '{begin,bit,bit_count,cardinality,case,constant,declare,double,else,end,errcode,exception,exp,features,float8,greatest,
+            if,least,pg_catalog.cardinality,precision,raise,return,then,using,v,varbit,varying,when,width_bucket}'::text[]
+        )
     );
 end;
 $$;
 revoke all on function memfold._is_score(text, text) from public;
 comment on function memfold._is_score(text, text) is
-'Whether a text is what Score.sql() writes for this name, line by line: constants, comparisons, a sum; nothing else.';
+'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, which reads and calls nothing else.';
 
 create or replace function memfold._make_score(calibration_id uuid) returns text
 language plpgsql volatile
@@ -72,7 +73,7 @@ begin
     if v_sql is null then
         return null;
     elsif not memfold._is_score(v_sql, v_name) then
-        perform memfold._fail('MF045', 'the score is not a sum of trees',
+        perform memfold._fail('MF045', 'the score is not a function of its features alone',
             pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
             'Calibrate anew.');
     end if;

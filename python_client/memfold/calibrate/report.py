@@ -56,19 +56,25 @@ def _distributions(axes: Any, made: Calibration) -> None:
         shares = np.histogram(np.clip(own, edges[0], edges[-1]), edges)[0] / len(own)
         axes.stairs(shares, edges, color=_COLOURS[label], label=f"{label} ({len(own)})", linewidth=1.4)
         axes.stairs(shares, edges, color=_COLOURS[label], alpha=0.10, fill=True)
-    for threshold, name, side in ((made.bands.judge, "judge", "right"), (made.bands.merge, "merge", "left")):
+    middle = (edges[0] + edges[-1]) / 2
+    for threshold, name in ((made.bands.judge, "judge"), (made.bands.merge, "merge")):
+        right = threshold > middle
         axes.axvline(threshold, color="black", linewidth=1)
         axes.annotate(
             f"{name} {threshold:.3f}",
             (threshold, 0.97),
             xycoords=("data", "axes fraction"),
-            xytext=(-4 if side == "right" else 4, 0),
+            xytext=(-4 if right else 4, 0),
             textcoords="offset points",
-            ha=side if not (name == "merge" and threshold > 0.93) else "right",
+            ha="right" if right else "left",
             va="top",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
         )
     axes.set_xlim(edges[0], edges[-1])
+    if made.score is not None:
+        # nearly all of a class lies at one end
+        axes.set_yscale("function", functions=(np.sqrt, np.square))
+        axes.set_ylim(0, None)
     axes.set_xlabel("cosine" if made.score is None else "score")
     axes.set_ylabel("share of the class")
     axes.set_title(f"{made.model}: labelled pairs and bands", loc="left", fontweight="bold")
@@ -102,7 +108,7 @@ def _trade_off(axes: Any, made: Calibration) -> None:
     axes.set_xlabel("false merges (lines: the budget)")
     axes.set_ylabel("escalation")
     axes.set_title("Trade-off", loc="left", fontweight="bold")
-    axes.legend(loc="lower left", framealpha=1, edgecolor="none")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=2, frameon=False)
 
 
 def _fates(axes: Any, made: Calibration) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -316,9 +317,11 @@ def _fitted(
     groups = groups_of(pairs)
     scores = np.zeros(len(pairs))
     training = ~held_out
-    # the bands are chosen by scores of models that have not seen the pair
-    scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
-    score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
+    # threads of a machine that is busy wait for one another far longer than one takes alone
+    with importlib.import_module("threadpoolctl").threadpool_limits(limits=1):
+        # the bands are chosen by scores of models that have not seen the pair
+        scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
+        score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
     scores[held_out] = score.predict(features[held_out])
     # what is never scored is kept: of the duplicates a fifth of what may be kept at all
     lowest = np.quantile(cosines[training][duplicates[training]], budget.max_false_keep / 5)
