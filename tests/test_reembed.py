@@ -50,7 +50,7 @@ VICTIM = """
 import sys
 from memfold import reembed
 from tests.test_reembed import EMBEDDER
-reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=200, told=lambda one: print(one.added, flush=True))
+reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=100, told=lambda one: print(one.added, flush=True))
 """
 
 
@@ -114,7 +114,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     models(db)
     db.execute("select set_predicate('acme', 'lives_in', 'one')")
     with db.transaction():
-        for n in range(600):
+        for n in range(300):
             store(db, f"text {n}", tenant="acme" if n % 3 else "globex", subject=f"s{n % 40}")
     ann = [
         store(db, f"Ann lives in {place}", subject="Ann", predicate="lives_in", object=place)
@@ -134,7 +134,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     assert victim.wait() < 0
     victim.stdout.close()
     stored = one(db, "select count(*) from memory_vectors where model = 'new'")
-    assert 0 < stored < 603
+    assert 0 < stored < 303
     assert one(db, "select count(*) from runs where state = 'open' and kind = 'reembedding'") == 1
 
     embedded: list[str] = []
@@ -155,9 +155,9 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
             return
         for call in range(10_000):
             known = call % 3 == 0
-            text = f"text {call % 600}" if known else f"writer {i} says {call}"
-            tenant = ("acme" if call % 600 % 3 else "globex") if known else ("acme", "globex")[call % 2]
-            subject = f"s{call % 600 % 40}" if known else f"s{call % 40}"
+            text = f"text {call % 300}" if known else f"writer {i} says {call}"
+            tenant = ("acme" if call % 300 % 3 else "globex") if known else ("acme", "globex")[call % 2]
+            subject = f"s{call % 300 % 40}" if known else f"s{call % 40}"
             try:
                 action = store(connection, text, tenant=tenant, subject=subject).action
             except psycopg.errors.SerializationFailure:
@@ -185,6 +185,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     assert one(db, "select count(*) from memory_events") == ledger + written.total()
     assert one(db, "select count(*) from memory_events where action = 'embedded'") == 0
     # live is what the memory is; each vector is that of its text, at length 1
+    db.execute("analyze")
     check(db)
     rows = db.execute(
         "select m.content, v.embedding::text, v.live, m.status from memory_vectors as v"

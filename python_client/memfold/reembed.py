@@ -175,39 +175,54 @@ def _fill(
     models = {"old": old, "new": new}
     one = Progress(tenant)
     started = time.monotonic()
-    run: UUID | None = None
+    one.missing = session.call(_STATUS, tenant, **models)[0]["missing"]
+    if one.missing:
+        run = session.call(_START, tenant, **models)[0]["run_id"]
+        before = one.missing + 1
+        # What is written meanwhile comes in rounds, each smaller than the last; where it comes faster than it is embedded,
+        # there is no end, and another run is due.
+        while 0 < one.missing < before:
+            before = one.missing
+            _round(session, models, embedder, batch, throttle, told, one, run, started)
+            one.missing = session.call(_END, tenant, run=run)[0]["missing"]
+    one.seconds = time.monotonic() - started
+    return one
+
+
+def _round(
+    session: _Session,
+    models: dict[str, str],
+    embedder: EmbedderProtocol,
+    batch: int,
+    throttle: _Throttle,
+    told: Told | None,
+    one: Progress,
+    run: UUID,
+    started: float,
+) -> None:
+    """Embed as many as are missing by now, the oldest first."""
+    left = one.missing
     after: UUID | None = None
-    found = before = 0
-    while True:
-        rows = session.call(_MISSING, tenant, **models, after=after, max=batch)
-        if not rows and (found < batch or one.added == before):
-            break
+    while left > 0:
+        rows = session.call(_MISSING, one.tenant_id, **models, after=after, max=min(batch, left))
         if not rows:
-            # ids are ordered by time, but what commits late is behind us
-            after, found, before = None, 0, one.added
-            continue
-        if run is None:
-            run = session.call(_START, tenant, **models)[0]["run_id"]
-        found += len(rows)
+            return
+        left -= len(rows)
         after = rows[-1]["memory_id"]
         texts = [row["content"] for row in rows]
         vectors = checked_vectors(embedder.embed(texts), texts, embedder.dimensions)
-        _store(session, new, tenant, run, rows, vectors, one)
+        _store(session, models["new"], one.tenant_id, run, rows, vectors, one)
         one.seconds = time.monotonic() - started
         if told is not None:
             told(one)
         throttle.passed(len(rows))
-    if run is not None:
-        one.missing = session.call(_END, tenant, run=run)[0]["missing"]
-    one.seconds = time.monotonic() - started
-    return one
 
 
 def _store(
     session: _Session,
     new: str,
     tenant: str,
-    run: UUID | None,
+    run: UUID,
     rows: list[Row],
     vectors: list[VectorBinary],
     one: Progress,
