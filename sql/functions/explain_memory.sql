@@ -1,3 +1,33 @@
+create or replace function memfold._explain_pair(
+    tenant_id text, memory_id uuid, target_id uuid, similarity double precision, guard text[], content text, other_content text
+) returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_score jsonb;
+begin
+    select c.score into v_score
+    from memfold.memory_vectors as v
+    join memfold.embedding_models as e on e.model = v.model and e.score_function is not null
+    join memfold.calibrations as c on c.calibration_id = e.calibration_id
+    where v.tenant_id = _explain_pair.tenant_id collate "C" and v.memory_id in (_explain_pair.memory_id, _explain_pair.target_id)
+    order by v.model
+    limit 1;
+    return (
+        select string_agg(format('%s %s', coalesce(s.feature, 'any pair'), to_char(s.contribution, 'FMSG990.00')), ', ' order by s.place)
+        from memfold._explain_score(v_score, memfold._pair_features(
+            _explain_pair.tenant_id, similarity, content, other_content, guard))
+            with ordinality as s (feature, feature_value, contribution, place)
+        where s.place <= 6
+    );
+end;
+$$;
+revoke all on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text) from public;
+grant execute on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text)
+to memfold_app, memfold_auditor;
+comment on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text) is
+'What a pair''s score comes from, by the score in force now: what its features add most, in log-odds. Null: no score is in force.';
+
 create or replace function memfold.explain_memory(
     memory_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true)
@@ -12,6 +42,7 @@ declare
     v_tree uuid[];
     v_count bigint;
     v_skipped boolean := false;
+    v_score text;
 begin
     select a.* into m
     from memfold.memory_audit as a
@@ -112,6 +143,13 @@ begin
             || case when r.undone then '  (undone)' else '' end
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
+        if r.method = 'score' then
+            v_score := memfold._explain_pair(m.tenant_id, r.memory_id, r.target_id, r.similarity, r.guard,
+                coalesce(r.content, r.memory_content), r.target_content);
+            if v_score is not null then
+                return next '        log-odds: ' || v_score;
+            end if;
+        end if;
     end loop;
 end;
 $$;
