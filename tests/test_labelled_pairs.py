@@ -301,6 +301,10 @@ def goes_by(db: DB) -> Any:
     ).fetchone()
 
 
+def score_bands(db: DB) -> Any:
+    return db.execute("select score_merge_threshold, score_judge_threshold from embedding_models").fetchone()
+
+
 @pytest.mark.core
 def test_applied_logged_and_undone(db: DB) -> None:
     before = goes_by(db)
@@ -320,7 +324,7 @@ def test_applied_logged_and_undone(db: DB) -> None:
     log = rows(db, "select * from calibration_changes order by at")
     assert [row["calibration_id"] for row in log] == [first, second, first, None]
     assert [row["undoes"] for row in log] == [None, None, log[1]["change_id"], log[0]["change_id"]]
-    assert [row["merge_threshold_before"] for row in log] == [0.92, 0.97, 0.99, 0.97]
+    assert [row["before"]["merge_threshold"] for row in log] == [0.92, 0.97, 0.99, 0.97]
     assert {row["actor"] for row in log} == {"postgres"}
 
 
@@ -368,7 +372,8 @@ def test_a_score_becomes_a_function(db: DB) -> None:
     found = scored(db)
     name = f"_score_{found.hex}"
     db.execute("select apply_calibration(%s)", [found])
-    assert goes_by(db) == (0.9, 0.2, found, name, 0.4)
+    # cosines are compared as before
+    assert (goes_by(db), score_bands(db)) == ((0.92, 0.85, found, name, 0.4), (0.9, 0.2))
     assert db.execute(f"select memfold.{name}('{{1,1}}') > 0.88, memfold.{name}('{{0,0}}') < 0.12".encode()).fetchone() == (
         True, True,
     )  # fmt: skip
@@ -378,9 +383,12 @@ def test_a_score_becomes_a_function(db: DB) -> None:
         [name],
     ).fetchone() == ("memfold_owner", False)
     db.execute("select undo_calibration('m')")
-    assert goes_by(db) == (0.92, 0.85, None, None, None)
+    assert (goes_by(db), score_bands(db)) == ((0.92, 0.85, None, None, None), (None, None))
     db.execute("select apply_calibration(%s)", [found])
     assert goes_by(db)[3] == name
+    # a calibration of the cosine takes the score's place
+    db.execute("select apply_calibration(%s)", [calibration(db, 0.97, 0.8)])
+    assert (goes_by(db)[:2], goes_by(db)[3:], score_bands(db)) == ((0.97, 0.8), (None, None), (None, None))
 
 
 @pytest.mark.parametrize(
