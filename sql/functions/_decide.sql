@@ -143,15 +143,19 @@ begin atomic
         coalesce((_bands.policy).similar_threshold, t.judge_threshold)
     from memfold.embedding_models as m
     -- whoever sets thresholds of the cosine means the cosine
-    cross join lateral (
-        select case when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
-            then m.score_function end as score
-    ) as s
-    cross join lateral (
-        select
-            coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
-            coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
-    ) as t
+    cross join
+        lateral (
+            select case
+                when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
+                    then m.score_function
+            end as score
+        ) as s
+    cross join
+        lateral (
+            select
+                coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
+                coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
+        ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
 revoke all on function memfold._bands(memfold.policies, text) from public;
