@@ -199,7 +199,7 @@ def test_the_function_is_what_scikit_learn_says(db: DB) -> None:
 
 
 def test_features_far_out(db: DB) -> None:
-    table, labels, groups = data()
+    table, labels, groups = data(150)
     score = scores.fit(table, labels, groups)
     rows = np.array([[1e300] * 6, [-1e300] * 6, [0.0] * 6, [-0.0] * 6])
     assert np.abs(scored(db, score, rows) - score.predict(rows)).max() < 1e-6
@@ -239,7 +239,7 @@ def test_explanation(db: DB) -> None:
 
 @pytest.mark.one_server
 def test_the_same_data_the_same_score(db: DB) -> None:
-    table, labels, groups = data()
+    table, labels, groups = data(150)
     score = scores.fit(table, labels, groups, seed=5, names=list("abcdef"))
     again = scores.fit(table, labels, groups, seed=5, names=list("abcdef"))
     assert score == again
