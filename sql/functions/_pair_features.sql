@@ -235,6 +235,8 @@ begin
         end if;
     end loop;
     v_change := v_letters / v_length;
+    -- a word that one text repeats is found more often than the other has it
+    v_shared := least(v_shared, v_shorter - v_prefix - v_suffix);
 
     return array[
         -- the similarity; how far apart the vectors are for what differs
