@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memfold.calibrate import score as scores
@@ -141,6 +141,7 @@ def test_nothing_to_compare(db: DB, a: str | None, b: str | None) -> None:
 
 
 @given(a=st.one_of(TEXT, WORDS), b=st.one_of(TEXT, WORDS))
+@example(a='100"0000', b='0000"0000"100')
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_pair(db: DB, a: str, b: str) -> None:
     """Finite, the same either way, and nothing is changed between a text and itself."""
@@ -199,7 +200,7 @@ def test_the_function_is_what_scikit_learn_says(db: DB) -> None:
 
 
 def test_features_far_out(db: DB) -> None:
-    table, labels, groups = data()
+    table, labels, groups = data(150)
     score = scores.fit(table, labels, groups)
     rows = np.array([[1e300] * 6, [-1e300] * 6, [0.0] * 6, [-0.0] * 6])
     assert np.abs(scored(db, score, rows) - score.predict(rows)).max() < 1e-6
@@ -239,7 +240,7 @@ def test_explanation(db: DB) -> None:
 
 @pytest.mark.one_server
 def test_the_same_data_the_same_score(db: DB) -> None:
-    table, labels, groups = data()
+    table, labels, groups = data(150)
     score = scores.fit(table, labels, groups, seed=5, names=list("abcdef"))
     again = scores.fit(table, labels, groups, seed=5, names=list("abcdef"))
     assert score == again

@@ -244,8 +244,9 @@ def _folds(group: npt.NDArray[np.int64], folds: int, seed: int) -> list[npt.NDAr
 def _one_thread() -> AbstractContextManager[Any]:
     """A few thousand rows are fitted sooner by one thread than by several that wait for each other.
 
-    threadpoolctl comes with scikit-learn.
+    threadpoolctl comes with scikit-learn. It limits what is loaded already.
     """
+    importlib.import_module("sklearn.ensemble")
     limits: AbstractContextManager[Any] = importlib.import_module("threadpoolctl").threadpool_limits(1)
     return limits
 
