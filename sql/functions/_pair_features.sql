@@ -66,15 +66,16 @@ create or replace function memfold._pair_features(
 language plpgsql immutable parallel safe
 as $$
 declare
+    -- (constants of their type: strings would be cast, through their text, in every call)
     -- grammar: may change without a change of what is said
-    v_grammar constant jsonb := '["a", "about", "after", "also", "am", "an", "and", "are", "as", "at", "be", "been",
+    v_grammar constant jsonb := jsonb '["a", "about", "after", "also", "am", "an", "and", "are", "as", "at", "be", "been",
         "before", "being", "between", "but", "by", "can", "could", "did", "do", "does", "during", "for", "from", "had", "has",
         "have", "he", "her", "him", "his", "i", "if", "in", "into", "is", "it", "its", "may", "me", "might", "my", "of", "on",
         "onto", "or", "our", "out", "over", "shall", "she", "should", "so", "than", "that", "the", "their", "them", "then",
         "there", "these", "they", "this", "those", "through", "to", "too", "up", "very", "was", "we", "were", "what", "when",
         "where", "which", "while", "who", "will", "with", "would", "you", "your"]';
     -- what turns a statement round, or takes from it
-    v_denial constant jsonb := '["anything", "away", "barely", "cannot", "cease", "ceased", "denied", "denies", "deny", "end",
+    v_denial constant jsonb := jsonb '["anything", "away", "barely", "cannot", "cease", "ceased", "denied", "denies", "deny", "end",
         "ended", "everyone", "everything", "except", "exclude", "excluded", "excluding", "fail", "failed", "fails", "false",
         "hardly", "impossible", "incorrect", "instead", "lack", "lacked", "lacking", "lacks", "neither", "never", "no",
         "nobody", "none", "nor", "not", "nothing", "nowhere", "prevent", "prevented", "rarely", "rather", "refuse", "refused",
@@ -107,7 +108,7 @@ declare
     v_last_content integer := 0;
     v_last_name integer := 0;
     v_furthest integer := 0;
-    v_places integer[] := '{}';
+    v_places integer[] := '{}'::integer[];
     v_place_before integer;
     v_shared integer := 0;
     v_shared_content integer := 0;
@@ -130,8 +131,8 @@ declare
     v_names_a integer := 0;
     v_names_b integer := 0;
     v_longest integer := 0;
-    v_stems text[] := '{}';
-    v_befores text[] := '{}';
+    v_stems text[] := '{}'::text[];
+    v_befores text[] := '{}'::text[];
     v_alike integer := 0;
     v_replaced integer := 0;
     v_change double precision;
@@ -234,6 +235,8 @@ begin
         end if;
     end loop;
     v_change := v_letters / v_length;
+    -- a word that one text repeats is found more often than the other has it
+    v_shared := least(v_shared, v_shorter - v_prefix - v_suffix);
 
     return array[
         -- the similarity; how far apart the vectors are for what differs
@@ -319,7 +322,7 @@ begin atomic
         score -> 'features' ->> nullif(w.asked, -1),
         features[nullif(w.asked, -1) + 1],
         pg_catalog.sum(w.moved)
-            + case when w.asked = -1 then (score ->> 'baseline')::double precision else 0::double precision end
+        + case when w.asked = -1 then (score ->> 'baseline')::double precision else 0::double precision end
     from walk as w
     group by w.asked
     order by w.asked <> -1, pg_catalog.abs(pg_catalog.sum(w.moved)) desc, w.asked;

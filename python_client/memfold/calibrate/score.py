@@ -10,6 +10,7 @@ import importlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,8 +190,9 @@ def fit(
     score. Thresholds must not be chosen on the pairs it was fitted to: see ``cross_scores``.
     """
     rows, truth, group = _checked(features, labels, groups)
-    size = _best_size(rows, truth, group, seed)
-    score = _compile(_model(seed, size).fit(rows, truth), rows.shape[1])
+    with _one_thread():
+        size = _best_size(rows, truth, group, seed)
+        score = _compile(_model(seed, size).fit(rows, truth), rows.shape[1])
     return Score(
         tuple(names) or tuple(f"f{place}" for place in range(rows.shape[1])), score.baseline, score.trees
     )
@@ -206,11 +208,12 @@ def cross_scores(
 ) -> Floats:
     """P(duplicate) of each row by a score that was fitted to the other folds: what thresholds are chosen on."""
     rows, truth, group = _checked(features, labels, groups)
-    size = _best_size(rows, truth, group, seed)
     found = np.zeros(len(rows))
-    for held_out in _folds(group, folds, seed):
-        model = _model(seed, size).fit(rows[~held_out], truth[~held_out])
-        found[held_out] = _compile(model, rows.shape[1]).predict(rows[held_out])
+    with _one_thread():
+        size = _best_size(rows, truth, group, seed)
+        for held_out in _folds(group, folds, seed):
+            model = _model(seed, size).fit(rows[~held_out], truth[~held_out])
+            found[held_out] = _compile(model, rows.shape[1]).predict(rows[held_out])
     return found
 
 
@@ -236,6 +239,16 @@ def _folds(group: npt.NDArray[np.int64], folds: int, seed: int) -> list[npt.NDAr
     order = np.random.default_rng(seed).permutation(group.max() + 1)
     fold = order[group] % folds
     return [fold == number for number in range(folds) if (fold == number).any() and (fold != number).any()]
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """A few thousand rows are fitted sooner by one thread than by several that wait for each other.
+
+    threadpoolctl comes with scikit-learn. It limits what is loaded already.
+    """
+    importlib.import_module("sklearn.ensemble")
+    limits: AbstractContextManager[Any] = importlib.import_module("threadpoolctl").threadpool_limits(1)
+    return limits
 
 
 def _model(seed: int, size: int) -> Any:
