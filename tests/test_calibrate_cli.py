@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from psycopg.conninfo import make_conninfo
 
 from memfold.calibrate import calibrate
+from memfold.calibrate.pairs import feature_names
+from memfold.calibrate.score import Score
 from memfold.cli import main
 from memfold.errors import CalibrationRefusedError, MemfoldError, UnknownModelError
 from tests.support import ingest, model, vector
@@ -105,6 +107,34 @@ def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) ->
     assert again.exit_code == 0, again.output
     assert db.execute("select count(*), count(distinct fingerprint) from calibrations").fetchone() == (2, 1)
     assert thresholds(db) == (0.92, 0.85, None)
+
+
+def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the features of SQL to a function of SQL, which says what the model said."""
+    monkeypatch.setattr("memfold.calibrate.score.MAX_TREES", 8)
+    file = written(tmp_path / "pairs.jsonl", **APART)
+    done = run("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
+    assert done.exit_code == 0, done.output
+    row = db.execute(
+        "select c.calibration_id, c.score::text, m.score_function, m.candidate_threshold, m.merge_threshold"
+        " from embedding_models as m join calibrations as c using (calibration_id)"
+    ).fetchone()
+    assert row is not None
+    assert row[2] == f"_score_{row[0].hex}"
+    assert 0.8 <= row[3] <= 0.9
+    assert row[4] == thresholds(db)[0]
+    score = Score.from_json(row[1])
+    found = db.execute(
+        f"select f.features, memfold.{row[2]}(f.features) from labelled_pairs as l, lateral (select memfold._pair_features("
+        "'acme', (l.similarities ->> 'm')::float8, l.content_a, l.content_b, '{}') as features) as f"
+        " order by l.pair_key limit 100".encode()
+    ).fetchall()
+    features, said = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+    assert score.names == tuple(feature_names(db))
+    assert np.abs(score.predict(features) - said).max() < 1e-6
+    assert said.max() - said.min() > 0.2
+    assert run("calibrate", "m", "--undo").exit_code == 0
+    assert db.execute("select score_function from embedding_models").fetchone() == (None,)
 
 
 def test_refusals(db: DB, run: Run, tmp_path: Path) -> None:

@@ -171,7 +171,9 @@ def _merge_from(sample: Sample, budget: Budget) -> float:
     others = sample.others(budget.allow_refinements)
     errors = max(allowed(int(others.sum()), budget.max_false_merge, budget.confidence), 0)
     reachable = np.sort(sample.scores[others & sample.clean])[::-1]
-    return _inside(math.ceil(reachable[errors] * _STEP - 1e-3) / _STEP) if errors < len(reachable) else 0.0
+    if errors >= len(reachable) or not math.isfinite(reachable[errors]):
+        return 0.0
+    return _inside(math.ceil(reachable[errors] * _STEP - 1e-3) / _STEP)
 
 
 def _judge_from(sample: Sample, budget: Budget) -> float:
@@ -191,11 +193,14 @@ def _inside(threshold: float) -> float:
 def choose(sample: Sample, budget: Budget) -> Bands:
     """The narrowest bands whose false merges and false keeps stay within the budget.
 
-    Where the classes lie so far apart that there is a gap instead of an overlap, the gap is the band: what the
-    sample has not seen is asked about.
+    Where the classes lie so far apart that there is a gap instead of an overlap, the middle half of the gap is the
+    band: what the sample has not seen is asked about, and its edges do not touch what it has.
     """
     merge, judge = _merge_from(sample, budget), _judge_from(sample, budget)
-    return Bands(merge=max(merge, judge), judge=min(merge, judge))
+    if merge < judge:
+        quarter = (judge - merge) / 4
+        return Bands(merge=round(judge - quarter, 6), judge=round(merge + quarter, 6))
+    return Bands(merge=merge, judge=judge)
 
 
 def percentiles(sample: Sample) -> Bands:
