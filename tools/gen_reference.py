@@ -224,6 +224,59 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "schedule_upkeep": [],
         "unschedule_upkeep": [],
     },
+    "Calibrate": {
+        "add_labelled_pair": [
+            "select add_labelled_pair('Eve likes tea.', 'Eve enjoys tea.', 'duplicate', 'acme',\n"
+            "    '{\"toy\": 0.97}') is not null as added",
+        ],
+        "add_labelled_pairs": [
+            "select add_labelled_pairs('[\n"
+            '    {"a": "Eve likes tea.", "b": "Eve hates tea.", "label": "contradiction"},\n'
+            '    {"a": "Eve likes tea.", "b": "Eve likes Rome.", "label": "distinct"}]\', \'acme\')',
+        ],
+        "collect_pairs": ["select * from collect_pairs('acme', embedding_model => 'toy', min_age => '0 days')"],
+        "pairs_to_label": [
+            "select content_a, content_b, label, evidence, similarity\nfrom pairs_to_label('acme', 'toy', max => 2)",
+        ],
+        "remove_labelled_pair": [
+            "select remove_labelled_pair(pair_id, 'acme') from labelled_pairs where content_b = 'Eve likes Rome.'",
+        ],
+        "apply_calibration": [
+            "insert into calibrations (model, merge_threshold, judge_threshold, report, fingerprint)\n"
+            "values ('toy', 0.97, 0.8, '{}', sha256('')) returning method, merge_threshold, judge_threshold",
+            "select apply_calibration(calibration_id) from calibrations",
+        ],
+        "undo_calibration": [
+            "select undo_calibration('toy')",
+            "select model, calibration_id is null as undone, before -> 'merge_threshold' as merge_threshold\n"
+            "from calibration_changes order by at",
+        ],
+    },
+    "Change the embedding model": {
+        "start_reembedding": [
+            "select register_embedding_model('toy/2', 2)",
+            "select start_reembedding('toy', 'toy/2', 'globex') is not null as started",
+        ],
+        "missing_embeddings": [
+            "select content from missing_embeddings('toy', 'toy/2', tenant_id => 'acme') limit 2"
+        ],
+        "add_embeddings": [
+            "select a.status\n"
+            "from (select * from missing_embeddings('toy', 'toy/2', max_results => 1, tenant_id => 'acme')) as m,\n"
+            "    add_embeddings('toy/2', array[m.memory_id], array[m.content], array['[1, 0]'::vector],\n"
+            "        tenant_id => 'acme') as a",
+        ],
+        "reembed_status": [
+            "select old_vectors, new_vectors, missing, pending from reembed_status('toy', 'toy/2', 'acme')",
+        ],
+        "end_reembedding": [
+            "select end_reembedding(run_id, 'globex') from runs where kind = 'reembedding'",
+        ],
+        "replace_embedding_model": ["select replace_embedding_model('toy:2500', 'toy')"],
+        "drop_embeddings": ["select dropped from drop_embeddings('toy:2500', tenant_id => 'acme')"],
+        "drop_vector_index_ddl": ["select drop_vector_index_ddl('toy:2500')"],
+        "unregister_embedding_model": ["select unregister_embedding_model('toy:2500')"],
+    },
     "Check": {
         "check_invariants": ["select * from check_invariants('acme')"],
         "canonicalize": [
@@ -272,9 +325,6 @@ VIEWS: dict[str, list[str]] = {
 
 # The schema is made for later versions too. What this one neither writes nor reads is marked so.
 UNUSED: dict[str, set[str]] = {
-    "labelled_pairs": {"*"},
-    "calibrations": {"*"},
-    "embedding_models": {"calibration_id"},
     "memory_events": {"cause"},
     "judgements": {"member_ids"},
 }
