@@ -60,8 +60,9 @@ Yours differ: [calibrate](calibration.md) on pairs of your own memories.
 | duplicates merged | merged without asking, of all duplicates: what a judge is spared |
 
 In brackets: exact intervals of 95 % (Clopper and Pearson). Pairs of one text group are taken as independent, which they are
-not quite. False keeps and escalation depend on the mixture of pairs: such sets have many more near misses than a bucket of
-memories has, so escalation is that of a hard day.
+not quite. Escalation depends on the mixture of pairs: such sets have many more near misses than a bucket of memories has, so
+it is that of a hard day. What limits it most are texts of the same words in another order: where a set has few of them, the
+last part says what is left.
 """
 
 

@@ -234,7 +234,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
             '    {"a": "Eve likes tea.", "b": "Eve hates tea.", "label": "contradiction"},\n'
             '    {"a": "Eve likes tea.", "b": "Eve likes Rome.", "label": "distinct"}]\', \'acme\')',
         ],
-        "collect_pairs": ["select * from collect_pairs('acme', embedding_model => 'toy', min_age => '0 days')"],
+        "collect_pairs": [
+            "select * from collect_pairs('acme', embedding_model => 'toy', min_age => '0 days')"
+        ],
         "pairs_to_label": [
             "select content_a, content_b, label, evidence, similarity\nfrom pairs_to_label('acme', 'toy', max => 2)",
         ],

@@ -146,7 +146,7 @@ create or replace function memfold.add_labelled_pairs(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_keys constant text[] := '{a,b,label,similarities}';
+    v_keys constant text[] := '{a,b,label,similarities}'::text[];
     v_pair record;
 begin
     perform memfold._enter(tenant_id);

@@ -233,7 +233,7 @@ def page(made: Calibration, refused: str | None = None) -> str:
         " those that are merged unasked"
         + (" (refinements apart)" if budget.allow_refinements else " (refinements among them)")
         + ". False keeps: of all duplicates, those below the judge threshold. Escalation: of all pairs, those that"
-        " are asked about. The last two depend on how many pairs of each class the sample has.</p>"
+        " are asked about; that depends on how many pairs of each class the sample has.</p>"
     )
     parts.append("<h2>By class, held-out pairs</h2>")
     rows = []
