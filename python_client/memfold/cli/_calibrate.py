@@ -45,13 +45,39 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--embed-url", metavar="URL", help="The endpoint that embeds pairs without a cosine.")
 @click.option("--embed-model", metavar="NAME", help="The model to ask there; default: MODEL.")
-@click.option("--max-false-merge", type=_SHARE, default=0.01, show_default=True)
-@click.option("--max-false-keep", type=_SHARE, default=0.05, show_default=True)
-@click.option("--max-escalation", type=_SHARE, default=0.15, show_default=True)
+@click.option(
+    "--max-false-merge",
+    type=_SHARE,
+    default=0.01,
+    show_default=True,
+    help="Merged unasked, of all pairs that are no duplicates.",
+)
+@click.option(
+    "--max-false-keep",
+    type=_SHARE,
+    default=0.05,
+    show_default=True,
+    help="Below the judge threshold, of all duplicates.",
+)
+@click.option(
+    "--max-escalation", type=_SHARE, default=0.15, show_default=True, help="Asked about, of all pairs."
+)
 @click.option("--holdout", type=_SHARE, default=0.2, show_default=True, help="Share of pairs to measure on.")
 @click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bounds.")
-@click.option("--method", type=click.Choice(["budget", "percentile"]), default="budget", show_default=True)
-@click.option("--score", type=click.Choice(["cosine", "fitted", "best"]), default="cosine", show_default=True)
+@click.option(
+    "--method",
+    type=click.Choice(["budget", "percentile"]),
+    default="budget",
+    show_default=True,
+    help="How the bands are found.",
+)
+@click.option(
+    "--score",
+    type=click.Choice(["cosine", "fitted", "best"]),
+    default="cosine",
+    show_default=True,
+    help="What the bands are of; best: the fitted score where held-out pairs say so.",
+)
 @click.option("--no-guard", is_flag=True, help="The bands are for policies without the guard.")
 @click.option("--allow-refinements", is_flag=True, help="An automatic merge of a refinement is no error.")
 @click.option("--weak", is_flag=True, help="Use collected pairs too that nobody has looked at.")
@@ -69,7 +95,13 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--judge-object", metavar="MODULE:NAME", help="Ask this judge instead (as memfold judge --judge)."
 )
-@click.option("--max-judged", type=click.IntRange(1), default=300, show_default=True)
+@click.option(
+    "--max-judged",
+    type=click.IntRange(1),
+    default=300,
+    show_default=True,
+    help="At most so many, drawn by lot.",
+)
 def calibrate(
     model: str,
     dsn: str | None,
