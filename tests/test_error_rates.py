@@ -18,11 +18,14 @@ compare one version of memfold with the next. docs/error-rates.md has what was m
 from __future__ import annotations
 
 import json
+import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import psycopg
@@ -237,3 +240,53 @@ def test_the_pairs_are_sound(pairs: list[Pair]) -> None:
     assert max(cosines["distinct"]) > 0.9
     # and no pair is so near to a threshold that the arithmetic of a machine could decide it
     assert min(abs(x - edge) for found in cosines.values() for x in found for edge in (0.85, 0.92)) > 1e-5
+
+
+def test_a_merge_by_score_is_explained(registered: DB, pairs: list[Pair], app: Callable[[str], DB]) -> None:
+    """From the stored calibration to what explain_memory says: a real score, applied as ``memfold calibrate`` does."""
+    fitted = json.loads((DATA / "score.json").read_text())
+    score = Score.from_json(json.dumps(fitted["score"]))
+    calibration_id = uuid4()
+    registered.execute(
+        "insert into memfold.calibrations (calibration_id, model, merge_threshold, judge_threshold, candidate_threshold,"
+        " score, score_sql, report, fingerprint) values (%s, %s, %s, %s, %s, %s, %s, '{}', sha256('test'))",
+        [
+            calibration_id, MODEL, fitted["merge_threshold"], fitted["judge_threshold"], fitted["candidate_threshold"],
+            score.to_json(), score.sql(f"_score_{calibration_id.hex}"),
+        ],
+    )  # fmt: skip
+    registered.execute("select memfold.apply_calibration(%s)", [calibration_id])
+    sample = held_out(pairs)
+    decided = zip(sample, by_score(registered, sample), strict=True)
+    pair = next(pair for pair, made in decided if made == "merged" and pair["label"] == "duplicate")
+    registered.execute(
+        "select memfold.undo_calibration(%s), memfold.apply_calibration(%s)", [MODEL, calibration_id]
+    )
+    vectors = literals()
+    for text in (pair["a"], pair["b"]):
+        found = ingest(registered, text, embedding=vectors[text], embedding_model=MODEL)
+    assert (found.action, found.method) == ("merged", "score")
+    [(reason,)] = registered.execute(
+        "select reason from memfold.memory_events where event_id = %s", [found.event_id]
+    ).fetchall()
+    lines = [
+        row[0] for row in registered.execute("select memfold.explain_memory(%s, 'acme')", [found.memory_id])
+    ]
+    [said] = [line for line in lines if "log-odds:" in line]
+    shown = app("acme").execute("select memfold.explain_memory(%s)", [found.memory_id]).fetchall()
+    assert (said,) in shown
+    assert any(f"reason: {reason}" in line for line in lines)
+    added = re.findall(r"(\w[\w ]*?) ([+-][\d.]+)", said.partition("log-odds: ")[2])
+    assert added[0][0] == "any pair"
+    assert len(added) == 6
+    # what is listed first adds most, and all of it together is the score
+    features = registered.execute(
+        "select memfold._pair_features('acme', %s, %s, %s, '{}')", [found.similarity, pair["b"], pair["a"]]
+    ).fetchone()
+    assert features is not None
+    sums = score.contributions(np.array([features[0]]))[0]
+    assert float(added[0][1]) == pytest.approx(sums[0], abs=0.005)
+    assert [abs(float(x)) for _, x in added[1:]] == sorted(
+        (abs(float(x)) for _, x in added[1:]), reverse=True
+    )
+    assert 1 / (1 + math.exp(-sums.sum())) == pytest.approx(float(reason.removeprefix("score ")), abs=1e-3)

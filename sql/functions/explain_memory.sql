@@ -1,32 +1,23 @@
 create or replace function memfold._explain_pair(
-    tenant_id text, memory_id uuid, target_id uuid, similarity double precision, guard text[], content text, other_content text
+    tenant_id text, score jsonb, similarity double precision, guard text[], content text, other_content text
 ) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_score jsonb;
 begin
-    select c.score into v_score
-    from memfold.memory_vectors as v
-    join memfold.embedding_models as e on e.model = v.model and e.score_function is not null
-    join memfold.calibrations as c on c.calibration_id = e.calibration_id
-    where v.tenant_id = _explain_pair.tenant_id collate "C" and v.memory_id in (_explain_pair.memory_id, _explain_pair.target_id)
-    order by v.model
-    limit 1;
     return (
         select string_agg(format('%s %s', coalesce(s.feature, 'any pair'), to_char(s.contribution, 'FMSG990.00')), ', ' order by s.place)
-        from memfold._explain_score(v_score, memfold._pair_features(
+        from memfold._explain_score(score, memfold._pair_features(
             _explain_pair.tenant_id, similarity, content, other_content, guard))
             with ordinality as s (feature, feature_value, contribution, place)
         where s.place <= 6
     );
 end;
 $$;
-revoke all on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text) from public;
-grant execute on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text)
-to memfold_app, memfold_auditor;
-comment on function memfold._explain_pair(text, uuid, uuid, double precision, text[], text, text) is
-'What a pair''s score comes from, by the score in force now: what its features add most, in log-odds. Null: no score is in force.';
+revoke all on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) from public;
+grant execute on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
+comment on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) is
+'What a pair''s score (calibrations.score) comes from: what its features add most, in log-odds. It reads no table: a definer so
+that who may read memories need not be allowed all that it calls. Null: there is no score.';
 
 create or replace function memfold.explain_memory(
     memory_id uuid,
@@ -144,8 +135,15 @@ begin
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
         if r.method = 'score' then
-            v_score := memfold._explain_pair(m.tenant_id, r.memory_id, r.target_id, r.similarity, r.guard,
-                coalesce(r.content, r.memory_content), r.target_content);
+            v_score := memfold._explain_pair(m.tenant_id, (
+                select c.score
+                from memfold.memory_vectors as v
+                join memfold.embedding_models as e on e.model = v.model and e.score_function is not null
+                join memfold.calibrations as c on c.calibration_id = e.calibration_id
+                where v.tenant_id = m.tenant_id and v.memory_id = r.target_id
+                order by v.model
+                limit 1
+            ), r.similarity, r.guard, coalesce(r.content, r.memory_content), r.target_content);
             if v_score is not null then
                 return next '        log-odds: ' || v_score;
             end if;
@@ -158,4 +156,5 @@ grant execute on function memfold.explain_memory(uuid, text) to memfold_app, mem
 grant execute on function memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
-its aliases, judgements, and its ledger (the first and the last 15 rows). Raises MF018.';
+its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, what added most to the score in
+force now. Raises MF018.';
