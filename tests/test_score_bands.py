@@ -12,7 +12,8 @@ from tests.support import check, ingest, model, status
 from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
-FAR, MIDDLE, NEAR, OFF = 50, 40, 20, 70  # degrees; cosines 0.643, 0.766, 0.940, 0.342
+# degrees; cosines 0.574, 0.643, 0.766, 0.940, 0.342
+FARTHEST, FAR, MIDDLE, NEAR, OFF = 55, 50, 40, 20, 70
 TEXTS = ("User likes tea", "User enjoys tea")
 
 
@@ -22,7 +23,7 @@ def scored(db: DB) -> DB:
     model(db)
     db.execute(
         "create function memfold._score_of_a_test(features double precision[]) returns double precision language sql"
-        " immutable strict return case when features[1] < 0.7 then 0.95 when features[1] < 0.8 then 0.5 else 0.1 end;"
+        " immutable strict return case when features[1] < 0.6 then 0.99 when features[1] < 0.7 then 0.95 when features[1] < 0.8 then 0.5 else 0.1 end;"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.9, score_judge_threshold = 0.4"
     )
@@ -60,12 +61,22 @@ def test_the_best_score_is_taken(scored: DB) -> None:
     storing(scored)
     store(scored, "User likes tea", **angle(NEAR))
     store(scored, "User loves tea", **angle(-MIDDLE))
-    far = store(scored, "User enjoys tea", **angle(FAR))
+    store(scored, "User enjoys tea", **angle(FAR))
+    best = store(scored, "User is keen on tea", **angle(-FARTHEST))
     store(scored, "User adores tea", **angle(-MIDDLE - 1))
     scored.execute("delete from memfold.policies where tenant_id = 'acme'")
     found = ingest(scored, "User is fond of tea", **angle(0))
-    assert (found.action, found.method, found.memory_id) == ("merged", "score", far)
+    assert (found.action, found.method, found.memory_id) == ("merged", "score", best)
     check(scored)
+
+
+def test_what_is_only_reported_is_not_scored(scored: DB) -> None:
+    """A neighbour below the cosine of candidates may be similar, and no more."""
+    scored.execute("select set_policy('acme', similar_threshold => 0.2)")
+    old = ingest(scored, TEXTS[0], **angle(0))
+    found = ingest(scored, TEXTS[1], **angle(OFF))
+    assert (found.action, found.method) == ("inserted", None)
+    assert [similar["memory_id"] for similar in found.similar] == [str(old.memory_id)]
 
 
 def test_the_guard_holds_here_too(scored: DB) -> None:
