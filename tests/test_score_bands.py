@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.support import check, ingest, model, status
+from tests.support import check, counters, ingest, model, status
 from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
@@ -153,3 +156,25 @@ def test_what_is_shown_as_one_goes_by_the_cosine(scored: DB) -> None:
         angle(0)["embedding"],
     )
     assert len(found) == 1
+
+
+def test_paraphrases_that_race_leave_one_memory(scored: DB, connect: Callable[..., DB]) -> None:
+    """Writers of a scope take turns under a score, too: each sees what the one before it has stored."""
+    scored.execute(
+        "create or replace function memfold._score_of_a_test(features double precision[]) returns double precision"
+        " language sql immutable strict return 0.95"
+    )
+    verbs = ("likes", "enjoys", "loves", "adores", "fancies", "relishes", "is fond of", "is keen on")
+    start = threading.Barrier(len(verbs))
+
+    def write(verb: str, connection: DB) -> str:
+        start.wait()
+        return ingest(connection, f"User {verb} tea", **angle(0)).action
+
+    connections = [connect() for _ in verbs]
+    with ThreadPoolExecutor(len(verbs)) as pool:
+        done = sorted(pool.map(write, verbs, connections))
+    assert done == ["inserted", *["merged"] * (len(verbs) - 1)]
+    [memory] = rows(scored, "select memory_id from memories where status = 'active'")
+    assert counters(scored, memory["memory_id"])["observations"] == len(verbs)
+    check(scored)
