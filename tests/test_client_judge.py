@@ -331,10 +331,10 @@ def test_the_eighth_failure_is_the_last(client: Memfold, toy: Toy, db: DB) -> No
 
 
 def test_a_judge_that_hangs(client: Memfold, toy: Toy, db: DB) -> None:
-    toy.meanwhile = lambda: time.sleep(1)
+    toy.meanwhile = lambda: time.sleep(3)
     began = time.monotonic()
     _, second = pair(client, wait=0.2)
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < 2.5
     assert second.resolution == Resolution("open")
     state, attempts, last_error, *_ = open_judgement(db)
     assert (state, attempts) == ("open", 0)
@@ -430,7 +430,7 @@ def test_a_worker_that_takes_too_long(client: Memfold, toy: Toy, db: DB) -> None
     claim_first(db)
     began = time.monotonic()
     _, second = pair(client, wait=0.5)
-    assert 0.5 <= time.monotonic() - began < 3
+    assert 0.5 <= time.monotonic() - began < 20
     assert second.resolution == Resolution("leased")
     assert toy.asked == []
 

@@ -204,7 +204,8 @@ def test_three_pairs_take_as_long_as_one(
     dsn: str, db: DB, endpoint: Callable[..., str], record_property: Callable[[str, object], None]
 ) -> None:
     latency = 1.0
-    worker = Timed(dsn, OpenAIJudge("stand-in", base_url=endpoint(latency)), poll=0.05)
+    url = endpoint(latency)
+    worker = Timed(dsn, OpenAIJudge("stand-in", base_url=url), poll=0.05)
     ratios: list[float] = []
 
     async def rounds() -> None:
@@ -226,8 +227,9 @@ def test_three_pairs_take_as_long_as_one(
             ratios.append((worker.applied[-1] - worker.claims[0][0]) / latency)
 
     work(worker, rounds())
+    # How long it took is for the record, for a busy machine takes its own time: asked at once is what makes it short.
     record_property("ratio", min(ratios))
-    assert min(ratios) <= 1.25, ratios
+    assert stats_of(url)["max_in_flight"] == 3
     answered_once(db, 7)
 
 
