@@ -133,6 +133,7 @@ def test_limits_are_policy(db: DB) -> None:
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
         ("explain_memory(gen_random_uuid(), 'acme')", "MF018"),
         ("pending_embeddings()", "MF001"),
+        ("pending_embeddings('acme', max_results => -1)", "MF022"),
     ],
 )
 def test_other_functions(db: DB, call: str, state: str) -> None:
