@@ -133,6 +133,7 @@ def test_limits_are_policy(db: DB) -> None:
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
         ("explain_memory(gen_random_uuid(), 'acme')", "MF018"),
         ("pending_embeddings()", "MF001"),
+        ("collect_pairs('acme', null, 'm', min_age => '2000000000 months')", "MF022"),
         ("prune_memories('acme', 'default', unused_for => '2000000000 months')", "MF022"),
         ("pending_embeddings('acme', max_results => -1)", "MF022"),
     ],
