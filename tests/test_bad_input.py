@@ -147,3 +147,17 @@ def test_other_functions(db: DB, call: str, state: str) -> None:
     assert (error.value.sqlstate, bool(error.value.diag.message_hint)) == (state, True)
     assert error.value.diag.message_detail
     assert rows(db) == before
+
+
+def test_what_a_call_of_a_judge_costs(db: DB) -> None:
+    """Of each so little that the sum of all attempts is a number too."""
+    model(db)
+    ingest(db, "User likes Vim", **vector(1.0))
+    ingest(db, "User likes Vi", **vector(0.9))
+    judgement = db.execute("select judgement_id from judgements").fetchone()
+    assert judgement is not None
+    for cost in ("input_tokens => 9223372036854775807", "output_tokens => -1", "cost => 1e308", "cost => 'NaN'"):
+        for call in ("fail_judgement(%s, 'e'", "resolve_judgement(%s, 'distinct'"):
+            with pytest.raises(psycopg.Error) as error:
+                db.execute(f"select {call}, {cost}, tenant_id => 'acme')".encode(), judgement)
+            assert error.value.sqlstate == "MF028", cost
