@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import ingest, model, vector
+from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 
@@ -161,3 +161,15 @@ def test_what_a_call_of_a_judge_costs(db: DB) -> None:
             with pytest.raises(psycopg.Error) as error:
                 db.execute(f"select {call}, {cost}, tenant_id => 'acme')".encode(), judgement)
             assert error.value.sqlstate == "MF028", cost
+
+
+def test_a_plain_row_is_superseded(db: DB) -> None:
+    """It has no counters yet: the person's word comes before upkeep."""
+    for text in ("User likes Vim", "User likes Emacs"):
+        db.execute("insert into memfold.memories (tenant_id, content) values ('acme', %s)", [text])
+    found = db.execute(
+        "select (memfold.supersede_memory(min(memory_id::text)::uuid, max(memory_id::text)::uuid, tenant_id => 'acme')).action"
+        " from memories"
+    ).fetchone()
+    assert found == ("superseded",)
+    check(db)

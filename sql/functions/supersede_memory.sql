@@ -12,6 +12,7 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
+    perform memfold._adopt_row(tenant_id, a.memory_id);
     -- it holds from now on, also against an observation that is dated ahead
     select greatest(now(), k.last_seen) into strict v_stated_at
     from memfold.memory_counters as k
