@@ -156,7 +156,12 @@ def test_what_a_call_of_a_judge_costs(db: DB) -> None:
     ingest(db, "User likes Vi", **vector(0.9))
     judgement = db.execute("select judgement_id from judgements").fetchone()
     assert judgement is not None
-    for cost in ("input_tokens => 9223372036854775807", "output_tokens => -1", "cost => 1e308", "cost => 'NaN'"):
+    for cost in (
+        "input_tokens => 9223372036854775807",
+        "output_tokens => -1",
+        "cost => 1e308",
+        "cost => 'NaN'",
+    ):
         for call in ("fail_judgement(%s, 'e'", "resolve_judgement(%s, 'distinct'"):
             with pytest.raises(psycopg.Error) as error:
                 db.execute(f"select {call}, {cost}, tenant_id => 'acme')".encode(), judgement)
