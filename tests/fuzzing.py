@@ -569,10 +569,11 @@ OFTEN = {
 SELDOM = {
     "upkeep_all": 0.15,
     "create_vector_index": 0.3,
-    "canonicalizer_selftest": 0.2,
+    "canonicalizer_selftest": 0.01,
     "check_invariants": 0.4,
     "set_policy": 1.0,
 }
+REPLACING = {"replace_embedding_model", "drop_embeddings", "unregister_embedding_model"}
 ROLES = ("app", "bound", "judge", "auditor", "owner", "superuser")
 # Who calls: of what each may call, and seldom of what it may not.
 SHARES = {"app": 12.0, "bound": 3.0, "judge": 2.0, "auditor": 1.0, "owner": 2.0, "superuser": 1.0}
@@ -644,7 +645,11 @@ class Fuzzer:
             self.admin.execute(
                 "select memfold.ingest_memory(%s, %s, subject => 'x', embedding => %s, embedding_model => 'bystander',"
                 " source_turn_ids => '{t}')",
-                [f"{SECRET} {'I' * i}", BYSTANDER, json.dumps([float(i == axis) for axis in range(DIMENSIONS)])],
+                [
+                    f"{SECRET} {'I' * i}",
+                    BYSTANDER,
+                    json.dumps([float(i == axis) for axis in range(DIMENSIONS)]),
+                ],
             )
         self.admin.execute("select memfold.set_predicate(%s, 'lives_in')", [BYSTANDER])
         self.admin.execute("select memfold.set_policy(%s, 'default')", [BYSTANDER])
@@ -769,6 +774,8 @@ class Fuzzer:
             values["contents"] = (_array(one[1] for one in some).encode(), False)
             values["embeddings"] = (_array(self.values.vector() for _ in some).encode(), False)
             values.pop("run_id", None)
+        if function.name in REPLACING and "model" not in hostile and self.random.random() < 0.8:
+            values["model"] = (self.values.models[2].encode(), False)
         if function.name == "register_embedding_model" and not hostile:
             values["model"] = (f"new {self.random.getrandbits(40)}".encode(), False)
         return values
@@ -858,7 +865,13 @@ class Fuzzer:
         return code, leaks
 
     def _judge_result(
-        self, role: str, function: Function, result: pq.abc.PGresult, example: Callable[[], str], *, within: bool
+        self,
+        role: str,
+        function: Function,
+        result: pq.abc.PGresult,
+        example: Callable[[], str],
+        *,
+        within: bool,
     ) -> None:
         columns = {result.fname(i): i for i in range(result.nfields)}
         ordinary = role in ("app", "bound", "auditor")

@@ -129,6 +129,7 @@ def test_limits_are_policy(db: DB) -> None:
         ("find_similar('acme', 'default', null, 'm')", "MF022"),
         ("find_similar('acme', 'default', '[1,0,0,0]', 'm', max_results => 0)", "MF022"),
         ("find_similar('acme', 'default', '[1,0,0]', 'm')", "MF014"),
+        ("search_memories('acme', 'default', '[1,0,0,0]', 'm', 9223372036854775807)", "MF022"),
         ("attach_embedding(gen_random_uuid(), '[1,0,0,0]', 'm', 'acme')", "MF018"),
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
         ("explain_memory(gen_random_uuid(), 'acme')", "MF018"),
@@ -166,6 +167,13 @@ def test_what_a_call_of_a_judge_costs(db: DB) -> None:
             with pytest.raises(psycopg.Error) as error:
                 db.execute(f"select {call}, {cost}, tenant_id => 'acme')".encode(), judgement)
             assert error.value.sqlstate == "MF028", cost
+    for wait in ("-1 second", "2000000000 days"):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(
+                f"select fail_judgement(%s, 'e', retry_after => '{wait}', tenant_id => 'acme')".encode(),
+                judgement,
+            )
+        assert error.value.sqlstate == "MF028", wait
 
 
 def test_a_plain_row_is_superseded(db: DB) -> None:
@@ -173,8 +181,8 @@ def test_a_plain_row_is_superseded(db: DB) -> None:
     for text in ("User likes Vim", "User likes Emacs"):
         db.execute("insert into memfold.memories (tenant_id, content) values ('acme', %s)", [text])
     found = db.execute(
-        "select (memfold.supersede_memory(min(memory_id::text)::uuid, max(memory_id::text)::uuid, tenant_id => 'acme')).action"
-        " from memories"
+        "select (supersede_memory(min(memory_id::text)::uuid, max(memory_id::text)::uuid, tenant_id => 'acme'))"
+        ".action from memories"
     ).fetchone()
     assert found == ("superseded",)
     check(db)

@@ -31,6 +31,10 @@ begin
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id
     for no key update;
     perform memfold._check_usage(input_tokens, output_tokens, cost);
+    if not coalesce(retry_after between '0' and '1 year', true) then
+        perform memfold._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
+            'It is 0 to one year, or null: as the number of attempts has it.');
+    end if;
     -- what it has cost is spent, whoever holds it now
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
