@@ -186,3 +186,33 @@ def test_a_plain_row_is_superseded(db: DB) -> None:
     ).fetchone()
     assert found == ("superseded",)
     check(db)
+
+
+def test_next_to_nothing(db: DB) -> None:
+    """The least number above 0, wherever it is allowed: a product of two would underflow, which is an error."""
+    model(db)
+    db.execute(
+        "select set_policy('acme', rank_confidence => 4.9e-324, rank_feedback => 4.9e-324, decay_rate => 4.9e-324,"
+        " decay_floor => 4.9e-324, decay_interval => '0', weights => '{1,4.9e-324,4.9e-324}')"
+    )
+    for confidence in (4.9e-324, 1e-200, 1.0):
+        for day in ("2025-01-01", "4713-01-01 BC"):
+            ingest(
+                db, f"{confidence} {day}", source_confidence=confidence, extractor_confidence=confidence,
+                observed_at=day, **vector(1.0),
+            )  # fmt: skip
+    texts = db.execute("select memory_id, confidence from current_memories('acme')").fetchall()
+    assert texts
+    assert all(confidence <= 1 for _, confidence in texts)
+    found = db.execute(
+        "select memory_id from search_memories('acme', 'default', '[1,0,0,0]', 'm')"
+    ).fetchall()
+    assert found
+    db.execute("select count(*) from prune_memories('acme', 'default', unused_for => '0')")
+    db.execute("select * from apply_decay('acme')")
+    db.execute("select set_policy('acme', weights => '{4.9e-324,0,1}')")
+    for memory_id, _ in texts:
+        effective = db.execute("select effective_confidence(%s, tenant_id => 'acme')", [memory_id]).fetchone()
+        assert effective is not None
+        assert 0 <= effective[0] <= 1
+    check(db)
