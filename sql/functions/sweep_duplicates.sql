@@ -145,6 +145,9 @@ begin
         end if;
     end if;
 
+    if memory_ids is not null then
+        memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
+    end if;
     -- no lock is held while it is planned
     for p in
         select dense_rank() over (order by s.cluster_id) as cluster, s.*, m.content, m.object, o.content as other_content,
