@@ -263,6 +263,8 @@ create or replace function memfold.duplicate_pairs(
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- arrays of unknown size look dear: compiling the plan takes seconds
+set jit = off
 as $$
 #variable_conflict use_column
 declare
