@@ -168,7 +168,7 @@ POINTS = ".,;:!?¡¿…。、！？-–—_*#@&%'\"«»()[]{}"
 UNBELIEVABLE = [
     "\u202e" + "evil" + "\u202c", "\u2066\u2067\u2068\u2069", "a\u200db\u200cc", "👩‍👩‍👧‍👦🏳️‍🌈🇺🇳",
     "é" + "\u0301" * 300, "\u0344" * 50,
-    "\ufdfa" * 40, "İıſẞß", "ΑΣ Σας ς", "ﬃ", "①②³", "ａｂｃ", "\U000e0061\U000e007f", "\U0010ffff", 
+    "\ufdfa" * 40, "İıſẞß", "ΑΣ Σας ς", "ﬃ", "①②³", "ａｂｃ", "\U000e0061\U000e007f", "\U0010ffff",
     "\uffff\ufffe", "\ufffd", "\u0378",
     "\ud7a4".encode("utf-8", "replace").decode(), "가각\u1100\u1161\u11a8", "ก็็็็็็็", "Z̷̢͉̎a̶l̷g̸o̴" * 30,
     "\x01\x02\x7f", "\u2028", "𝕬𝖓𝖓 𝖑𝖎𝖐𝖊𝖘 𝖙𝖊𝖆",
@@ -802,9 +802,12 @@ class Fuzzer:
                 values.pop(name, None)
                 if name in fact:
                     values[name] = (fact[name].encode(), False)
-        elif "embedding_model" in names - hostile and {"embedding", "query_embedding"} & names:
-            if self.random.random() < 0.9:
-                values["embedding_model"] = (self.values.models[0].encode(), False)
+        elif (
+            "embedding_model" in names - hostile
+            and {"embedding", "query_embedding"} & names
+            and self.random.random() < 0.9
+        ):
+            values["embedding_model"] = (self.values.models[0].encode(), False)
         if {"memory_ids", "contents", "embeddings"} <= names and not hostile and self.values.contents:
             some = [self.random.choice(self.values.contents) for _ in range(self.random.randint(1, 4))]
             values["embedding_model"] = (self.values.models[1].encode(), False)
