@@ -1058,7 +1058,7 @@ class Fuzzer:
             self.report.find("another tenant's rows have changed", BYSTANDER)
         if self._value("select pg_postmaster_start_time()") != self.started:
             self.report.find("the server has restarted", "")
-        self.report.seconds = time.monotonic() - began
+        self.report.seconds += time.monotonic() - began
         return self.report
 
     def _weigh(self) -> None:
