@@ -51,7 +51,7 @@ def main() -> int:
         "--rows",
         type=int,
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
-        f" consolidation (default: {consolidation.MEMORIES:,})",
+        f" consolidation (default: {consolidation.MEMORIES:,}), facts of soak (default: {soak.FACTS:,})",
     )
     parser.add_argument("--minutes", type=float, default=30, help="of soak")
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
@@ -80,7 +80,9 @@ def main() -> int:
         "consolidation": lambda server: consolidation.run(
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
-        "soak": lambda server: soak.run(server, data(), minutes=given.minutes),
+        "soak": lambda server: soak.run(
+            server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
+        ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
