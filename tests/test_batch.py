@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import check, model
+from tests.support import check, ingest, model
 from tests.test_concurrency import together
 
 DB = psycopg.Connection[Any]
@@ -349,6 +349,17 @@ def test_errors_of_candidates(db: DB) -> None:
     assert rows[11][11] == 'invalid input syntax for type timestamp with time zone: "yesterday or so"'
     assert db.execute("select count(*) from memories").fetchone() == (len(bad),)
     check(db)
+
+
+def test_a_memory_that_was_contradicted(db: DB) -> None:
+    """It has no predicate, and yet it is on a timeline: what is told of it is no mere addition."""
+    one, other = ingest(db, "User likes tea"), ingest(db, "User hates tea")
+    db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [one.memory_id, other.memory_id])
+    for content in ("User hates tea", "User likes tea", "User likes tea", "User hates tea"):
+        [single] = db.execute("select (preview_memory(%s, 'acme')).action", [content]).fetchall()
+        [row] = at_once(db, "acme", [{"content": content}])
+        assert (row[0], row[9]) == (single[0], None), content
+        check(db)
 
 
 def test_abort(db: DB) -> None:

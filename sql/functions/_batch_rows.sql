@@ -26,18 +26,16 @@ begin
     from (
         select c.ordinality as i, v_classes[c.ordinality] as class, m.memory_id, m.root_id, r.scope_key as root_scope,
             -- what can be added, in any order
-            coalesce(k.live and not k.on_timeline, m.is_plain) and c.origin <> 'recalled' and c.metadata = '{}' as hit
+            coalesce(k.live and not k.on_timeline, false) and c.origin <> 'recalled' and c.metadata = '{}' as hit
         from unnest(v_items) with ordinality as c
         left join lateral (
-            select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key,
-                -- its counters can say nothing else: it is live, and no value of a slot
-                m.status = 'active' and m.predicate is null as is_plain
+            select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key
             from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
             select k.live, k.on_timeline from memfold.memory_counters as k
-            where k.tenant_id = v_tenant_id and k.memory_id = m.root_id and not m.is_plain
+            where k.tenant_id = v_tenant_id and k.memory_id = m.root_id
             offset 0
         ) as k on true
         left join lateral (
