@@ -143,6 +143,7 @@ class _Soak:
     ) -> list[Any]:
         """One call, as often as it takes; its time counts from the first attempt."""
         begun = time.perf_counter()
+        attempts = 0
         while True:
             try:
                 rows = connection.execute(query.encode(), parameters).fetchall()
@@ -154,6 +155,9 @@ class _Soak:
                 if error.sqlstate not in RETRY:
                     raise
                 self.retries += 1
+                attempts += 1
+                if attempts == 1000:
+                    raise
         if self.began:
             self.latencies[kind, int((time.monotonic() - self.began) / 60 * self.parts)].append(
                 (time.perf_counter() - begun) * 1000
