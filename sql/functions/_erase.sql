@@ -27,7 +27,7 @@ revoke all on function memfold._events_about(text, uuid[]) from public;
 comment on function memfold._events_about(text, uuid[]) is
 'The ledger rows that name texts as what was decided against. Inlined by its callers.';
 
-create or replace function memfold._remove_events(tenant_id text, event_ids uuid[]) returns bigint
+create or replace function memfold._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -47,13 +47,18 @@ begin
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
     end loop;
+    if event_ids <> '{}' then
+        delete from memfold.idempotency_keys as i
+        where i.tenant_id = _remove_events.tenant_id collate "C" and i.bucket_id = _remove_events.bucket_id collate "C"
+            and i.event_id = any(event_ids);
+    end if;
     return v_count;
 end;
 $$;
-revoke all on function memfold._remove_events(text, uuid[]) from public;
-comment on function memfold._remove_events(text, uuid[]) is
-'Takes rows out of the ledger, with those that say they are undone, and returns how many. Erasure alone may: the caller has
-memfold.maintenance on.';
+revoke all on function memfold._remove_events(text, text, uuid[]) from public;
+comment on function memfold._remove_events(text, text, uuid[]) is
+'Takes rows of a bucket out of the ledger, with those that say they are undone and the calls'' idempotency keys, and returns how
+many. Erasure alone may: the caller has memfold.maintenance on.';
 
 create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -226,7 +231,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_count bigint := 0;
+    v_removed uuid[] := array[]::uuid[];
+    v_count bigint;
     e memfold.memory_events;
     v_memory_id uuid;
     v_target_id uuid;
@@ -244,13 +250,13 @@ begin
             then gone_into[pg_catalog.array_position(gone, e.memory_id)] else e.memory_id end;
         v_target_id := nullif(case when e.target_id = any(gone)
             then gone_into[pg_catalog.array_position(gone, e.target_id)] else e.target_id end, v_memory_id);
-        if e.memory_id = any(gone) and (
-            v_memory_id is null or e.origin is not null
-            or e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone')
-        ) or e.origin is null and (
-            e.action = 'judged' or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
-        ) then
-            v_count := v_count + memfold._remove_events(v_tenant_id, array[e.event_id]);
+        if (case
+            -- what was recalled repeats the text; what another source said and was refused is that one's
+            when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
+            else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone') or v_memory_id is null
+                or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
+        end) then
+            v_removed := v_removed || e.event_id;
         elsif e.action in ('merged', 'replaced') and e.tier >= 2 and v_target_id is null then
             -- what it was folded into, or took the place of, is gone: it stands for itself
             update memfold.memory_events as o
@@ -261,10 +267,12 @@ begin
         else
             update memfold.memory_events as o
             set memory_id = v_memory_id, target_id = v_target_id, similarity = null, guard = '{}', similar_memories = null,
-                reason = null, content = case when o.origin is not null then o.content end
+                reason = case when o.origin is not null then o.reason end,
+                content = case when o.origin is not null then o.content end
             where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
         end if;
     end loop;
+    v_count := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
     -- those that a row of the text above had folded, which is gone
     insert into memfold.memory_events (
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
@@ -301,12 +309,12 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_result memfold.erasure;
-    v_had constant uuid[] := array(
-        select distinct e.memory_id from memfold._events_of(v_tenant_id, texts) as e where e.observation
-    );
+    v_said uuid[];
+    v_had uuid[];
     v_touched uuid[];
     v_rows bigint[];
-    v_left uuid[];
+    v_still_said uuid[];
+    v_has uuid[];
     v_gone uuid[];
     v_gone_into uuid[];
     v_live uuid[];
@@ -318,6 +326,10 @@ declare
     v_turns text[];
     v_removed uuid[];
 begin
+    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
+        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    into v_said, v_had
+    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
     select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.n) into v_touched, v_rows
     from (
         select e.memory_id, pg_catalog.count(*) as n
@@ -360,21 +372,20 @@ begin
     from unnest(event_ids) as i (id)
     where i.id not in (select o.event_id from other_turns as o);
     v_removed := coalesce(v_removed, '{}');
-    v_result.events := memfold._remove_events(v_tenant_id, v_removed);
+    v_result.events := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
     -- what is still supported is derived below
     delete from memfold.memory_sources as s
     using unnest(v_sources, v_turns) as t (id, turn)
     where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
-    delete from memfold.idempotency_keys as i
-    where i.tenant_id = v_tenant_id and i.bucket_id = _erase.bucket_id collate "C" and i.event_id = any(v_removed);
-
-    v_left := array(
-        select distinct e.memory_id from memfold._events_of(v_tenant_id, texts) as e where e.observation
-    );
+    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
+        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    into v_still_said, v_has
+    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
     v_gone := array(
         with members as materialized (
-            select m.memory_id as id, memfold._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_had) as had,
-                m.memory_id = any(v_left) as has
+            select m.memory_id as id, memfold._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
+                case when m.memory_id = any(v_had) then m.memory_id <> all(v_has)
+                    else m.memory_id = any(v_said) and m.memory_id <> all(v_still_said) end as lost
             from pg_catalog.unnest(texts) as i (id)
             cross join lateral (
                 select m.memory_id, m.root_id from memfold.memories as m
@@ -383,7 +394,7 @@ begin
             ) as m
         ),
         trees as materialized (
-            select t.root, pg_catalog.bool_or(t.had and not t.has) as loses, pg_catalog.bool_or(t.has) as stays
+            select t.root, pg_catalog.bool_or(t.lost) as loses, pg_catalog.bool_or(t.has) as stays
             from members as t
             group by t.root
         )
@@ -391,7 +402,7 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            t.had or not r.stays
+            t.lost or not r.stays
             -- what a judge or an agent made of the others says what they said; what a person wrote stays
             or exists (
                 select from memfold.memory_events as e
