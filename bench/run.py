@@ -17,6 +17,7 @@ import batch
 import breakdown
 import consolidation
 import dataset
+import erasure
 import growth
 import harness
 import hot
@@ -27,7 +28,7 @@ import replay
 import search
 import storage
 
-LARGE = {"memory", "consolidation"}
+LARGE = {"memory", "consolidation", "erasure"}
 """What takes long, or much room: only when it is asked for."""
 
 
@@ -38,8 +39,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory or consolidation"
-        " (default: all but the last two)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory, consolidation or erasure"
+        " (default: all but the last three)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -50,7 +51,7 @@ def main() -> int:
         "--rows",
         type=int,
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
-        f" consolidation (default: {consolidation.MEMORIES:,})",
+        f" consolidation (default: {consolidation.MEMORIES:,}), erasure (default: {erasure.MEMORIES:,})",
     )
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
@@ -78,6 +79,7 @@ def main() -> int:
         "consolidation": lambda server: consolidation.run(
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
+        "erasure": lambda server: erasure.run(server, data(), memories=given.rows or erasure.MEMORIES),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }

@@ -129,7 +129,9 @@ def test_a_root_that_others_were_folded_into(db: DB) -> None:
     second = ingest(db, "Her preference: dark mode", **vector(0.96, 2), source_turn_ids=["turn-3"])
     beside = ingest(db, "She hates dark mode", **vector(0.9, 3), source_turn_ids=["turn-4"])
     assert [first.action, second.action, beside.action] == ["merged", "merged", "escalated"]
-    texts = rows(db, "select memory_id, content from memfold.memories where merged_into is not null order by 2")
+    texts = rows(
+        db, "select memory_id, content from memfold.memories where merged_into is not null order by 2"
+    )
     second_id, first_id = (row["memory_id"] for row in texts)
     assert erase(db, "turn-1")[0] == 1
 
@@ -175,12 +177,30 @@ def test_a_chain_of_folds(db: DB) -> None:
     assert counters(db, leads_to(db, ids[3])[0])["observations"] == 2
 
 
+def test_a_fact_of_many_wordings(db: DB) -> None:
+    """State is derived in parts of 200 memories; a tree is never divided."""
+    model(db)
+    letters = [a + b for a in "abcdefghijklmno" for b in "abcdefghijklmno"]
+    for number, word in enumerate(letters):
+        result = ingest(db, f"the lamp is qu{word}", **vector(0.99, 1 + number % 3), source_turn_ids=[f"turn-{number}"])
+        assert result.action == ("merged" if number else "inserted")
+    for number in (100, 0):
+        assert erase(db, f"turn-{number}")[0] == 1
+        check(db)
+    ((observations, aliases),) = db.execute(
+        "select observations, aliases from memfold.memory_counters where observations > 0"
+    ).fetchall()
+    assert (observations, aliases) == (len(letters) - 2, len(letters) - 3)
+
+
 def test_what_a_judge_made_of_it(db: DB) -> None:
     model(db)
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'synthesise')")
     ingest(db, "Zebra rides a bike", **vector(1.0), source_turn_ids=["turn-1"])
     other = ingest(db, "Ann rides a red bike", **vector(0.9), source_turn_ids=["turn-2"])
-    made = answer(db, "duplicate", 0.9, merged_text="Zebra Ann rides a red bike", reason="both ride zebra bikes")
+    made = answer(
+        db, "duplicate", 0.9, merged_text="Zebra Ann rides a red bike", reason="both ride zebra bikes"
+    )
     assert made[2] == "replaced"
     assert erase(db, "turn-1")[:2] == (2, 0)
     assert found(db, "turn-1", "ebra") == []
@@ -193,7 +213,8 @@ def test_what_a_person_wrote_stays(db: DB) -> None:
     memory = ingest(db, "Zebra rides a bike", source_turn_ids=["turn-1"])
     ingest(db, "zebra rides a bike", source_turn_ids=["turn-2"])
     new = db.execute(
-        "select memory_id from memfold.update_memory(%s, 'She rides a red bike', tenant_id => 'acme')", [memory.memory_id]
+        "select memory_id from memfold.update_memory(%s, 'She rides a red bike', tenant_id => 'acme')",
+        [memory.memory_id],
     ).fetchone()
     assert new is not None
     erase(db, "turn-1")
@@ -224,9 +245,9 @@ def test_timelines_close_up(db: DB) -> None:
     assert erase(db, "turn-3")[0] == 1
     check(db)
     # as if it had never been said: Berlin holds again
-    assert db.execute(
-        "select object from memfold.memories where status = 'active'"
-    ).fetchall() == [("Berlin",)]
+    assert db.execute("select object from memfold.memories where status = 'active'").fetchall() == [
+        ("Berlin",)
+    ]
     erase(db, "turn-1")
     assert db.execute(said).fetchall() == [("Lyon", "2026-01-02")]
     assert found(db, "Berlin", "Oslo", "berlin", "turn-1", "turn-3") == []
@@ -260,7 +281,9 @@ def test_the_guards_words(db: DB) -> None:
         late = ingest(db, f"The captain {name} likes tea", **vector(cosine, 3), source_turn_ids=["turn-3"])
         assert late.action == "escalated"
     assert db.execute("select guard from memfold.judgements where guard::text like '%zebra%'").rowcount
-    assert db.execute("select from memfold.memory_events where similar_memories::text like '%zebra%'").rowcount
+    assert db.execute(
+        "select from memfold.memory_events where similar_memories::text like '%zebra%'"
+    ).rowcount
     erase(db, "turn-1")
     assert ("memories", "Zebra") in found(db, "Zebra")  # the other wording is its own source's
     erase(db, "turn-2")
@@ -315,9 +338,9 @@ def test_other_tables(db: DB) -> None:
     assert found(db, "ebra", "turn-1") == []
     assert status(db, b) == "active"
     assert leads_to(db, a.memory_id) is None
-    assert db.execute("select reason, actor from memfold.memory_events where action = 'erased'").fetchall() == [
-        ("request 17", "postgres")
-    ]
+    assert db.execute(
+        "select reason, actor from memfold.memory_events where action = 'erased'"
+    ).fetchall() == [("request 17", "postgres")]
     check(db)
 
 
@@ -366,6 +389,8 @@ class History:
             self.judge()
         elif chance < 0.9:
             self.undo()
+        elif chance < 0.94:
+            self.archive()
         else:
             self.person()
 
@@ -374,7 +399,7 @@ class History:
         text, cosine, axis = self.random.choice(WORDINGS)
         turns = sorted(self.random.sample(range(TURNS), self.random.choice((1, 1, 1, 2))))
         turn = turns[0]
-        slot = text.startswith("e") or text.startswith("z")
+        slot = text.startswith(("e", "z"))
         more: dict[str, Any] = {
             "bucket_id": self.bucket,
             "source_turn_ids": [f"turn-{t}" for t in turns],
@@ -402,7 +427,8 @@ class History:
         if waiting:
             verdict = self.random.choice(("duplicate", "refinement", "contradiction", "distinct"))
             self.db.execute(
-                "select memfold.resolve_judgement(%s, %s, 0.9, 'reasons', tenant_id => 'acme')", [*waiting, verdict]
+                "select memfold.resolve_judgement(%s, %s, 0.9, 'reasons', tenant_id => 'acme')",
+                [*waiting, verdict],
             )
 
     def undo(self) -> None:
@@ -412,6 +438,12 @@ class History:
         )
         if event:
             self.db.execute("select memfold.undo(%s, tenant_id => 'acme')", event)
+
+    def archive(self) -> None:
+        while self.db.execute(
+            "select (memfold.archive_events(now(), tenant_id => 'acme')).is_left"
+        ).fetchone() == (True,):
+            pass
 
     def person(self) -> None:
         roots = "select memory_id from memfold.memories where bucket_id = %s and status = 'active' order by memory_id"
@@ -424,7 +456,7 @@ class History:
 
     def said_by_others(self, turn: str) -> list[tuple[Any, ...]]:
         return self.db.execute(
-            "select event_id, content, metadata, observed_at, observation from memfold.memory_events"
+            "select event_id, content, metadata, observed_at, observation from memfold._whole_ledger"
             " where bucket_id = %s and origin is not null and origin <> 'recalled' and not source_turn_ids <@ array[%s]"
             " order by event_id",
             [self.bucket, turn],
@@ -456,8 +488,15 @@ def test_any_history(db: DB, seed: int) -> None:
     for turn in turns:
         erase(db, f"turn-{turn}")
     check(db)
-    assert db.execute("select distinct action from memfold.memory_events").fetchall() == [("erased",)]
-    for table in ("memories", "memory_vectors", "memory_sources", "memory_counters", "judgements", "memory_intervals"):
+    assert db.execute("select distinct action from memfold._whole_ledger").fetchall() == [("erased",)]
+    for table in (
+        "memories",
+        "memory_vectors",
+        "memory_sources",
+        "memory_counters",
+        "judgements",
+        "memory_intervals",
+    ):
         assert db.execute(f"select count(*) from memfold.{table}".encode()).fetchone() == (0,), table
 
 
@@ -534,9 +573,7 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
     ingest(db, f"Quite alike {mark}", **vector(0.95), **common)
     ingest(db, f"Somewhat like {mark}", **vector(0.9, 2), **common)
     ingest(db, f"Recalled {mark}", origin="recalled", **common)
-    db.execute(
-        "select memfold.add_labelled_pair(%s, 'other', 'distinct', %s)", [f"Fact 0 of {mark}", tenant]
-    )
+    db.execute("select memfold.add_labelled_pair(%s, 'other', 'distinct', %s)", [f"Fact 0 of {mark}", tenant])
     db.execute(
         "insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, bucket_id, content)"
         " values (%s, gen_random_uuid(), 0, %s, %s)",
@@ -559,7 +596,9 @@ def dump(db: DB, tenants: str) -> dict[str, list[Any]]:
         " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' order by 1"
     ).fetchall()
     return {
-        name: db.execute(f"select x::text from memfold.{name} as x where {tenants} order by 1".encode()).fetchall()
+        name: db.execute(
+            f"select x::text from memfold.{name} as x where {tenants} order by 1".encode()
+        ).fetchall()
         for (name,) in tables
     }
 
@@ -603,7 +642,9 @@ def test_a_tenant(db: DB, app: App) -> None:
     for tenant, bucket in (("acme", "one"), ("acme", "two"), ("globex", "one")):
         fill(db, tenant, bucket)
     others = dump(db, "tenant_id = 'globex'")
-    db.execute("insert into memfold.antonyms (tenant_id, word, antonym) values ('acme', 'acme-up', 'acme-down')")
+    db.execute(
+        "insert into memfold.antonyms (tenant_id, word, antonym) values ('acme', 'acme-up', 'acme-down')"
+    )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         app("acme").execute("select memfold.erase_tenant('acme')")
     while True:

@@ -41,6 +41,10 @@ begin
         where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
+        delete from memfold.memory_events_archive as e
+        where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
+        get diagnostics v_removed = row_count;
+        v_count := v_count + v_removed;
         -- and that it was undone
         delete from memfold.memory_events as e
         where e.tenant_id = _remove_events.tenant_id collate "C" and e.undoes = v_id;
@@ -57,7 +61,7 @@ end;
 $$;
 revoke all on function memfold._remove_events(text, text, uuid[]) from public;
 comment on function memfold._remove_events(text, text, uuid[]) is
-'Takes rows of a bucket out of the ledger, with those that say they are undone and the calls'' idempotency keys, and returns how
+'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency keys, and returns how
 many. Erasure alone may: the caller has memfold.maintenance on.';
 
 create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
@@ -98,32 +102,51 @@ comment on function memfold._remove_texts(text, uuid[]) is
 'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
 has memfold.maintenance on.';
 
+create or replace function memfold._without(similar_memories jsonb, texts uuid[]) returns jsonb
+language sql immutable parallel safe
+begin atomic
+    select nullif(coalesce(pg_catalog.jsonb_agg(s.entry order by s.place), '[]'), '[]')
+    from pg_catalog.jsonb_array_elements(similar_memories) with ordinality as s (entry, place)
+    where (s.entry ->> 'memory_id')::uuid <> all(texts);
+end;
+revoke all on function memfold._without(jsonb, uuid[]) from public;
+comment on function memfold._without(jsonb, uuid[]) is 'What was reported as similar, but for texts. Null: nothing else.';
+
 create or replace function memfold._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_named constant text[] := texts::text[];
-    v_id uuid;
 begin
-    foreach v_id in array texts loop
-        update memfold.memory_events as e
-        set guard = '{}'
-        where e.tenant_id = v_tenant_id and e.target_id = v_id and e.guard <> '{}';
-        update memfold.judgements as j
-        set guard = '{}'
-        where j.tenant_id = v_tenant_id and (j.memory_id = v_id or j.other_id = v_id) and j.guard <> '{}';
-    end loop;
     update memfold.memory_events as e
-    set similar_memories = nullif((
-            select pg_catalog.jsonb_agg(s.entry - 'guard' order by s.place)
-            from pg_catalog.jsonb_array_elements(e.similar_memories) with ordinality as s (entry, place)
-            where s.entry ->> 'memory_id' <> all(v_named)
-        ), '[]')
+    set guard = '{}'
+    from (
+        select o.event_id, o.at from memfold._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
+    ) as o
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    update memfold.memory_events_archive as e
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where e.tenant_id = v_tenant_id and e.target_id = t.id and e.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where j.tenant_id = v_tenant_id and j.memory_id = t.id and j.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where j.tenant_id = v_tenant_id and j.other_id = t.id and j.guard <> '{}';
+    update memfold.memory_events as e
+    set similar_memories = memfold._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
-        and pg_catalog.jsonb_path_query_array(e.similar_memories, '$[*].memory_id') ?| v_named;
+        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
+    update memfold.memory_events_archive as e
+    set similar_memories = memfold._without(e.similar_memories, texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
+        and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
+        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
 end;
 $$;
 revoke all on function memfold._blank_signals(text, text, uuid[]) from public;
@@ -132,7 +155,7 @@ comment on function memfold._blank_signals(text, text, uuid[]) is
 memfold.maintenance on.';
 
 create or replace function memfold._successors(tenant_id text, texts uuid[], gone uuid[])
-returns table (memory_id uuid, into_id uuid)
+returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
 begin atomic
     with recursive edges as materialized (
@@ -161,14 +184,15 @@ begin atomic
         where n.at is null and n.memory_id <> all(gone)
         order by n.root, n.memory_id
     )
-    select n.memory_id, coalesce(n.at, h.head)
+    select n.memory_id, coalesce(n.at, h.head), h.head
     from nearest as n
     left join heads as h on h.root = n.root;
 end;
 revoke all on function memfold._successors(text, uuid[], uuid[]) from public;
 comment on function memfold._successors(text, uuid[], uuid[]) is
 'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
-else the oldest of those that have none (of that one: itself). Null: nothing of its tree stays. Only reads.';
+else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
+root_id: what is the root then. Only reads.';
 
 create or replace function memfold._state_anew(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -224,7 +248,7 @@ comment on function memfold._state_anew(text, uuid[]) is
 form. The caller has memfold.maintenance on.';
 
 create or replace function memfold._lead_on(
-    tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], orphans uuid[], orphans_into uuid[]
+    tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
 ) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -273,6 +297,13 @@ begin
         end if;
     end loop;
     v_count := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
+    delete from memfold.memory_events_archive as o
+    using (select g.id from unnest(gone) as g (id)) as g
+    where o.tenant_id = v_tenant_id and o.target_id = g.id and o.action = 'judged';
+    update memfold.memory_events_archive as o
+    set target_id = null, similarity = null, guard = '{}', similar_memories = null
+    from (select g.id from unnest(gone) as g (id)) as g
+    where o.tenant_id = v_tenant_id and o.target_id = g.id;
     -- those that a row of the text above had folded, which is gone
     insert into memfold.memory_events (
         tenant_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
@@ -281,7 +312,7 @@ begin
         select from memfold.memory_counters as k
         where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
     ), memfold._actor()
-    from unnest(orphans, orphans_into) as o (id, into_id)
+    from unnest(aliases, aliases_into) as o (id, into_id)
     where not exists (
         select from memfold._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
@@ -295,8 +326,8 @@ $$;
 revoke all on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
 comment on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) is
 'What the ledger says of texts that go, whose observations are gone already, it says of those in whose place they are named
-from now on (gone_into; null: nothing is left, and what says nothing of others goes too). orphans: texts that stay, and
-that nothing but such a row had folded; they lead to orphans_into. Returns how many rows are gone. The caller has
+from now on (gone_into; null: nothing is left, and what says nothing of others goes too). aliases: texts that stay, each to be
+folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has
 memfold.maintenance on.';
 
 create or replace function memfold._erase(
@@ -317,9 +348,10 @@ declare
     v_has uuid[];
     v_gone uuid[];
     v_gone_into uuid[];
-    v_live uuid[];
-    v_orphans uuid[];
-    v_orphans_into uuid[];
+    v_roots uuid[];
+    v_aliases uuid[];
+    v_aliases_into uuid[];
+    v_aliases_root uuid[];
     v_beside uuid[];
     v_named uuid[];
     v_sources uuid[];
@@ -362,7 +394,15 @@ begin
     with other_turns as (
         -- what they support stays
         update memfold.memory_events as e
-        set source_turn_ids = pg_catalog.array_remove(e.source_turn_ids, _erase.turn)
+        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
+        from (select i.id from unnest(event_ids) as i (id)) as i
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and _erase.turn is not null
+            and not e.source_turn_ids <@ array[_erase.turn]
+        returning e.event_id
+    ),
+    other_turns_archived as (
+        update memfold.memory_events_archive as e
+        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
         from (select i.id from unnest(event_ids) as i (id)) as i
         where e.tenant_id = v_tenant_id and e.event_id = i.id and _erase.turn is not null
             and not e.source_turn_ids <@ array[_erase.turn]
@@ -370,7 +410,7 @@ begin
     )
     select array_agg(i.id) into v_removed
     from unnest(event_ids) as i (id)
-    where i.id not in (select o.event_id from other_turns as o);
+    where i.id not in (select o.event_id from other_turns as o union all select o.event_id from other_turns_archived as o);
     v_removed := coalesce(v_removed, '{}');
     v_result.events := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
     -- what is still supported is derived below
@@ -412,17 +452,27 @@ begin
         )
         order by t.id
     );
-    v_live := array(select t.id from pg_catalog.unnest(texts) as t (id) where t.id <> all(v_gone));
-
-    if v_gone <> '{}' then
+    if v_gone = '{}' then
+        v_roots := array(
+            select t.id
+            from unnest(texts) as t (id)
+            cross join lateral (
+                select m.root_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.id
+                offset 0
+            ) as m
+            where m.root_id is null
+        );
+    else
         select pg_catalog.array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)),
             pg_catalog.array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
             coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-            coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}')
-        into v_gone, v_gone_into, v_orphans, v_orphans_into
+            coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+            coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+            coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
+        into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
         from memfold._successors(v_tenant_id, texts, v_gone) as s;
         v_result.events := v_result.events
-            + memfold._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_orphans, v_orphans_into);
+            + memfold._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
         perform memfold._blank_signals(v_tenant_id, bucket_id, v_named);
         -- how often the fact was shown, and found helpful, stays with it
         update memfold.memory_counters as k
@@ -431,10 +481,15 @@ begin
         from unnest(v_gone, v_gone_into) as g (id, into_id)
         join memfold.memory_counters as d on d.tenant_id = v_tenant_id and d.memory_id = g.id
         where k.tenant_id = v_tenant_id and k.memory_id = g.into_id;
+        -- so that each tree is one when it is derived
         update memfold.memories as m
-        set status = 'active', merged_into = null, root_id = null
-        from (select t.id from pg_catalog.unnest(v_live) as t (id)) as t
+        set status = case when m.status = 'merged' then 'active' else m.status end, merged_into = null, root_id = null
+        from (select t.id from unnest(v_roots) as t (id)) as t
         where m.tenant_id = v_tenant_id and m.memory_id = t.id and m.root_id is not null;
+        update memfold.memories as m
+        set status = 'merged', merged_into = t.into_id, root_id = t.root_id
+        from (select t.* from unnest(v_aliases, v_aliases_into, v_aliases_root) as t (id, into_id, root_id)) as t
+        where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
         perform memfold._remove_texts(v_tenant_id, v_gone);
     end if;
     perform memfold._state_anew(v_tenant_id, array(
@@ -442,7 +497,7 @@ begin
     ));
     perform memfold._derive_all(v_tenant_id, array(
         select m.memory_id
-        from pg_catalog.unnest(v_live || v_beside) as i (id)
+        from pg_catalog.unnest(v_roots || v_beside) as i (id)
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
     ));

@@ -12,6 +12,7 @@ declare
     v_texts uuid[];
     v_sources uuid[];
     v_turns text[];
+    v_rows bigint;
 begin
     -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
     v_texts := memfold._timeline_texts(v_tenant_id, array(
@@ -53,6 +54,11 @@ begin
     using (select t.id from unnest(v_texts) as t (id)) as t
     where e.tenant_id = v_tenant_id and e.memory_id = t.id;
     get diagnostics v_result.events = row_count;
+    delete from memfold.memory_events_archive as e
+    using (select t.id from unnest(v_texts) as t (id)) as t
+    where e.tenant_id = v_tenant_id and e.memory_id = t.id;
+    get diagnostics v_rows = row_count;
+    v_result.events := v_result.events + v_rows;
     perform memfold._remove_texts(v_tenant_id, v_texts);
     perform memfold._maintain(false);
     v_result.erased := cardinality(v_texts);
@@ -86,8 +92,17 @@ begin
     ) as o
     where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
     get diagnostics v_rows = row_count;
-    perform memfold._maintain(false);
     v_left := v_left - v_rows;
+    delete from memfold.memory_events_archive as e
+    using (
+        select o.event_id, o.at from memfold.memory_events_archive as o
+        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
+        limit v_left
+    ) as o
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    get diagnostics v_rows = row_count;
+    v_left := v_left - v_rows;
+    perform memfold._maintain(false);
     delete from memfold.idempotency_keys as i
     using (
         select o.bucket_id, o.idempotency_key from memfold.idempotency_keys as o
@@ -113,6 +128,7 @@ begin
         delete from memfold.policies as p where p.tenant_id = v_tenant_id;
         delete from memfold.predicates as p where p.tenant_id = v_tenant_id;
         delete from memfold.antonyms as a where a.tenant_id = v_tenant_id;
+        delete from memfold.archive_positions as a where a.tenant_id = v_tenant_id;
     end if;
     return max_rows - v_left;
 end;

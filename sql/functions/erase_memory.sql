@@ -19,6 +19,7 @@ begin
     m := memfold._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold._trees(m.tenant_id, array[m.memory_id]);
     perform memfold._lock_texts(m.tenant_id, memfold._texts_to_lock(m.tenant_id, v_texts));
+    perform memfold._unarchive(m.tenant_id, v_texts);
     -- a row that came by a plain INSERT has none
     perform memfold._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
     v_result := memfold._erase(m.tenant_id, m.bucket_id, v_texts, array(

@@ -26,17 +26,43 @@ begin
     ) as e
     where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
     union
-    -- what was refused or recalled. The first condition is that of memory_events_erasure_idx.
+    select a.*
+    from memfold.memory_sources as s
+    cross join lateral (
+        select a.* from memfold.memory_events_archive as a
+        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.memory_id = s.memory_id
+            and a.observation and a.source_turn_ids @> array[turn]
+        offset 0
+    ) as a
+    where s.tenant_id = _events_of_turn.tenant_id collate "C" and s.source_turn_id = turn collate "C"
+    union
+    select a.*
+    from memfold.memory_events_archive as u
+    cross join lateral (
+        select a.* from memfold.memory_events_archive as a
+        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.event_id = u.undoes
+            and a.observation and a.source_turn_ids @> array[turn]
+        offset 0
+    ) as a
+    where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
+    union
+    -- what was refused or recalled. The first condition is that of memory_events_erasure_idx, and of the archive's.
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = _events_of_turn.tenant_id collate "C"
         and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
-        and not e.observation and e.source_turn_ids @> array[turn];
+        and not e.observation and e.source_turn_ids @> array[turn]
+    union
+    select a.*
+    from memfold.memory_events_archive as a
+    where a.tenant_id = _events_of_turn.tenant_id collate "C"
+        and (a.similar_memories is not null or not a.observation and a.source_turn_ids <> '{}')
+        and not a.observation and a.source_turn_ids @> array[turn];
 end;
 $$;
 revoke all on function memfold._events_of_turn(text, text) from public;
 comment on function memfold._events_of_turn(text, text) is
-'Every ledger row of a tenant that names a source turn. Only reads.';
+'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
     tenant_id text,
@@ -93,6 +119,7 @@ begin
         );
         v_texts := memfold._trees(v_tenant_id, v_ids);
         perform memfold._lock_texts(v_tenant_id, memfold._texts_to_lock(v_tenant_id, v_texts));
+        perform memfold._unarchive(v_tenant_id, v_texts);
         v_part := memfold._erase(v_tenant_id, b.bucket_id, v_texts, array(
             select e.event_id
             from memfold._events_of_turn(v_tenant_id, source_turn_id) as e

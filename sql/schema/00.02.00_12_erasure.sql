@@ -5,6 +5,11 @@
 -- squawk-ignore require-concurrent-index-creation
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation and source_turn_ids <> '{}';
+-- squawk-ignore require-concurrent-index-creation
+create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
+where similar_memories is not null or not observation and source_turn_ids <> '{}';
+-- squawk-ignore require-concurrent-index-creation
+create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
 
 create type memfold.erasure as (
     erased bigint,
@@ -23,10 +28,6 @@ alter table memfold.runs drop constraint runs_kind_check;
 alter table memfold.runs add constraint runs_kind_check check (kind in (
     'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'upkeep', 'reembedding', 'dropping', 'erasure'
 ));
-comment on column memfold.memory_events.method is
-'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
-fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, memory, bucket or tenant; erasure: a fold that
-took the place of one whose text was erased.';
 comment on column memfold.memory_events.cause is
 'Of a row erased: what is gone.';
 
@@ -40,6 +41,9 @@ begin
         from (values
             ('memories', array['object', 'content', 'metadata']),
             ('memory_events', array[
+                'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
+            ]),
+            ('memory_events_archive', array[
                 'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
             ]),
             ('judgements', array['guard', 'last_error', 'reason', 'merged_text']),
