@@ -16,6 +16,7 @@ fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, m
 took the place of one whose text was erased. archived: a row that stands for restatements in memory_events_archive, with the
 event_id of the last one.';
 -- its columns are those of memory_events, and then its own: made anew with the functions
+-- squawk-ignore ban-drop-view
 drop view if exists memfold._ledger;
 
 create table memfold.memory_events_archive (like memfold.memory_events including comments);
