@@ -55,7 +55,7 @@ create or replace function memfold.export_bucket(
 ) returns setof jsonb
 -- stable: all its statements see the same moment
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set extra_float_digits = 1 set bytea_output = 'hex' set intervalstyle = 'postgres'
+set extra_float_digits = 1 set bytea_output = 'hex' set intervalstyle = 'postgres' set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
