@@ -16,7 +16,7 @@ App = Callable[..., DB]
 TENANT_TABLES = {
     "memories", "memory_counters", "memory_vectors", "memory_intervals", "memory_sources", "memory_tokens",
     "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "predicates", "antonyms",
-    "runs",
+    "runs", "memory_events_archive", "archive_positions",
 }  # fmt: skip
 
 
@@ -37,6 +37,10 @@ def two_tenants(db: DB) -> DB:
         ingest(db, "User likes tea", tenant_id=tenant, **vector(0.9))
         ingest(db, "Ann works at VW", tenant_id=tenant, subject="Ann", predicate="works_at", object="VW")
         db.execute("select end_session('a session', %s)", [tenant])
+        for _ in range(3):
+            ingest(db, "User likes tea", tenant_id=tenant)
+        # one position and one archived row at least
+        db.execute("select archive_events(clock_timestamp(), 1000, %s)", [tenant])
     return db
 
 
@@ -112,6 +116,7 @@ CALLS = [
     "set_predicate('globex', 'p')",
     "set_predicate('*', 'p')",
     "check_invariants('globex')",
+    "export_bucket('globex')",
     "claim_judgements('w', tenant_id => 'globex')",
     "resolve_judgement(gen_random_uuid(), 'distinct', tenant_id => 'globex')",
     "fail_judgement(gen_random_uuid(), 'e', tenant_id => 'globex')",

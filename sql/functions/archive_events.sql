@@ -158,7 +158,7 @@ declare
     v_result memfold.archived_rows := row(0, 0, true);
 begin
     perform memfold._enter(v_tenant_id);
-    if not coalesce(before <= now() and max_events between 1 and 10000, false) then
+    if not coalesce(before <= clock_timestamp() and max_events between 1 and 10000, false) then
         perform memfold._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
             'before is a time in the past, max_events 1 to 10,000.');
     end if;

@@ -16,6 +16,7 @@ fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, m
 took the place of one whose text was erased. archived: a row that stands for restatements in memory_events_archive, with the
 event_id of the last one.';
 -- its columns are those of memory_events, and then its own: made anew with the functions
+-- squawk-ignore ban-drop-view
 drop view if exists memfold._ledger;
 
 create table memfold.memory_events_archive (like memfold.memory_events including comments);
@@ -23,6 +24,10 @@ alter table memfold.memory_events_archive add primary key (tenant_id, event_id, 
 create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
 create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)
 where undoes is not null;
+-- erasure looks for rows by what they name
+create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
+create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
+where similar_memories is not null or not observation and source_turn_ids <> '{}';
 comment on table memfold.memory_events_archive is
 'Ledger rows that archive_events() has moved out of memory_events, as they were: old restatements, for which a row of method
 archived stands in the ledger, and rows on which no state depends. undo() and erasure bring a memory''s rows back. It may be in
@@ -52,3 +57,9 @@ create policy audit_read on memfold.archive_positions for select to memfold_audi
 create type memfold.archived_rows as (archived bigint, summaries bigint, is_left boolean);
 comment on type memfold.archived_rows is
 'What one call of archive_events() did: rows it moved, rows of method archived it made or made larger; is_left: call it again.';
+
+-- Limits -----------------------------------------------------------------------------------------------------------
+
+alter table memfold.policies add column max_session_repeats bigint check (max_session_repeats between 1 and 1000);
+comment on column memfold.policies.max_session_repeats is
+'How often one session (session_id) may state one text: a further call is refused (MF055). Null: as often as it likes.';

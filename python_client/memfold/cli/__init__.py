@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from memfold import __version__, _files, migrate, queries, server
-from memfold.cli import _adopt, _calibrate, _judge, _reembed, _search, _upkeep
+from memfold.cli import _adopt, _calibrate, _export, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -300,6 +300,9 @@ for _command in (
     _adopt.adopt,
     _adopt.import_,
     _calibrate.calibrate,
+    _export.archive,
+    _export.export,
+    _export.restore,
     _judge.judge,
     _judge.review,
     _reembed.reembed_command,
