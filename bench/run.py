@@ -26,9 +26,10 @@ import newfact
 import peers
 import replay
 import search
+import soak
 import storage
 
-LARGE = {"memory", "consolidation", "erasure"}
+LARGE = {"memory", "consolidation", "erasure", "soak"}
 """What takes long, or much room: only when it is asked for."""
 
 
@@ -39,8 +40,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory, consolidation or erasure"
-        " (default: all but the last three)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory, consolidation,"
+        " erasure or soak (default: all but the last four)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -53,6 +54,7 @@ def main() -> int:
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
         f" consolidation (default: {consolidation.MEMORIES:,}), erasure (default: {erasure.MEMORIES:,})",
     )
+    parser.add_argument("--minutes", type=float, default=30, help="of soak")
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
     parser.add_argument(
@@ -80,6 +82,7 @@ def main() -> int:
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
         "erasure": lambda server: erasure.run(server, data(), memories=given.rows or erasure.MEMORIES),
+        "soak": lambda server: soak.run(server, data(), minutes=given.minutes),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }

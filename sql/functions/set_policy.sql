@@ -112,8 +112,9 @@ begin
     v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
     v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
     v_new.touch := coalesce(touch, v_new.touch);
-    v_new.rank_confidence := coalesce(rank_confidence, v_new.rank_confidence);
-    v_new.rank_feedback := coalesce(rank_feedback, v_new.rank_feedback);
+    -- what would underflow, which is an error, is nothing
+    v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
+    v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
     v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
     v_new.protected_types := coalesce(protected_types, v_new.protected_types);
