@@ -437,6 +437,7 @@ class World:
         self.gate = threading.Condition()
         self.open = False
         self.stopping = False
+        self.finishing = False
         self.parked: set[Client] = set()
         self.clients: list[Client] = []
         self.faults: list[str] = []
@@ -468,6 +469,17 @@ class World:
                 client.name for client in self.clients if client not in self.parked and client.is_alive()
             ]
         assert done, f"stuck: {stuck}"
+
+    def finish(self) -> None:
+        """Send again what is in doubt, until all is acknowledged, and nothing new; then halt."""
+        writers = [client for client in self.clients if isinstance(client, Writer)]
+        self.finishing = True
+        self.go()
+        pause_until(
+            lambda: self.faults or all(w.pending is None or not w.is_alive() for w in writers),
+            "all is acknowledged",
+        )
+        self.halt()
 
     def alive(self) -> int:
         return sum(client.is_alive() for client in self.clients)
@@ -591,6 +603,9 @@ class Writer(Client):
         return Call(kind, tenant, items, keyed, marks)
 
     def work(self, db: DB) -> None:
+        if self.pending is None and self.world.finishing:
+            time.sleep(0.01)
+            return
         if self.pending is None and self.choice.random() < 0.08:
             self.attach(db)
             return

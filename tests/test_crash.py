@@ -97,9 +97,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
                 audits.append(time.monotonic() - began)
                 log.info("crash %d: %s", crash, world.seen)
             # once more without a crash: what was in doubt is sent again, and ends
-            world.go()
-            time.sleep(0.5)
-            world.halt()
+            world.finish()
         finally:
             world.end()
         with server.connect() as db:
@@ -211,7 +209,7 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                         assert wrong == [], f"seed {SEED}: {wrong}"
                     world.go()
                     time.sleep(0.5)
-                    world.halt()
+                    world.finish()
                 finally:
                     world.end()
                 with standby.connect() as db:
