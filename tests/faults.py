@@ -175,9 +175,9 @@ class Server:
 
     def complaints(self) -> list[str]:
         """What no server should say whose data are whole: panics, broken pages, internal errors."""
-        return [
-            line for line in self.said().splitlines() if re.match(r"(XX|58)\w{3} ", line) or "PANIC" in line
-        ]
+        # (a LOG says that a segment of shared memory is gone already: that is what a crash leaves)
+        serious = re.compile(r"(XX|58)\w{3} \d+ (WARNING|ERROR|FATAL)|\w{5} \d+ PANIC")
+        return [line for line in self.said().splitlines() if serious.match(line)]
 
 
 @contextlib.contextmanager
@@ -845,11 +845,13 @@ PROMISES = {
         select tenant_id, least(memory_id, other_id), greatest(memory_id, other_id), count(*)
         from memfold.judgements where tenant_id = any(%(tenants)s) and state in ('open', 'leased')
         group by 1, 2, 3 having count(*) > 1""",
+    # (an undo writes down that the pair is distinct: its ledger row is the undo's)
     "a verdict is one ledger row": """
         select j.tenant_id, j.judgement_id, j.state, count(e.event_id) from memfold.judgements as j
         left join memfold.memory_events as e on e.tenant_id = j.tenant_id and e.judgement_id = j.judgement_id and e.tier = 3
-        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis' group by 1, 2, 3
-        having count(e.event_id) <> (j.state = 'done')::integer""",
+        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis'
+            and not (j.kind = 'review' and j.verdict = 'distinct' and j.reason ~ '^undone')
+        group by 1, 2, 3 having count(e.event_id) <> (j.state = 'done')::integer""",
     "a lease has an end": f"""
         select tenant_id, judgement_id, leased_until from memfold.judgements
         where state = 'leased' and coalesce(leased_until > clock_timestamp() + interval '{LEASE} s'
@@ -1143,6 +1145,9 @@ class Cut:
     to_server: bool
     after: int
     seconds: float = 0.0
+    word: bytes = b""
+    """Not after so many bytes, but where this passes to the server for the ``after``-th time: it gets all of that, and
+    its answer is dropped."""
 
 
 class Proxy:
@@ -1192,13 +1197,21 @@ class Proxy:
 
     def _forward(self, client: socket.socket, upstream: socket.socket, cut: Cut | None) -> None:
         passed = {True: 0, False: 0}
+        words = 0
         while not self.closing:
             for source in select.select([client, upstream], [], [], 0.1)[0]:
                 to_server = source is client
                 data = source.recv(65536)
                 if not data:
                     return
-                if (
+                if cut is not None and cut.word:
+                    words += to_server and cut.word in data
+                    if words == cut.after:
+                        upstream.sendall(data)
+                        select.select([upstream], [], [], 0.2)
+                        self._cut(client, upstream, cut)
+                        return
+                elif (
                     cut is not None
                     and cut.to_server == to_server
                     and passed[to_server] + len(data) >= cut.after
@@ -1211,7 +1224,8 @@ class Proxy:
                 passed[to_server] += len(data)
 
     def _cut(self, client: socket.socket, upstream: socket.socket, cut: Cut) -> None:
-        self.cuts[f"{cut.kind}, {'to the server' if cut.to_server else 'to the client'}"] += 1
+        where = "to the server" if cut.to_server else "to the client"
+        self.cuts[f"{cut.kind}, {'answer dropped' if cut.word else where}"] += 1
         if cut.kind == "stall":
             time.sleep(cut.seconds)
         elif cut.kind == "reset":

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 class Plans:
     """Where each new connection is cut: most at a random byte of one of the two directions, until there are enough."""
 
-    def __init__(self, seed: int, share: float = 0.75, longest: int = 9000) -> None:
+    def __init__(self, seed: int, share: float = 0.85, longest: int = 9000) -> None:
         self.choice = random.Random(seed)
         self.lock = threading.Lock()
         self.share = share
@@ -60,7 +60,11 @@ class Plans:
             kind = self.choice.choice(["close", "reset", "stall", "orphan"])
             # as often in the first bytes as in later ones: the start-up is short
             after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
-            return faults.Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4))
+            # where it hurts most: what was asked is done, and nobody hears of it
+            word = self.choice.choice([b"", b"", b"COMMIT", b"COMMIT", b"memfold.ingest_"])
+            if word:
+                after = self.choice.randint(1, 4)
+            return faults.Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
 
 
 @contextlib.contextmanager
@@ -274,7 +278,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
         for word in ("holds", "holds there"):
             ingest(db, f"The box {word}", subject=f"box {number}", embedding=json.dumps(faults.PAIRS[word]),
                    embedding_model="m")  # fmt: skip
-    plans = Plans(SEED, share=0.8, longest=3000)
+    plans = Plans(SEED, share=1, longest=3000)
     with proxy(target, plans) as wire:
         world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
         judges = [faults.Judge(world, f"judge {n}") for n in range(4)]
@@ -340,7 +344,7 @@ class Outcomes:
 
 def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> None:
     """Answered: there once. ConnectionLostError: not there. OutcomeUnknownError: once or not, and again by its key."""
-    plans = Plans(SEED, share=0.85, longest=2000)
+    plans = Plans(SEED, share=1, longest=2000)
     outcomes = Outcomes()
     with proxy(target, plans) as wire, Memfold(wire.dsn(db.info.dbname), TENANT) as memfold:
         for number in range(10 * CUTS):
@@ -369,9 +373,23 @@ def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> N
     told(record_property, None, cuts=dict(wire.cuts), **outcomes.counts)
 
 
+def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
+    """The first connection goes after COMMIT, the second at once: whoever has the key may send it again."""
+    plans = iter([faults.Cut("close", True, 1, word=b"COMMIT\0"), faults.Cut("close", True, 1)])
+    with (
+        proxy(target, lambda: next(plans, None)) as wire,
+        Memfold(wire.dsn(db.info.dbname), TENANT) as memfold,
+    ):
+        with pytest.raises(errors.OutcomeUnknownError, match="idempotency_key"):
+            memfold.ingest("Alice has a cat.", idempotency_key="k")
+        assert db.execute("select count(*) from memfold.memory_events").fetchone() == (1,)
+        assert memfold.ingest("Alice has a cat.", idempotency_key="k").action == "inserted"
+    assert db.execute("select count(*) from memfold.memory_events").fetchone() == (1,)
+
+
 def test_the_asynchronous_client_is_cut(target: Target, db: DB, record_property: Record) -> None:
     """The same of AsyncMemfold, several at once, singles and batches; ``retry_safe`` gives keys by itself."""
-    plans = Plans(SEED, share=0.85, longest=2500)
+    plans = Plans(SEED, share=1, longest=2500)
     outcomes = Outcomes()
 
     async def one(wire: faults.Proxy, lane: int, retry_safe: bool) -> None:
