@@ -19,9 +19,11 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -465,8 +467,11 @@ class World:
         with self.gate:
             self.open = False
             done = self.gate.wait_for(lambda: len(self.parked) == self.alive(), PATIENCE)
+            frames = sys._current_frames()
             stuck = [
-                client.name for client in self.clients if client not in self.parked and client.is_alive()
+                f"{client.name}: {''.join(traceback.format_stack(frames.get(client.ident or 0))[-4:])}"
+                for client in self.clients
+                if client not in self.parked and client.is_alive()
             ]
         assert done, f"stuck: {stuck}"
 
