@@ -20,7 +20,8 @@ PUBLIC = {
     "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
     "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_vector_index",
     "current_memories", "current_memory", "derive_scope", "drop_embeddings", "drop_vector_index_ddl",
-    "duplicate_pairs", "effective_confidence", "end_reembedding", "end_session", "explain_memory", "export_bucket",
+    "duplicate_pairs", "effective_confidence", "end_reembedding", "end_session", "erase_bucket", "erase_memory", "erase_source",
+    "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
     "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
@@ -32,7 +33,7 @@ PUBLIC = {
 # What only the owner (a DBA) may call.
 OWNERS = {
     "apply_calibration", "archive_events", "create_vector_index", "derive_scope", "drop_embeddings",
-    "drop_vector_index_ddl", "import_bucket", "register_embedding_model", "replace_embedding_model",
+    "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model",
     "schedule_upkeep", "undo_calibration", "unregister_embedding_model", "unschedule_upkeep", "upkeep_all",
     "vector_index_ddl",
 }  # fmt: skip
@@ -159,7 +160,8 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl", "import_bucket",
+        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl", "erase_tenant",
+        "import_bucket",
         "register_embedding_model", "replace_embedding_model", "undo_calibration", "unregister_embedding_model",
         "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
     } | QUEUES  # fmt: skip

@@ -61,8 +61,8 @@ end;
 $$;
 revoke all on function memfold._remove_events(text, text, uuid[]) from public;
 comment on function memfold._remove_events(text, text, uuid[]) is
-'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency keys, and returns how
-many. Erasure alone may: the caller has memfold.maintenance on.';
+'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
+keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
 
 create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile

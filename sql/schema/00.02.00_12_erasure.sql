@@ -5,11 +5,6 @@
 -- squawk-ignore require-concurrent-index-creation
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation and source_turn_ids <> '{}';
--- squawk-ignore require-concurrent-index-creation
-create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
-where similar_memories is not null or not observation and source_turn_ids <> '{}';
--- squawk-ignore require-concurrent-index-creation
-create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
 
 create type memfold.erasure as (
     erased bigint,
