@@ -155,13 +155,16 @@ declare
     v_last bigint;
     v_locked text[] := array[]::text[];
     v_text record;
-    v_result memfold.archived_rows := row(0, 0, true);
+    v_result memfold.archived_rows;
 begin
     perform memfold._enter(v_tenant_id);
     if not coalesce(before <= clock_timestamp() and max_events between 1 and 10000, false) then
         perform memfold._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
             'before is a time in the past, max_events 1 to 10,000.');
     end if;
+    v_result.archived := 0;
+    v_result.summaries := 0;
+    v_result.is_left := true;
     select p.memory_id, p.event_id into v_from_memory, v_from_event
     from memfold.archive_positions as p where p.tenant_id = v_tenant_id;
     if not found then
