@@ -160,10 +160,9 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl", "erase_tenant",
-        "import_bucket",
-        "register_embedding_model", "replace_embedding_model", "undo_calibration", "unregister_embedding_model",
-        "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
+        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl",
+        "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model", "undo_calibration",
+        "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
     } | QUEUES  # fmt: skip
 
 

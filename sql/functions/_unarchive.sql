@@ -28,6 +28,7 @@ as $$
 declare
     v_maintained constant boolean := coalesce(pg_catalog.current_setting('memfold.maintenance', true), '') = 'on';
     v_ids uuid[];
+    v_id uuid;
 begin
     select pg_catalog.array_agg(distinct i.id) into v_ids
     from pg_catalog.unnest(memory_ids) as i (id)
@@ -40,14 +41,16 @@ begin
         return;
     end if;
     perform memfold._maintain(true);
-    delete from memfold.memory_events as e
-    where e.tenant_id = _unarchive.tenant_id collate "C" and e.memory_id = any(v_ids) and e.method = 'archived';
-    with back as (
-        delete from memfold.memory_events_archive as a
-        where a.tenant_id = _unarchive.tenant_id collate "C" and a.memory_id = any(v_ids)
-        returning a.*
-    )
-    insert into memfold.memory_events select b.* from back as b order by b.event_id;
+    foreach v_id in array v_ids loop
+        delete from memfold.memory_events as e
+        where e.tenant_id = _unarchive.tenant_id collate "C" and e.memory_id = v_id and e.method = 'archived';
+        with back as (
+            delete from memfold.memory_events_archive as a
+            where a.tenant_id = _unarchive.tenant_id collate "C" and a.memory_id = v_id
+            returning a.*
+        )
+        insert into memfold.memory_events select b.* from back as b order by b.event_id;
+    end loop;
     perform memfold._maintain(v_maintained);
 end;
 $$;

@@ -15,7 +15,6 @@ begin
                 and coalesce(u.at < _archivable.before and u.run_id is null, true) as is_restatement,
             not e.observation and e.at < _archivable.before and e.run_id is null and e.undoes is null
                 and (e.action = 'merged' and e.tier = 1 or e.action = 'rejected' and e.tier is distinct from 3
-                    or e.action = 'judged'
                     -- of a text that came by a plain INSERT it may be the only row (_adopt_row)
                     or e.action = 'embedded' and exists (
                         select from memfold.memory_events as o
@@ -143,7 +142,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_zero constant uuid := '00000000-0000-0000-0000-000000000000';
+    v_zero constant uuid := '00000000-0000-0000-0000-000000000000'::uuid;
     v_from_memory uuid := v_zero;
     v_from_event uuid := v_zero;
     v_next_memory uuid;
@@ -155,13 +154,16 @@ declare
     v_last bigint;
     v_locked text[] := array[]::text[];
     v_text record;
-    v_result memfold.archived_rows := row(0, 0, true);
+    v_result memfold.archived_rows;
 begin
     perform memfold._enter(v_tenant_id);
     if not coalesce(before <= clock_timestamp() and max_events between 1 and 10000, false) then
         perform memfold._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
             'before is a time in the past, max_events 1 to 10,000.');
     end if;
+    v_result.archived := 0;
+    v_result.summaries := 0;
+    v_result.is_left := true;
     select p.memory_id, p.event_id into v_from_memory, v_from_event
     from memfold.archive_positions as p where p.tenant_id = v_tenant_id;
     if not found then

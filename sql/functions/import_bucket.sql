@@ -9,12 +9,12 @@ $$;
 revoke all on function memfold._not_an_export(text, text) from public;
 comment on function memfold._not_an_export(text, text) is 'Raises MF054.';
 
-create or replace function memfold._import_rows(tenant_id text, bucket_id text, "table" text, lines jsonb) returns void
+create or replace function memfold._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident("table"));
+    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident(table_name));
     v_all text[];
     v_columns text[];
     v_unknown text;
@@ -35,16 +35,16 @@ begin
         where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
     );
     if v_unknown is not null then
-        perform memfold._not_an_export(pg_catalog.format('%s has no column %L here.', "table", v_unknown),
+        perform memfold._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
             'A later version has made it: upgrade memfold.');
     end if;
-    if "table" not in ('policies', 'labelled_pairs') and exists (
+    if table_name not in ('policies', 'labelled_pairs') and exists (
         select from pg_catalog.jsonb_array_elements(lines) as l (line)
         where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
     ) then
-        perform memfold._not_an_export(pg_catalog.format('A row of %s is of another bucket.', "table"), null);
+        perform memfold._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
     end if;
-    if "table" = 'policies' then
+    if table_name = 'policies' then
         -- the bucket has what was exported; of the tenant's others, what is there stays
         delete from memfold.policies as p
         using pg_catalog.jsonb_array_elements(lines) as l (line)
@@ -54,12 +54,12 @@ begin
     execute pg_catalog.format(
         'insert into %s (%s) select %s from pg_catalog.jsonb_populate_recordset(null::%s, $1)%s',
         v_table, pg_catalog.array_to_string(v_columns, ', '), pg_catalog.array_to_string(v_columns, ', '), v_table,
-        case when "table" in ('policies', 'predicates', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
+        case when table_name in ('policies', 'predicates', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
     using (
         select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', tenant_id) order by l.place)
         from pg_catalog.jsonb_array_elements(lines) with ordinality as l (line, place)
     );
-    if "table" = 'memories' then
+    if table_name = 'memories' then
         select m.memory_id, m.content_hash, l.line ->> 'content_hash' as exported into v_wrong
         from pg_catalog.jsonb_array_elements(lines) as l (line)
         join memfold.memories as m
@@ -72,7 +72,7 @@ begin
                 v_wrong.content_hash, v_wrong.exported),
                 'Its text or keys were changed, or this server hashes in another way: select * from canonicalizer_selftest().');
         end if;
-    elsif "table" = 'memory_vectors' then
+    elsif table_name = 'memory_vectors' then
         select l.line ->> 'memory_id' as memory_id, e.model, e.dimensions into v_wrong
         from pg_catalog.jsonb_array_elements(lines) as l (line)
         join memfold.embedding_models as e on e.model = l.line ->> 'model' collate "C"
@@ -92,14 +92,14 @@ revoke all on function memfold._import_rows(text, text, text, jsonb) from public
 comment on function memfold._import_rows(text, text, text, jsonb) is
 'Writes exported rows of one table as those of a tenant, and compares what is generated anew. Raises MF054.';
 
-create or replace function memfold._check_import(tenant_id text, bucket_id text, "table" text, line jsonb) returns void
+create or replace function memfold._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
 as $$
 #variable_conflict use_column
 declare
     v_policy memfold.policies;
 begin
-    if "table" = 'embedding_models' then
+    if table_name = 'embedding_models' then
         if not exists (
             select from memfold.embedding_models as e
             where e.model = line ->> 'model' collate "C" and e.dimensions = (line ->> 'dimensions')::bigint
@@ -236,8 +236,16 @@ end;
 $$;
 revoke all on function memfold.import_bucket(text, text, jsonb) from public;
 comment on function memfold.import_bucket(text, text, jsonb) is
+<<<<<<< HEAD
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
 policies are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+=======
+'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one transaction,
+into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are those that were exported, ids and
+times included; hashes and counts are compared. Embedding models must be registered; the bucket''s policies are
+replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold import does all this.
+Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+>>>>>>> archive

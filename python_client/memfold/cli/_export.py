@@ -106,6 +106,25 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
     click.echo(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
 
 
+def _archive(
+    connection: psycopg.Connection[Any], days: float, batch: int, tenant: str
+) -> tuple[int, int, bool]:
+    """One call; it left nothing behind where it met another one half-way, and is made again."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            row = connection.execute(
+                "select a.archived, a.summaries, a.is_left"
+                " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
+                [days * 86400, batch, tenant],
+            ).fetchone()
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return row or (0, 0, False)
+    raise AssertionError
+
+
 @click.command("archive")
 @click.argument("tenant")
 @click.option(
@@ -133,18 +152,7 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
     with _connect(dsn, tenant) as connection:
         connection.autocommit = True
         while left:
-            for attempt in range(_ATTEMPTS):
-                try:
-                    row = connection.execute(
-                        "select a.archived, a.summaries, a.is_left"
-                        " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
-                        [days * 86400, batch, tenant],
-                    ).fetchone()
-                    break
-                except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-            assert row is not None
+            row = _archive(connection, days, batch, tenant)
             archived, kept, left = archived + row[0], kept + row[1], row[2]
             if left and pause:
                 time.sleep(pause)
