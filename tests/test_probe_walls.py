@@ -11,7 +11,7 @@ import pytest
 
 from tests import prober
 from tests.prober import Session, Side
-from tests.support import model
+from tests.support import ingest, model
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -279,3 +279,163 @@ def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
     tables = [(name, walled) for name, kind, walled in prober.relations(stage.db) if kind in "rp"]
     assert {name for name, walled in tables if not walled} <= prober.SHARED
     assert len(prober.secrets(stage.db, stage.other)) > 40
+
+
+# In the midst of a transaction --------------------------------------------------------------------------------------
+
+
+def test_the_setting_changes_in_mid_transaction(stage: Stage) -> None:
+    """A pooled role is trusted with the setting: each call serves the tenant that is set then, and only that."""
+    mine, db = stage.pooled.connection, stage.db
+    own, other = stage.own, stage.other
+
+    def become(tenant: str) -> None:
+        mine.execute("select set_config('memfold.tenant_id', %s, true)", [tenant])
+
+    def tenants() -> set[str]:
+        return {row[0] for row in mine.execute("select tenant_id from memfold.memory_events").fetchall()}
+
+    assert tenants() == set()
+    mine.execute("begin")
+    become(own.tenant)
+    ingest(mine, "said by alder", tenant_id=own.tenant)
+    assert tenants() == {own.tenant}
+    mine.execute("savepoint s")
+    become(other.tenant)
+    with pytest.raises(psycopg.Error) as error:
+        ingest(mine, "said by alder in the wrong name", tenant_id=own.tenant)
+    assert error.value.sqlstate == "MF002"
+    mine.execute("rollback to s")
+    assert tenants() == {own.tenant}, "the setting goes back with the savepoint"
+    become(other.tenant)
+    ingest(mine, "said by birch", tenant_id=other.tenant)
+    assert tenants() == {other.tenant}
+    mine.execute("release s; commit")
+    assert tenants() == set(), "and with the transaction"
+    said = db.execute(
+        "select tenant_id, content from memfold.memories where content like 'said%' order by 2"
+    ).fetchall()
+    assert said == [(own.tenant, "said by alder"), (other.tenant, "said by birch")]
+
+
+FLIPS = (
+    "select t::text from memfold.memories as t where set_config('memfold.tenant_id', 'birchwood-tenant', true) <> ''",
+    "with s as materialized (select set_config('memfold.tenant_id', 'birchwood-tenant', true))"
+    " select t::text from s, memfold.memories as t",
+    "select set_config('memfold.tenant_id', t.tenant_id, true), e::text"
+    " from (values ('alderwood-tenant'), ('birchwood-tenant')) as t (tenant_id)"
+    " cross join lateral (select e::text from memfold.memory_events as e where e.tenant_id = t.tenant_id) as e",
+    "select set_config('memfold.tenant_id', 'birchwood-tenant', true), memfold.explain_memory({id}::uuid)",
+    "select * from memfold.explain_memory({id}, set_config('memfold.tenant_id', 'birchwood-tenant', true))",
+    "select * from memfold.known_memory('birchwood prefers dark mode',"
+    " set_config('memfold.tenant_id', 'birchwood-tenant', true), 'birchwood bucket', 'birchwood type', 'birchwood subject')",
+    "select * from memfold.current_memory({id}, set_config('memfold.tenant_id', 'birchwood-tenant', true))",
+    "set local memfold.tenant_id = 'birchwood-tenant';"
+    " select * from memfold.claim_judgements('w', tenant_id => 'birchwood-tenant')",
+    "set local role memfold_app; set local memfold.tenant_id = 'birchwood-tenant'; select t::text from memfold.memories as t",
+    "set local row_security = off; select t::text from memfold.memories as t",
+    "set local session_replication_role = replica; select t::text from memfold.memories as t",
+    "set local memfold.maintenance = on; update memfold.memories set content = content returning content",
+    "declare c cursor for select t::text from memfold.memories as t;"
+    " set local memfold.tenant_id = 'birchwood-tenant'; fetch all from c",
+    "prepare p as select t::text from memfold.memories as t; execute p;"
+    " set local memfold.tenant_id = 'birchwood-tenant'; execute p",
+    "set local plan_cache_mode = force_generic_plan; select * from memfold.find_similar('alderwood-tenant',"
+    " 'birchwood bucket', '[1,0,0,0]', 'm', 0.1)",
+)
+
+
+def test_a_bound_login_cannot_flip(stage: Stage) -> None:
+    """Whatever it sets, and when: its role decides."""
+    before = prober.snapshot(stage.db, stage.other.tenant)
+    theirs = stage.other.id("memory_id")
+    for flip in FLIPS:
+        statement = flip.replace("{id}", f"'{theirs}'")
+        session = stage.bound
+        outcome = session.run(statement)
+        asked = {str(theirs)} | ({stage.other.word} if stage.other.word in statement else set())
+        assert outcome.reveals(prober.secrets(stage.db, stage.other) - asked) == [], flip
+        session.connection.execute("deallocate all")
+        # every result of several statements
+        cursor = session.connection.execute(f"begin; {statement}".encode()) if outcome.state is None else None
+        while cursor is not None:
+            said = str(cursor.fetchall()) if cursor.description else ""
+            assert "birchwood" not in said.replace("birchwood-tenant", ""), flip
+            cursor = cursor if cursor.nextset() else None
+        session.connection.execute("rollback; deallocate all")
+    assert prober.snapshot(stage.db, stage.other.tenant) == before
+
+
+# Conflicts and waiting ----------------------------------------------------------------------------------------------
+
+
+def test_tenants_neither_conflict_nor_wait(stage: Stage, connect: Connect) -> None:
+    """The same text, key and id in both, uncommitted in one: proven by the locks that both hold, not by a clock."""
+    first, second = stage.pooled.connection, connect(user=stage.pooled.connection.info.user)
+    same = {"bucket_id": "shared", "idempotency_key": "k", "source_turn_ids": ["t"], "subject": "Ann"}
+    held = {}
+    for connection, side in ((first, stage.own), (second, stage.other)):
+        connection.execute("begin")
+        connection.execute("select set_config('memfold.tenant_id', %s, true)", [side.tenant])
+        # a new text, a replay of it, and a batch; nothing is committed yet, and nobody waits for anybody
+        for content in ("the same text", "the same text", "another text"):
+            ingest(connection, content, tenant_id=side.tenant, **(same | {"idempotency_key": content}))
+        connection.execute(
+            'select memfold.ingest_memories(\'[{"content": "in a batch"}]\', %s)', [side.tenant]
+        )
+        held[side.word] = set(
+            stage.db.execute(
+                "select locktype, classid::bigint, objid::bigint, objsubid from pg_locks"
+                " where pid = %s and locktype = 'advisory'",
+                [connection.info.backend_pid],
+            ).fetchall()
+        )
+        waits = stage.db.execute(
+            "select count(*) from pg_locks where not granted and pid = any(%s)",
+            [[first.info.backend_pid, second.info.backend_pid]],
+        ).fetchone()
+        assert waits == (0,)
+    assert all(len(keys) >= 2 for keys in held.values())
+    assert held[stage.own.word].isdisjoint(held[stage.other.word]), "the tenant is in every key"
+    first.execute("commit")
+    second.execute("commit")
+    counts = stage.db.execute(
+        "select tenant_id, count(*) from memfold.memories where bucket_id = 'shared' group by 1"
+    ).fetchall()
+    assert sorted(counts) == [(stage.own.tenant, 2), (stage.other.tenant, 2)]
+
+
+def test_an_id_of_the_other_is_free(stage: Stage) -> None:
+    """Every unique index leads with the tenant (tests/test_catalog.py): the same memory_id twice is no conflict."""
+    stage.db.execute("begin; set local session_replication_role = replica")
+    for table in ("memories", "memory_counters", "memory_events", "idempotency_keys", "judgements", "runs"):
+        statement, rows = prober.intruder(stage.db, table, stage.other)
+        moved = [row.replace(stage.other.tenant, stage.own.tenant) for row in rows]
+        assert stage.db.execute(statement.encode(), moved).rowcount == 1, table
+    stage.db.execute("rollback")
+
+
+# Statistics ---------------------------------------------------------------------------------------------------------
+
+
+def test_statistics_tell_no_texts(stage: Stage) -> None:
+    """pg_stats hides rows of tables whose policies bind the reader. What EXPLAIN tells of counts: docs/security.md."""
+    known = stage.db.execute(
+        "select count(*) from pg_stats where schemaname = 'memfold' and most_common_vals::text like '%birchwood%'"
+    ).fetchone()
+    assert known != (0,), "there is something to hide"
+    for session in stage.sessions:
+        assert (
+            session.run("select tablename from pg_catalog.pg_stats where schemaname = 'memfold'").rows == []
+        )
+        assert session.run("select 1 from pg_catalog.pg_stats_ext where schemaname = 'memfold'").rows == []
+        assert (
+            session.run("select 1 from pg_catalog.pg_stats_ext_exprs where schemaname = 'memfold'").rows == []
+        )
+        for catalog in ("pg_statistic", "pg_statistic_ext_data", "pg_authid", "pg_user_mapping"):
+            outcome = session.run(f"select * from pg_catalog.{catalog}")
+            assert outcome.state == "42501", catalog
+        outcome = session.run(
+            "explain (analyze, verbose) select * from memfold.memories as t where leak(t.content)"
+        )
+        assert outcome.reveals(prober.secrets(stage.db, stage.other)) == []
