@@ -140,12 +140,12 @@ begin
     update memfold.memory_events as e
     set similar_memories = memfold._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
-        and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
+        and (e.similar_memories is not null or not e.observation)
         and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
     update memfold.memory_events_archive as e
     set similar_memories = memfold._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
-        and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
+        and (e.similar_memories is not null or not e.observation)
         and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
 end;
 $$;

@@ -46,17 +46,15 @@ begin
     ) as a
     where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
     union
-    -- what was refused or recalled. The first condition is that of memory_events_erasure_idx, and of the archive's.
+    -- what was refused or recalled: memory_events_erasure_idx, and the archive's, lead there
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = _events_of_turn.tenant_id collate "C"
-        and (e.similar_memories is not null or not e.observation and e.source_turn_ids <> '{}')
         and not e.observation and e.source_turn_ids @> array[turn]
     union
     select a.*
     from memfold.memory_events_archive as a
     where a.tenant_id = _events_of_turn.tenant_id collate "C"
-        and (a.similar_memories is not null or not a.observation and a.source_turn_ids <> '{}')
         and not a.observation and a.source_turn_ids @> array[turn];
 end;
 $$;

@@ -236,16 +236,8 @@ end;
 $$;
 revoke all on function memfold.import_bucket(text, text, jsonb) from public;
 comment on function memfold.import_bucket(text, text, jsonb) is
-<<<<<<< HEAD
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
 policies are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
-=======
-'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one transaction,
-into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are those that were exported, ids and
-times included; hashes and counts are compared. Embedding models must be registered; the bucket''s policies are
-replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold import does all this.
-Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
->>>>>>> archive

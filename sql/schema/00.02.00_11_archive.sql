@@ -27,7 +27,7 @@ where undoes is not null;
 -- erasure looks for rows by what they name
 create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
 create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
-where similar_memories is not null or not observation and source_turn_ids <> '{}';
+where similar_memories is not null or not observation;
 comment on table memfold.memory_events_archive is
 'Ledger rows that archive_events() has moved out of memory_events, as they were: old restatements, for which a row of method
 archived stands in the ledger, and rows on which no state depends. undo() and erasure bring a memory''s rows back. It may be in

@@ -4,7 +4,7 @@
 -- words of both, and those whose source turn has no row in memory_sources, for they support nothing.
 -- squawk-ignore require-concurrent-index-creation
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
-where similar_memories is not null or not observation and source_turn_ids <> '{}';
+where similar_memories is not null or not observation;
 
 create type memfold.erasure as (
     erased bigint,
