@@ -26,6 +26,7 @@ import peers
 import replay
 import search
 import storage
+import walls
 
 LARGE = {"memory", "consolidation"}
 """What takes long, or much room: only when it is asked for."""
@@ -38,8 +39,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory or consolidation"
-        " (default: all but the last two)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, walls, peers, memory or"
+        " consolidation (default: all but the last two)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -79,6 +80,7 @@ def main() -> int:
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):

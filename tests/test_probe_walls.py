@@ -331,7 +331,8 @@ FLIPS = (
     " set_config('memfold.tenant_id', 'birchwood-tenant', true), 'birchwood bucket', 'birchwood type', 'birchwood subject')",
     "select * from memfold.current_memory({id}, set_config('memfold.tenant_id', 'birchwood-tenant', true))",
     "set local memfold.tenant_id = 'birchwood-tenant'; select * from memfold.claim_judgements('w')",
-    "set local role memfold_app; set local memfold.tenant_id = 'birchwood-tenant'; select t::text from memfold.memories as t",
+    "set local role memfold_app; set local memfold.tenant_id = 'birchwood-tenant';"
+    " select t::text from memfold.memories as t",
     "set local row_security = off; select t::text from memfold.memories as t",
     "set local session_replication_role = replica; select t::text from memfold.memories as t",
     "set local memfold.maintenance = on; update memfold.memories set content = content returning content",
