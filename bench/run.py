@@ -28,6 +28,7 @@ import replay
 import search
 import soak
 import storage
+import walls
 
 LARGE = {"memory", "consolidation", "erasure", "soak"}
 """What takes long, or much room: only when it is asked for."""
@@ -40,7 +41,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory, consolidation,"
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, walls, peers, memory, consolidation,"
         " erasure or soak (default: all but the last four)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
@@ -84,6 +85,7 @@ def main() -> int:
         "erasure": lambda server: erasure.run(server, data(), memories=given.rows or erasure.MEMORIES),
         "soak": lambda server: soak.run(server, data(), minutes=given.minutes),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):
