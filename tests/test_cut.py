@@ -184,7 +184,7 @@ def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
     number = 0
     rounds = max(2, CUTS // 20)
     for _ in range(rounds):
-        seeds = [f"{SEED}-{number + n}" for n in range(4)]
+        seeds = [f"{SEED}-{number + n}" for n in range(3)]
         number += len(seeds)
         with contextlib.ExitStack() as stack:
             processes = [(seed, stack.enter_context(client(dsn, seed))) for seed in seeds]
