@@ -37,7 +37,7 @@ from memfold import errors, migrate
 from tests import servers
 
 DB = psycopg.Connection[Any]
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds after which something counts as stuck; nothing is asserted to be faster."""
 LEASE = 2.0
 MODEL = "m"

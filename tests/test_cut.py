@@ -46,11 +46,15 @@ log = logging.getLogger(__name__)
 class Plans:
     """Where each new connection is cut: most at a random byte of one of the two directions, until there are enough."""
 
-    def __init__(self, seed: int, share: float = 0.85, longest: int = 9000) -> None:
+    def __init__(
+        self, seed: int, share: float = 0.85, longest: int = 9000,
+        words: tuple[bytes, ...] = (b"", b"", b"COMMIT\0", b"COMMIT\0", b"memfold.ingest_"),
+    ) -> None:  # fmt: skip
         self.choice = random.Random(seed)
         self.lock = threading.Lock()
         self.share = share
         self.longest = longest
+        self.words = words
         self.ended = False
 
     def __call__(self) -> faults.Cut | None:
@@ -61,7 +65,7 @@ class Plans:
             # as often in the first bytes as in later ones: the start-up is short
             after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
             # where it hurts most: what was asked is done, and nobody hears of it
-            word = self.choice.choice([b"", b"", b"COMMIT", b"COMMIT", b"memfold.ingest_"])
+            word = self.choice.choice(self.words)
             if word:
                 after = self.choice.randint(1, 4)
             return faults.Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
@@ -184,7 +188,7 @@ def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
     number = 0
     rounds = max(2, CUTS // 20)
     for _ in range(rounds):
-        seeds = [f"{SEED}-{number + n}" for n in range(4)]
+        seeds = [f"{SEED}-{number + n}" for n in range(3)]
         number += len(seeds)
         with contextlib.ExitStack() as stack:
             processes = [(seed, stack.enter_context(client(dsn, seed))) for seed in seeds]
@@ -278,7 +282,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
         for word in ("holds", "holds there"):
             ingest(db, f"The box {word}", subject=f"box {number}", embedding=json.dumps(faults.PAIRS[word]),
                    embedding_model="m")  # fmt: skip
-    plans = Plans(SEED, share=1, longest=3000)
+    plans = Plans(SEED, 1, 3000, (b"", b"memfold.claim_", b"memfold.resolve_", b"memfold.resolve_"))
     with proxy(target, plans) as wire:
         world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
         judges = [faults.Judge(world, f"judge {n}") for n in range(4)]
