@@ -48,8 +48,8 @@ def run(server: harness.Server, data: dataset.Dataset, *, memories: int = MEMORI
     load.load(server, DATABASE, search.memories(data, OTHERS // load.SCOPE, OTHERS))
     rows = [*_source(server, data, report), *_tenant(server, data, report, memories)]
     report.table(
-        f"Erasures while {consolidation.WRITERS} writers ingest (three new facts with vectors for one restatement each): the longest"
-        " that a writer waited for a lock, in ms.",
+        f"Erasures while {consolidation.WRITERS} writers ingest (three new facts with vectors for one restatement each):"
+        " the longest that a writer waited for a lock, in ms.",
         [
             "",
             "seconds",

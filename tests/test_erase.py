@@ -182,7 +182,9 @@ def test_a_fact_of_many_wordings(db: DB) -> None:
     model(db)
     letters = [a + b for a in "abcdefghijklmno" for b in "abcdefghijklmno"]
     for number, word in enumerate(letters):
-        result = ingest(db, f"the lamp is qu{word}", **vector(0.99, 1 + number % 3), source_turn_ids=[f"turn-{number}"])
+        result = ingest(
+            db, f"the lamp is qu{word}", **vector(0.99, 1 + number % 3), source_turn_ids=[f"turn-{number}"]
+        )
         assert result.action == ("merged" if number else "inserted")
     for number in (100, 0):
         assert erase(db, f"turn-{number}")[0] == 1
