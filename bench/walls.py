@@ -15,6 +15,7 @@ MOST = 1.15
 FACTS = replay.FACTS
 CALLS = 200
 BATCHES = 6
+SEARCHES = 10
 
 # Half of a batch is new, half of it known: both ways through a batch.
 BATCH = (
@@ -37,7 +38,7 @@ QUESTIONS = {
     "replay": (replay.INGEST, CALLS),
     "new fact with vector": (newfact.INGEST, CALLS),
     "batch of 200": (BATCH, BATCHES),
-    "search_memories": (SEARCH, CALLS),
+    "search_memories": (SEARCH, SEARCHES),
     "known_memory": (KNOWN, CALLS),
     "row read by its id": (READ, CALLS),
 }
