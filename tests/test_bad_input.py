@@ -114,6 +114,7 @@ def test_limits_are_policy(db: DB) -> None:
         ("set_policy('acme', key_fields => '{object}')", "MF017"),
         ("set_policy('acme', weights => '{1,1,1}')", "MF017"),
         ("set_policy('acme', merge_threshold => 2)", "MF017"),
+        ("set_policy('acme', decay_interval => '2000000000 months')", "MF017"),
         ("set_policy('acme', canonicalizer => 'poem')", "MF011"),
         ("set_policy('acme', canonicalizer => 'flat')", "MF024"),
         ("set_policy('*', canonicalizer => 'flat')", "MF024"),

@@ -78,6 +78,9 @@ begin
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
         perform memfold._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
             'Pass three numbers that add up to 1: of source, extractor and repetition.');
+    elsif decay_interval > '1000 years' then
+        perform memfold._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
+            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
