@@ -53,7 +53,8 @@ def main() -> int:
         "--rows",
         type=int,
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
-        f" consolidation (default: {consolidation.MEMORIES:,}), erasure (default: {erasure.MEMORIES:,})",
+        f" consolidation (default: {consolidation.MEMORIES:,}), erasure (default: {erasure.MEMORIES:,}), facts of soak"
+        f" (default: {soak.FACTS:,})",
     )
     parser.add_argument("--minutes", type=float, default=30, help="of soak")
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
@@ -83,7 +84,9 @@ def main() -> int:
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
         "erasure": lambda server: erasure.run(server, data(), memories=given.rows or erasure.MEMORIES),
-        "soak": lambda server: soak.run(server, data(), minutes=given.minutes),
+        "soak": lambda server: soak.run(
+            server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
+        ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
