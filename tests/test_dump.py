@@ -131,16 +131,6 @@ def calibrated(dsn: str) -> None:
         run(dsn, f"select memfold.apply_calibration('{found}')")
 
 
-def archived(dsn: str) -> None:
-    """Old ledger rows have left for the archive, and more are to."""
-    for _ in range(5):
-        run(dsn, "select memfold.ingest_memory('Said again and again', 'before')")
-    archive = "select is_left from memfold.archive_events(now(), {}, 'before')"
-    while ask(dsn, archive.format(1000)) == [True]:
-        pass
-    assert ask(dsn, archive.format(1)) == [True]
-
-
 def test_a_copy_is_equal_and_goes_on(
     stranger: str, make: Make, way: str, target: Target, tmp_path: Path
 ) -> None:
@@ -150,7 +140,6 @@ def test_a_copy_is_equal_and_goes_on(
     edit(source)
     opt_out(source)
     robot(source)
-    archived(source)
     calibrated(source)
     archived(source)
     adopt_docs(source, stranger)
