@@ -28,15 +28,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-from memfold import errors, migrate
-from tests import servers
+from memfold import errors
+
+if TYPE_CHECKING:
+    from tests import servers
 
 DB = psycopg.Connection[Any]
+PORT = 5432
 PATIENCE = 240.0
 """Seconds after which something counts as stuck; nothing is asserted to be faster."""
 LEASE = 2.0
@@ -99,7 +102,7 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        return f"host={self.data.parent} port={servers.PORT} user=postgres dbname=postgres connect_timeout=10"
+        return f"host={self.data.parent} port={PORT} user=postgres dbname=postgres connect_timeout=10"
 
     def start(self) -> None:
         """Start it, and do not wait."""
@@ -185,6 +188,10 @@ class Server:
 @contextlib.contextmanager
 def server(bindir: Path, *, on_disk: bool = True, **settings: str) -> Iterator[Server]:
     """A server with memfold, on a directory of its own; on disk, where what is written lasts."""
+    # what a client that is killed has no use for: it starts in half the time
+    from memfold import migrate
+    from tests import servers
+
     where = {"base": Path(tempfile.mkdtemp(prefix="mf-faults-"))} if on_disk else {}
     cluster = servers.Cluster("faults", bindir, **where)
     made = Server(cluster, cluster.base / "data")
@@ -215,7 +222,7 @@ def standby_of(primary: Server, name: str) -> Iterator[Server]:
     made = Server(cluster, base / "data")
     try:
         cluster.run(
-            cluster.bindir / "pg_basebackup", "-h", primary.data.parent, "-p", str(servers.PORT), "-U", "postgres",
+            cluster.bindir / "pg_basebackup", "-h", primary.data.parent, "-p", str(PORT), "-U", "postgres",
             "-D", made.data, "-R", "-X", "stream", "-c", "fast",
         )  # fmt: skip
         made.data.chmod(0o700)
@@ -479,12 +486,15 @@ class World:
         """Send again what is in doubt, until all is acknowledged, and nothing new; then halt."""
         writers = [client for client in self.clients if isinstance(client, Writer)]
         self.finishing = True
-        self.go()
-        pause_until(
-            lambda: self.faults or all(w.pending is None or not w.is_alive() for w in writers),
-            "all is acknowledged",
-        )
-        self.halt()
+        end = time.monotonic() + PATIENCE
+        while True:
+            # what was under way may have been lost meanwhile: only those who stand still can tell
+            self.halt()
+            if self.faults or all(w.pending is None or not w.is_alive() for w in writers):
+                return
+            assert time.monotonic() < end, "not all is acknowledged"
+            self.go()
+            time.sleep(0.1)
 
     def alive(self) -> int:
         return sum(client.is_alive() for client in self.clients)
@@ -1159,7 +1169,7 @@ class Proxy:
     """Forwards TCP connections on 127.0.0.1 to a server's socket, and cuts them as ``plan`` says."""
 
     def __init__(self, socket_dir: Path, plan: Callable[[], Cut | None]) -> None:
-        self.upstream = f"{socket_dir}/.s.PGSQL.{servers.PORT}"
+        self.upstream = f"{socket_dir}/.s.PGSQL.{PORT}"
         self.plan = plan
         self.cuts: Counter[str] = Counter()
         self.connections = 0
