@@ -586,39 +586,41 @@ class Core:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
         parameters = {**arguments, "memfold_tenant": arguments.get("tenant_id")}
         attempts = 0
-        reconnected = upgraded = False
+        reconnected = upgraded = unsure = False
         while True:
             error: psycopg.Error
             try:
                 rows: list[Row] = yield Transact(statement, parameters)
                 return rows
             except CommitLostError as lost:
+                unsure = True
                 if not repeatable:
-                    self._give_up(lost.error, committing=True)
+                    self._give_up(lost.error, unsure)
                 error = lost.error
             except psycopg.Error as caught:
                 error = caught
             attempts += 1
             if errors.is_connection_lost(error):
                 if reconnected:
-                    self._give_up(error)
+                    self._give_up(error, unsure)
                 reconnected = True
             elif error.sqlstate in errors.BETWEEN_VERSIONS and not upgraded:
                 upgraded = True
             elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
-                self._give_up(error)
+                self._give_up(error, unsure)
             logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
             yield pause_before(attempts)
 
     @staticmethod
-    def _give_up(error: psycopg.Error, *, committing: bool = False) -> NoReturn:
-        if committing:
+    def _give_up(error: psycopg.Error, unsure: bool) -> NoReturn:
+        """unsure: COMMIT was under way, now or when the same was sent before. An error of memfold's is an answer."""
+        if unsure and not (error.sqlstate or "").startswith("MF"):
             raise errors.OutcomeUnknownError(
                 "the connection was lost during COMMIT",
                 sqlstate=error.sqlstate,
                 detail=str(error),
                 hint="Whether the call was written is not known. With an idempotency_key, or with"
-                " Memfold(retry_safe=True), it would have been sent again.",
+                " Memfold(retry_safe=True), it is sent again once; with a key of yours you may repeat it yourself.",
             ) from error
         raise errors.translate(error) from error
 

@@ -12,8 +12,10 @@ return
 case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_source * source_confidence end
 + case when least(weight_extractor, extractor_confidence) < 1e-100 then 0 else weight_extractor * extractor_confidence end
 -- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
-+ case when weight_repetition < 1e-100 then 0
-    else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision))) end;
++ case
+    when weight_repetition < 1e-100 then 0
+    else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
+end;
 revoke all on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) from public;

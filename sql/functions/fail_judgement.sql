@@ -104,7 +104,8 @@ begin
 end;
 $$;
 revoke all on function memfold._check_usage(bigint, bigint, double precision) from public;
-comment on function memfold._check_usage(bigint, bigint, double precision) is 'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
+comment on function memfold._check_usage(bigint, bigint, double precision) is
+'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
 
 create or replace function memfold._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable

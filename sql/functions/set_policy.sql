@@ -39,7 +39,8 @@ create or replace function memfold.set_policy(
     notify boolean default null,
     weights double precision[] default null,
     max_content_length bigint default null,
-    max_metadata_size bigint default null
+    max_metadata_size bigint default null,
+    max_session_repeats bigint default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -130,6 +131,7 @@ begin
     v_new.weight_repetition := coalesce(weights[3], v_new.weight_repetition);
     v_new.max_content_length := coalesce(max_content_length, v_new.max_content_length);
     v_new.max_metadata_size := coalesce(max_metadata_size, v_new.max_metadata_size);
+    v_new.max_session_repeats := coalesce(max_session_repeats, v_new.max_session_repeats);
     v_new.updated_at := clock_timestamp();
     perform memfold.canonicalize('a', v_new.canonicalizer);
 
@@ -167,19 +169,19 @@ revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,

@@ -1,0 +1,52 @@
+"""A client of test_cut that is killed: transactions of several calls, and a line before and after each COMMIT.
+
+Started as a process of its own: ``python -m tests.cut_client DSN SEED``. What it sends follows from the seed, so that
+whoever killed it can send the same again.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+
+import psycopg
+
+from tests import faults
+
+
+def calls(seed: str, tenant: str) -> Iterator[faults.Call]:
+    """What it sends, in order; each transaction has up to four calls, each with a key."""
+    choice = random.Random(seed)
+    number = 0
+    while True:
+        items, marks = [], []
+        for _ in range(choice.randint(1, 4)):
+            number += 1
+            mark = f"{faults.TURN}{seed}.{number}"
+            item = faults.candidate(choice, tenant, number)
+            items.append({**item, "source_turn_ids": [mark], "idempotency_key": f"key {mark}"})
+            marks.append(mark)
+        yield faults.Call("together", tenant, items, True, marks)
+
+
+def main() -> None:
+    """Go on until killed."""
+    dsn, seed = sys.argv[1:]
+    with psycopg.connect(dsn, autocommit=True, application_name="cut client") as db:
+        for number, call in enumerate(calls(seed, "acme")):
+            while True:
+                try:
+                    with db.transaction():
+                        print(f"sent {number}", flush=True)
+                        for item in call.items:
+                            faults.ingest_one(db, item)
+                            print("held", flush=True)
+                    break
+                except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                    continue
+            print(f"acknowledged {number}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Promises 1 to 5 and 10 across SIGKILL: of the server under full load, and of a primary whose standby takes over.
+
+``MEMFOLD_CRASHES=100`` kills a hundred times; ``MEMFOLD_SEED`` repeats a run's choices (not its timing).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import faults
+from tests.conftest import Target
+
+# A server of its own, and what is in it is the same whatever way memfold was installed.
+pytestmark = pytest.mark.one_server
+
+CRASHES = int(os.environ.get("MEMFOLD_CRASHES", "3"))
+SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
+WRITERS = 16
+log = logging.getLogger(__name__)
+Record = Callable[[str, object], None]
+
+
+def peopled(dsn: str, seed: int, tenants: list[str]) -> faults.World:
+    world = faults.World(dsn, seed, tenants)
+    world.add(*(faults.Writer(world, f"writer {n}") for n in range(WRITERS)))
+    world.add(*(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Upkeep(world, "upkeep"))
+    return world
+
+
+def told(record: Record, audit: faults.Audit, **figures: Any) -> None:
+    figures = {"seed": SEED, **figures, **audit.counts, **audit.world.seen}
+    for name, figure in figures.items():
+        record(name, figure)
+    log.warning("%s", json.dumps(figures, default=str))
+
+
+def spread(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    return f"median {ordered[len(ordered) // 2]:.2f} s, longest {ordered[-1]:.2f} s" if ordered else "none"
+
+
+def test_server_is_killed(target: Target, record_property: Record) -> None:
+    """After each start every acknowledged call is there once, no promise is broken, and all go on."""
+    choice = random.Random(SEED)
+    kills: Counter[str] = Counter()
+    recoveries: list[float] = []
+    audits: list[float] = []
+    with faults.server(target.cluster.bindir) as server:
+        world = peopled(server.dsn, SEED, [])
+        audit = faults.Audit(world)
+        tenants: list[str] = []
+        try:
+            for crash in range(CRASHES):
+                if crash % 10 == 0:
+                    # what is looked at after each start stays bounded: these are audited whole, older ones in turn
+                    world.tenants = [f"tenant {crash}.{n}" for n in range(5)]
+                    tenants += world.tenants
+                    with server.connect() as db:
+                        for tenant in world.tenants:
+                            faults.prepare(db, tenant)
+                    if crash == 0:
+                        world.start()
+                world.go()
+                time.sleep(choice.uniform(0.1, 3.0))
+                if choice.random() < 0.2 and server.kill_a_backend(choice):
+                    kills["one backend"] += 1
+                    time.sleep(choice.uniform(0, 0.3))
+                kills["processes"] += server.kill()
+                kills["server"] += 1
+                world.halt()
+                server.start()
+                if choice.random() < 0.2:
+                    time.sleep(choice.uniform(0, 0.2))
+                    server.kill()
+                    kills["server, while it recovered"] += 1
+                    server.start()
+                recoveries.append(server.ready())
+                began = time.monotonic()
+                with server.connect() as db:
+                    wrong = faults.held(db)
+                    assert db.execute("select count(*) from memfold.staged_candidates").fetchone() == (0,)
+                    older = [choice.choice(tenants)] if crash >= 10 else []
+                    wrong += audit.all(db, list({*world.tenants, *older}))
+                    assert wrong == [], f"seed {SEED}, crash {crash}: {wrong}"
+                    assert server.complaints() == []
+                audits.append(time.monotonic() - began)
+                log.info("crash %d: %s", crash, world.seen)
+            # once more without a crash: what was in doubt is sent again, and ends
+            world.finish()
+        finally:
+            world.end()
+        with server.connect() as db:
+            assert faults.held(db) == []
+            world.seen["drained judgements"] = faults.drain(world, db)
+            wrong = audit.all(db, tenants) + faults.corrupt(db)
+            assert wrong == [], f"seed {SEED}: {wrong}"
+            assert [call for call in audit.open_calls if call.state == "doubt"] == []
+            size = db.execute("select pg_size_pretty(pg_database_size('postgres'))").fetchone()
+            ledger = db.execute("select count(*) from memfold.memory_events").fetchone()
+        assert server.complaints() == []
+    assert kills["server"] == CRASHES
+    assert world.seen["acked: single"] > 10 * CRASHES
+    assert audit.counts["in doubt"] > CRASHES
+    told(
+        record_property, audit, kills=dict(kills), recovery=spread(recoveries), audits=spread(audits), violations=0,
+        database=size, ledger=ledger,
+    )  # fmt: skip
+
+
+def walsender(server: faults.Server) -> int:
+    with server.connect() as db:
+        row = db.execute("select pid from pg_stat_replication").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def roll_back(audit: faults.Audit, server: faults.Server) -> list[str]:
+    """After the failover of an asynchronous standby: what it has is a prefix of what was acknowledged."""
+    with server.connect() as db:
+        wrong = []
+        calls = audit.collect()
+        audit.checked_to, audit.found = faults.NEVER, {}
+        audit.hot.clear()
+        wrong += audit.read(db)
+    lost = [call for call in calls if call.is_acked and not any(mark in audit.found for mark in call.marks)]
+    there = [call for call in calls if any(mark in audit.found for mark in call.marks)]
+    for call in calls:
+        if len({len(audit.found.get(mark, [])) for mark in call.marks}) > 1:
+            wrong.append(f"half of it is there: {call}")
+    if lost:
+        # whatever was sent after the first lost one had been acknowledged is lost too
+        first = min(lost, key=lambda call: call.acked)
+        wrong += [f"{first} is lost, {call} is not" for call in there if call.sent > first.acked]
+    audit.counts["acknowledged and lost"] += len(lost)
+    for call in lost:
+        # a client that cannot know sends again what it can: what has a key
+        call.state = "doubt" if call.keyed else "never"
+    audit.open_calls = calls
+    return wrong
+
+
+@pytest.mark.parametrize("synchronous", [True, False], ids=["synchronous", "asynchronous"])
+def test_standby_takes_over(target: Target, record_property: Record, synchronous: bool) -> None:
+    """What was replicated holds the same promises; the rest was never acknowledged, or is sent again by its key."""
+    choice = random.Random(SEED)
+    tenants = ["first", "second", "third"]
+    promotions: list[float] = []
+    settings = {"fsync": "off"}  # of this server nothing is started again
+    if synchronous:
+        settings["synchronous_standby_names"] = "*"
+        settings["synchronous_commit"] = "local"
+    for _ in range(max(1, CRASHES // 20)):
+        with faults.server(target.cluster.bindir, on_disk=False, **settings) as primary:
+            with primary.connect() as db:
+                for tenant in tenants:
+                    faults.prepare(db, tenant)
+            with faults.standby_of(primary, "standby") as standby:
+                if synchronous:
+                    with primary.connect() as db:
+                        db.execute("alter system set synchronous_commit = 'on'")
+                        db.execute("select pg_reload_conf()")
+                world = peopled(primary.dsn, choice.randrange(1 << 30), tenants)
+                audit = faults.Audit(world)
+                world.start()
+                world.go()
+                try:
+                    time.sleep(choice.uniform(0.5, 2.0))
+                    if not synchronous:
+                        # what is acknowledged from now on never leaves the primary
+                        os.kill(walsender(primary), signal.SIGSTOP)
+                        time.sleep(choice.uniform(0.1, 0.4))
+                    primary.kill()
+                    world.halt()
+                    promotions.append(faults.promote(standby))
+                    world.dsn = standby.dsn
+                    if not synchronous:
+                        wrong = roll_back(audit, standby)
+                        # leases, answers and upkeep of the lost time are gone with it
+                        for client in world.clients:
+                            if isinstance(client, faults.Writer | faults.Judge | faults.Upkeep):
+                                client.deeds = []
+                        again = [call for call in audit.open_calls if call.keyed and call.state == "doubt"]
+                        assert audit.counts["acknowledged and lost"] > 0
+                        with standby.connect() as db:
+                            assert wrong + faults.broken(db, tenants) == [], f"seed {SEED}"
+                            for call in choice.sample(again, len(again)):
+                                call.events = faults.execute(db, call)
+                                call.state = "acked"
+                            audit.counts["sent again"] += len(again)
+                            # the same once more, also those that were never lost: each answers what it answered
+                            for call in [c for c in audit.open_calls if c.keyed and c.is_acked][-300:]:
+                                assert faults.execute(db, call) == call.events
+                        for client in world.clients:
+                            if isinstance(client, faults.Writer):
+                                client.pending = None
+                    with standby.connect() as db:
+                        wrong = faults.held(db) + audit.all(db, tenants)
+                        assert wrong == [], f"seed {SEED}: {wrong}"
+                    world.go()
+                    time.sleep(0.5)
+                    world.finish()
+                finally:
+                    world.end()
+                with standby.connect() as db:
+                    assert faults.held(db) == []
+                    faults.drain(world, db)
+                    wrong = audit.all(db, tenants) + faults.corrupt(db)
+                    assert wrong == [], f"seed {SEED}: {wrong}"
+                    assert [call for call in audit.open_calls if call.state == "doubt"] == []
+                assert standby.complaints() == []
+                told(record_property, audit, promotion=spread(promotions), violations=0)
+
+
+def test_a_broken_promise_is_seen(db: psycopg.Connection[Any]) -> None:
+    """The audit finds what it is there to find."""
+    world = faults.World("", 1, ["acme"])
+    writer = faults.Writer(world, "writer")
+    world.add(writer)
+    audit = faults.Audit(world)
+    faults.prepare(db, "acme")
+    call = faults.Call("single", "acme", [], True, [])
+    for number in range(4):
+        item = {"tenant_id": "acme", "bucket_id": "hot", "content": f"Hot fact number {number % 2}",
+                "source_turn_ids": [f"turn-{number}"], "idempotency_key": f"key-{number}"}  # fmt: skip
+        call = faults.Call("single", "acme", [item], True, [f"turn-{number}"])
+        call.events, call.state = faults.execute(db, call), "acked"
+        writer.calls.append(call)
+    assert audit.all(db, ["acme"]) == []
+    writer.calls = [call]
+    audit.found.clear()
+    assert any("acknowledged, and not there" in line for line in audit.compare(db))
+    again = faults.Call("single", "acme", [{**call.items[0], "idempotency_key": "another"}], True, call.marks)
+    again.events, again.state = faults.execute(db, again), "acked"
+    db.execute("update memfold.memory_counters set observations = observations + 1")
+    db.execute("delete from memfold.idempotency_keys where idempotency_key = 'key-1'")
+    lines = audit.all(db, ["acme"])
+    for words in (
+        "an accepted call is one ledger row",
+        "hot fact",
+        "counters are the observations",
+        "check_invariants",
+    ):
+        assert any(line.startswith(words) for line in lines), (words, lines)

@@ -1,0 +1,430 @@
+"""Connections that are cut at any byte, clients that are killed or stopped, judges that never come back.
+
+No call is counted twice, whatever its client does not know, as long as it sends the same idempotency key again; nobody
+keeps a lease or a lock. ``MEMFOLD_CUTS=200`` cuts two hundred times; ``MEMFOLD_SEED`` repeats a run's choices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import psycopg
+import pytest
+
+from memfold import AsyncMemfold, Memfold, errors
+from tests import cut_client, faults
+from tests.conftest import Target
+from tests.servers import ROOT
+from tests.support import check, ingest, model
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+Record = Callable[[str, object], None]
+pytestmark = pytest.mark.one_server
+
+CUTS = int(os.environ.get("MEMFOLD_CUTS", "20"))
+SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
+CLIENTS = 8
+TENANT = "acme"
+log = logging.getLogger(__name__)
+
+
+class Plans:
+    """Where each new connection is cut: most at a random byte of one of the two directions, until there are enough."""
+
+    def __init__(
+        self, seed: int, share: float = 0.85, longest: int = 9000,
+        words: tuple[bytes, ...] = (b"", b"", b"COMMIT\0", b"COMMIT\0", b"memfold.ingest_"),
+    ) -> None:  # fmt: skip
+        self.choice = random.Random(seed)
+        self.lock = threading.Lock()
+        self.share = share
+        self.longest = longest
+        self.words = words
+        self.ended = False
+
+    def __call__(self) -> faults.Cut | None:
+        with self.lock:
+            if self.ended or self.choice.random() > self.share:
+                return None
+            kind = self.choice.choice(["close", "reset", "stall", "orphan"])
+            # as often in the first bytes as in later ones: the start-up is short
+            after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
+            # where it hurts most: what was asked is done, and nobody hears of it
+            word = self.choice.choice(self.words)
+            if word:
+                after = self.choice.randint(1, 4)
+            return faults.Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
+
+
+@contextlib.contextmanager
+def proxy(target: Target, plan: Callable[[], faults.Cut | None]) -> Iterator[faults.Proxy]:
+    made = faults.Proxy(target.cluster.base, plan)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def nothing_is_held(db: DB) -> None:
+    """Of this database: pg_locks shows those of all."""
+    queries = (
+        "select pid, mode from pg_locks where locktype = 'advisory'"
+        " and database = (select oid from pg_database where datname = current_database())",
+        "select pid, state, query from pg_stat_activity where datname = current_database()"
+        " and pid <> pg_backend_pid() and state <> 'idle'",
+    )
+    faults.pause_until(
+        lambda: not any(db.execute(query.encode()).fetchall() for query in queries), "nothing is held"
+    )
+
+
+def settled(db: DB, world: faults.World, audit: faults.Audit) -> None:
+    """Nothing is held, every promise holds, nothing is in doubt any more."""
+    nothing_is_held(db)
+    wrong = audit.all(db, [TENANT])
+    assert wrong == [], f"seed {SEED}: {wrong}"
+    assert [call for call in audit.open_calls if call.state == "doubt"] == []
+
+
+def told(record: Record, audit: faults.Audit | None = None, **figures: Any) -> None:
+    figures = {"seed": SEED, **figures, **(audit.counts | audit.world.seen if audit else {})}
+    for name, figure in figures.items():
+        record(name, figure)
+    log.warning("%s", json.dumps(figures, default=str))
+
+
+def test_connections_are_cut(target: Target, db: DB, record_property: Record) -> None:
+    """Writers, judges and upkeep behind a wire that is cut, and a hand that ends their sessions."""
+    faults.prepare(db, TENANT)
+    plans = Plans(SEED)
+    terminated = 0
+    with proxy(target, plans) as wire:
+        world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
+        world.add(*(faults.Writer(world, f"writer {n}") for n in range(CLIENTS)))
+        world.add(*(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Upkeep(world, "upkeep"))
+        audit = faults.Audit(world)
+        world.start()
+        world.go()
+        try:
+            end = time.monotonic() + 5 * faults.PATIENCE
+            while wire.cuts.total() + terminated < CUTS:
+                assert time.monotonic() < end
+                assert world.faults == [], f"seed {SEED}"
+                time.sleep(0.1)
+                if plans.choice.random() < 0.3:
+                    row = db.execute(
+                        "select count(pg_terminate_backend(pid)) from (select pid from pg_stat_activity"
+                        " where datname = current_database() and application_name ~ '^(writer|judge|upkeep)'"
+                        " order by random() limit 1) as a"
+                    ).fetchone()
+                    assert row is not None
+                    terminated += row[0]
+            plans.ended = True
+            # what is in doubt is sent again, by a wire that holds
+            world.finish()
+        finally:
+            world.end()
+    world.seen["drained judgements"] = faults.drain(world, db)
+    # those that were in doubt without a pending retry have no key: each is there once, or never was
+    for call in audit.collect():
+        audit.open_calls.append(call)
+    settled(db, world, audit)
+    assert audit.counts["in doubt"] + sum(n for k, n in world.seen.items() if k.startswith("in doubt")) > 0
+    told(record_property, audit, cuts=dict(wire.cuts), terminated=terminated, connections=wire.connections)
+
+
+@contextlib.contextmanager
+def client(dsn: str, seed: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cut_client", dsn, seed],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'python_client'}"},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def account(said: str, seed: str) -> list[faults.Call]:
+    """The calls of a client that was killed: what it said before and after each."""
+    lines = said.splitlines()
+    sent = sum(line.startswith("sent ") for line in lines)
+    acked = {int(line.split()[1]) for line in lines if line.startswith("acknowledged ")}
+    numbers = {int(line.split()[1]) for line in lines if line.startswith("sent ")}
+    assert sent >= len(numbers)
+    calls = list(islice(cut_client.calls(seed, TENANT), max(numbers, default=-1) + 1))
+    for number, call in enumerate(calls):
+        call.state = "acked" if number in acked else "doubt"
+    return calls
+
+
+def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
+    """In the middle of a transaction of several calls, some while they hold a lock that another one waits for."""
+    faults.prepare(db, TENANT)
+    choice = random.Random(SEED)
+    world = faults.World(dsn, SEED, [TENANT])
+    writer = faults.Writer(world, "writer")
+    world.add(writer)
+    audit = faults.Audit(world)
+    counts: Counter[str] = Counter()
+    number = 0
+    rounds = max(2, CUTS // 20)
+    for _ in range(rounds):
+        seeds = [f"{SEED}-{number + n}" for n in range(3)]
+        number += len(seeds)
+        with contextlib.ExitStack() as stack:
+            processes = [(seed, stack.enter_context(client(dsn, seed))) for seed in seeds]
+            said = {}
+            for seed, process in processes:
+                assert process.stdout is not None
+                said[seed] = process.stdout.readline()  # it is under way
+                assert said[seed], "the client did not start"
+            for seed, process in processes:
+                time.sleep(choice.uniform(0, 0.15))
+                if choice.random() < 0.5:
+                    process.send_signal(signal.SIGSTOP)
+                    counts["stopped, then killed"] += 1
+                    time.sleep(choice.uniform(0, 0.1))
+                process.kill()
+                counts["killed"] += 1
+                process.wait()
+                assert process.stdout is not None
+                said[seed] += process.stdout.read()
+        for seed, _ in processes:
+            writer.calls += account(said[seed], seed)
+        nothing_is_held(db)
+        calls = list(writer.calls)
+        for call in calls:
+            if call.is_acked:
+                call.events = faults.execute(db, call)  # its answer once more: nothing is counted
+        wrong = audit.compare(db)
+        assert wrong == [], f"seed {SEED}: {wrong}"
+        for call in calls:
+            if call.state == "doubt":
+                call.events = faults.execute(db, call)
+                call.state = "acked"
+    settled(db, world, audit)
+    assert audit.counts["in doubt"] > 0
+    told(record_property, audit, **counts)
+
+
+def waits(db: DB, pid: int) -> bool:
+    return db.execute(
+        "select count(*) > 0 from pg_locks where not granted and pid = %s", [pid]
+    ).fetchone() == (True,)
+
+
+def test_a_stopped_client_lets_go_when_it_is_killed(dsn: str, db: DB, connect: Connect) -> None:
+    """Whoever waits for its lock goes on, and finds nothing of it."""
+    for turn in range(max(2, CUTS // 20)):
+        item = {"content": f"Fact of turn {turn}", "subject": "Ann", "tenant_id": TENANT}
+        program = (
+            "import sys, time, psycopg\n"
+            "db = psycopg.connect(sys.argv[1], autocommit=True)\n"
+            "db.execute('begin')\n"
+            "db.execute('select memfold.ingest_memory(%s, %s, subject => %s, idempotency_key => %s)', sys.argv[2:])\n"
+            "print('held', flush=True)\n"
+            "time.sleep(600)\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, dsn, item["content"], TENANT, "Ann", f"key {turn}"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        with process.stdout:
+            assert process.stdout.readline() == "held\n"
+            process.send_signal(signal.SIGSTOP)
+            impatient = connect()
+            impatient.execute("set lock_timeout = '100ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                ingest(impatient, "Something else", subject="Ann")
+            waiting = connect()
+            answers: list[Any] = []
+            thread = threading.Thread(
+                target=lambda w=waiting, a=answers, t=turn, i=item: a.append(
+                    ingest(w, i["content"], subject="Ann", idempotency_key=f"key {t}")
+                )
+            )
+            thread.start()
+            faults.pause_until(lambda pid=waiting.info.backend_pid: waits(db, pid), "it waits")
+            process.kill()
+            process.wait()
+        thread.join(faults.PATIENCE)
+        assert [answer.action for answer in answers] == ["inserted"]
+    assert db.execute("select sum(observations) from memfold.memory_counters").fetchone() == (turn + 1,)
+    nothing_is_held(db)
+    check(db)
+
+
+def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None:
+    """A lease ends by time; then the question is asked again, and answered once."""
+    model(db)
+    count = max(12, CUTS // 4)
+    for number in range(count):
+        for word in ("holds", "holds there"):
+            ingest(db, f"The box {word}", subject=f"box {number}", embedding=json.dumps(faults.PAIRS[word]),
+                   embedding_model="m")  # fmt: skip
+    plans = Plans(SEED, 1, 3000, (b"", b"memfold.claim_", b"memfold.resolve_", b"memfold.resolve_"))
+    with proxy(target, plans) as wire:
+        world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
+        judges = [faults.Judge(world, f"judge {n}") for n in range(4)]
+        world.add(*judges)
+        audit = faults.Audit(world)
+        world.start()
+        world.go()
+        try:
+            faults.pause_until(
+                lambda: world.faults
+                or db.execute(
+                    "select count(*) from memfold.judgements where state in ('open', 'leased')"
+                ).fetchone() == (0,),
+                "all are answered",
+            )  # fmt: skip
+            world.halt()
+        finally:
+            world.end()
+    nothing_is_held(db)
+    faults.drain(world, db)  # eight leases without an answer are the end of it, until somebody revives it
+    assert db.execute(
+        "select state, count(*) from memfold.judgements where kind = 'write' group by 1"
+    ).fetchall() == [("done", count)]
+    answered = db.execute(
+        "select count(*), count(distinct judgement_id) from memfold.memory_events"
+        " where tier = 3 and judgement_id is not null"
+    ).fetchone()
+    assert answered == (count, count)
+    wrong = audit.all(db, [TENANT])
+    assert wrong == [], f"seed {SEED}: {wrong}"
+    told(record_property, audit, cuts=dict(wire.cuts), judgements=count)
+
+
+class Outcomes:
+    """What the Python clients say of a call through a wire that is cut, and what is there afterwards."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.calls: list[tuple[str, bool, str]] = []
+
+    def add(self, text: str, keyed: bool, outcome: str) -> None:
+        self.counts[f"{'with' if keyed else 'without'} a key: {outcome}"] += 1
+        self.calls.append((text, keyed, outcome))
+
+    def hold(self, db: DB) -> None:
+        """Each exception means what docs/errors.md says of it."""
+        observed = dict(
+            db.execute(
+                "select content, count(*) from memfold.memory_events where observation group by 1"
+            ).fetchall()
+        )
+        for text, keyed, outcome in self.calls:
+            count = observed.get(text, 0)
+            told = f"seed {SEED}: {text}, keyed: {keyed}, {outcome}, there {count} times"
+            if outcome == "answered":
+                assert count == 1, told
+            elif outcome == "ConnectionLostError":
+                assert count == 0, told
+            else:
+                assert outcome == "OutcomeUnknownError", told
+                assert count <= 1, told
+
+
+def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> None:
+    """Answered: there once. ConnectionLostError: not there. OutcomeUnknownError: once or not, and again by its key."""
+    plans = Plans(SEED, share=1, longest=2000)
+    outcomes = Outcomes()
+    with proxy(target, plans) as wire, Memfold(wire.dsn(db.info.dbname), TENANT) as memfold:
+        for number in range(10 * CUTS):
+            if wire.cuts.total() >= CUTS:
+                break
+            text, keyed = f"Fact {number} by itself", number % 2 == 0
+            key = {"idempotency_key": text} if keyed else {}
+            try:
+                memfold.ingest(text, subject=f"thing {number}", **key)
+                outcomes.add(text, keyed, "answered")
+            except errors.MemfoldError as error:
+                outcomes.add(text, keyed, type(error).__name__)
+        outcomes.hold(db)
+        plans.ended = True
+        again = [text for text, keyed, outcome in outcomes.calls if keyed and outcome != "answered"]
+        for text in again:
+            memfold.close()  # its connection may have a cut before it
+            memfold.ingest(
+                text, subject=text.replace("Fact", "thing").replace(" by itself", ""), idempotency_key=text
+            )
+    rows = db.execute("select content, count(*) from memfold.memory_events group by 1").fetchall()
+    assert {count for _, count in rows} == {1}
+    assert {text for text, keyed, _ in outcomes.calls if keyed} <= {text for text, _ in rows}
+    nothing_is_held(db)
+    check(db)
+    told(record_property, None, cuts=dict(wire.cuts), **outcomes.counts)
+
+
+def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
+    """The first connection goes after COMMIT, the second at once: whoever has the key may send it again."""
+    plans = iter([faults.Cut("close", True, 1, word=b"COMMIT\0"), faults.Cut("close", True, 1)])
+    with (
+        proxy(target, lambda: next(plans, None)) as wire,
+        Memfold(wire.dsn(db.info.dbname), TENANT) as memfold,
+    ):
+        with pytest.raises(errors.OutcomeUnknownError, match="idempotency_key"):
+            memfold.ingest("Alice has a cat.", idempotency_key="k")
+        assert db.execute("select count(*) from memfold.memory_events").fetchone() == (1,)
+        assert memfold.ingest("Alice has a cat.", idempotency_key="k").action == "inserted"
+    assert db.execute("select count(*) from memfold.memory_events").fetchone() == (1,)
+
+
+def test_the_asynchronous_client_is_cut(target: Target, db: DB, record_property: Record) -> None:
+    """The same of AsyncMemfold, several at once, singles and batches; ``retry_safe`` gives keys by itself."""
+    plans = Plans(SEED, share=1, longest=2500)
+    outcomes = Outcomes()
+
+    async def one(wire: faults.Proxy, lane: int, retry_safe: bool) -> None:
+        async with AsyncMemfold(wire.dsn(db.info.dbname), TENANT, retry_safe=retry_safe) as memfold:
+            for number in range(10 * CUTS):
+                if wire.cuts.total() >= CUTS:
+                    return
+                text = f"Fact {number} of lane {lane}"
+                try:
+                    if number % 5 == 4:
+                        texts = [f"{text}, part {part}" for part in range(4)]
+                        batch = [{"content": t, "subject": t, "idempotency_key": t} for t in texts]
+                        async for item in memfold.ingest_many(batch):
+                            assert item.error is None, item.error
+                            outcomes.add(texts[item.index], True, "answered")
+                    else:
+                        await memfold.ingest(text, subject=text)
+                        outcomes.add(text, retry_safe, "answered")
+                except errors.MemfoldError as error:
+                    if number % 5 == 4:
+                        for t in texts:
+                            outcomes.add(t, True, type(error).__name__)
+                    else:
+                        outcomes.add(text, retry_safe, type(error).__name__)
+
+    async def all_lanes(wire: faults.Proxy) -> None:
+        await asyncio.gather(*(one(wire, lane, lane % 2 == 0) for lane in range(4)))
+
+    with proxy(target, plans) as wire:
+        asyncio.run(all_lanes(wire))
+    nothing_is_held(db)
+    outcomes.hold(db)
+    check(db)
+    told(record_property, None, cuts=dict(wire.cuts), **outcomes.counts)
