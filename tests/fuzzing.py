@@ -127,6 +127,7 @@ WORDS: dict[str, list[str]] = {
     "schedule": ["*/10 * * * *"],
     "idempotency_key": [f"k{i}" for i in range(12)],
     "source_turn_ids": [f"t{i}" for i in range(30)],
+    "source_turn_id": [f"t{i}" for i in range(30)],
     "reason": ["because"],
     "error": ["timeout"],
 }
@@ -268,6 +269,7 @@ class Values:
     models: list[str]
     ids: dict[str, list[str]] = field(default_factory=dict)
     contents: list[tuple[str, str]] = field(default_factory=list)  # of memories: id, content
+    exported: list[Any] = field(default_factory=list)  # what export_bucket() has last returned
 
     def one(self, of: Sequence[Any]) -> Any:
         return self.random.choice(of)
@@ -378,6 +380,8 @@ class Values:
             return self.batch(hostile=hostile)
         if name == "pairs":
             return self.pairs(hostile=hostile)
+        if name == "lines":
+            return self.lines(hostile=hostile)
         if hostile:
             kind = self.random.random()
             if kind < 0.08:
@@ -482,6 +486,19 @@ class Values:
             made.append(self.anything() if hostile and self.random.random() < 0.1 else one)
         if hostile and self.random.random() < 0.3:
             return self.json("", hostile=True)
+        return json.dumps(made).replace("NaN", "null")
+
+    def lines(self, *, hostile: bool) -> str:
+        """An export for import_bucket(): as it was made, or forged."""
+        if hostile and self.random.random() < 0.2:
+            return self.json("", hostile=True)
+        made = json.loads(json.dumps(self.exported))
+        if hostile and made:
+            for line in self.random.sample(made, min(len(made), self.one([1, 1, 2, 5]))):
+                if self.random.random() < 0.2:
+                    made.remove(line)
+                elif isinstance(line.get("row"), dict) and line["row"]:
+                    line["row"][self.one([*line["row"], self.text()[:50]])] = self.anything()
         return json.dumps(made).replace("NaN", "null")
 
     def array(self, element: Callable[[bool], str | None], *, hostile: bool) -> str:
@@ -607,6 +624,9 @@ SELDOM = {
     "canonicalizer_selftest": 0.01,
     "check_invariants": 0.4,
     "set_policy": 1.0,
+    "erase_tenant": 0.1,
+    "erase_bucket": 0.2,
+    "import_bucket": 2.0,
 }
 REPLACING = {"replace_embedding_model", "drop_embeddings", "unregister_embedding_model"}
 ROLES = ("app", "bound", "judge", "auditor", "owner", "superuser")
@@ -816,6 +836,12 @@ class Fuzzer:
             values["contents"] = (_array(one[1] for one in some).encode(), False)
             values["embeddings"] = (_array(self.values.vector() for _ in some).encode(), False)
             values.pop("run_id", None)
+        if function.name == "import_bucket":
+            # beside what is there, for a bucket is imported into an empty one
+            if "tenant_id" not in hostile:
+                values["tenant_id"] = (f"{self.tenant} copied".encode(), False)
+            if "bucket_id" not in hostile and self.values.exported:
+                values["bucket_id"] = (self.values.exported[0]["row"]["bucket_id"].encode(), False)
         if function.name in REPLACING and "model" not in hostile and self.random.random() < 0.8:
             values["model"] = (self.values.models[2].encode(), False)
         if function.name == "register_embedding_model" and not hostile:
@@ -824,6 +850,9 @@ class Fuzzer:
 
     def call(self, role: str, function: Function, values: dict[str, Value], *, within: bool = False) -> bool:
         """One call; says whether it succeeded. within: in a transaction block."""
+        if role in ("owner", "superuser") and values.get("tenant_id", (b"", False))[0] == BYSTANDER.encode():
+            # they may
+            values["tenant_id"] = (self.tenant.encode(), False)
         types = {a.name: a.type for a in function.arguments}
         names = list(values)
         arguments = ", ".join(f"{name} => ${i}::{types[name]}" for i, name in enumerate(names, 1))
@@ -919,6 +948,8 @@ class Fuzzer:
     ) -> None:
         columns = {result.fname(i): i for i in range(result.nfields)}
         ordinary = role in ("app", "bound")  # an auditor reads all tenants
+        if function.name == "export_bucket" and role in ("app", "bound"):
+            self.values.exported = [json.loads(result.get_value(i, 0) or b"") for i in range(result.ntuples)]
         for row in range(min(result.ntuples, 200)):
             cells = [result.get_value(row, i) or b"" for i in range(result.nfields)]
             if ordinary and any(SECRET.encode() in cell for cell in cells):
@@ -990,7 +1021,10 @@ class Fuzzer:
             self.sessions[role].execute("reset memfold.tenant_id")
         if self.random.random() < 0.9:
             function = self.choose(role)
-            self.call(role, function, self.draw(function))
+            if function.name == "import_bucket":
+                self.import_once(role, function)
+            else:
+                self.call(role, function, self.draw(function))
             return
         session = self.sessions[role]
         level = self.random.choice(
@@ -1008,10 +1042,26 @@ class Fuzzer:
             self.report.outcomes[f"{state}, at COMMIT"] += 1
             self.report.find(f"{state} at COMMIT", ended.error_message.decode("utf-8", "replace"))
 
+    def import_once(self, role: str, function: Function) -> None:
+        """Invariants hold of what was exported; whoever may import can forge what they like: it is not to stay."""
+        session = self.sessions[role].pgconn
+        session.exec_(b"begin")
+        values = self.draw(function)
+        genuine = values["lines"][0] == self.values.lines(hostile=False).encode()
+        if self.call(role, function, values, within=True) and genuine:
+            tenant = (values["tenant_id"][0] or b"").decode()
+            broken = (
+                self.sessions[role].execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+            )
+            if broken:
+                self.report.find(f"invariant {broken[0][1]} of a copy", f"{tenant}: {broken}")
+        session.exec_(b"rollback")
+
     def call_in(self, role: str, function: Function, level: str) -> bool:
         values = self.draw(function)
         if level != "read only":
-            return self.call(role, function, values, within=True)
+            # an import that may be forged does not stay
+            return self.call(role, function, values, within=True) and function.name != "import_bucket"
         self.read_only = True
         try:
             return self.call(role, function, values, within=True)
