@@ -91,7 +91,7 @@ def _rows(data: dataset.Dataset, memories: int, *, others: bool = True, seed: in
 
 
 @dataclass
-class _Watch:
+class Watch:
     """Writers of a tenant, and how long each waits for a lock, sampled."""
 
     server: harness.Server
@@ -168,7 +168,7 @@ class _Watch:
         return calls[int(0.99 * (len(calls) - 1))]
 
 
-def _session(server: harness.Server, database: str, tenant: str) -> psycopg.Connection[Any]:
+def tenant_session(server: harness.Server, database: str, tenant: str) -> psycopg.Connection[Any]:
     return psycopg.connect(
         server.dsn(database, harness.APPLICATION), autocommit=True, options=f"-c memfold.tenant_id={tenant}"
     )
@@ -198,7 +198,7 @@ def _growth(server: harness.Server, data: dataset.Dataset, report: harness.Repor
     for size in sizes:
         tenant = f"size-{size}"
         load.load(server, "consolidation", _rows(data, size, others=False), f"'{tenant}'")
-        with _session(server, "consolidation", tenant) as session:
+        with tenant_session(server, "consolidation", tenant) as session:
             clock = Path(f"/proc/{session.info.backend_pid}/schedstat")
             before = int(clock.read_text().split()[0])
             began = time.perf_counter()
@@ -221,8 +221,8 @@ def _growth(server: harness.Server, data: dataset.Dataset, report: harness.Repor
 
 def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Report, memories: int) -> None:
     load.load(server, "consolidation", _rows(data, memories), "'bench'")
-    watch = _Watch(server, data, "consolidation", harness.TENANT)
-    with _session(server, "consolidation", harness.TENANT) as session:
+    watch = Watch(server, data, "consolidation", harness.TENANT)
+    with tenant_session(server, "consolidation", harness.TENANT) as session:
         watch.backend = session.info.backend_pid
         with watch.running():
             time.sleep(3)
@@ -322,7 +322,7 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
             "update memfold.memory_events set observed_at = '2026-01-01'"
             " where tenant_id in ('control', 'folded')"
         )
-    with _session(server, "consolidation", "folded") as session:
+    with tenant_session(server, "consolidation", "folded") as session:
         row = session.execute(
             "select run_id from memfold.consolidate('folded', 'default', approval => 'person', max_operations => %s,"
             " dry_run => false) limit 1", [MERGES]
@@ -332,7 +332,7 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
         while (left := session.execute("select memfold.approve_run(%s)", [run_id]).fetchone()) and left[0]:
             pass
         for tenant in tenants:
-            with _session(server, "consolidation", tenant) as other:
+            with tenant_session(server, "consolidation", tenant) as other:
                 for n in range(0, 2000, 3):
                     text = data.real_texts[n] + SUFFIXES[3 if n % 2 else 0]
                     other.execute(

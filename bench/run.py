@@ -17,6 +17,7 @@ import batch
 import breakdown
 import consolidation
 import dataset
+import erasure
 import growth
 import harness
 import hot
@@ -25,9 +26,11 @@ import newfact
 import peers
 import replay
 import search
+import soak
 import storage
+import walls
 
-LARGE = {"memory", "consolidation"}
+LARGE = {"memory", "consolidation", "erasure", "soak"}
 """What takes long, or much room: only when it is asked for."""
 
 
@@ -38,8 +41,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, peers, memory or consolidation"
-        " (default: all but the last two)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, walls, peers, memory, consolidation,"
+        " erasure or soak (default: all but the last four)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -50,8 +53,10 @@ def main() -> int:
         "--rows",
         type=int,
         help=f"of adopt's table (default: {adoption.ROWS:,}), of memory (default: {memory.ROWS:,}), memories of"
-        f" consolidation (default: {consolidation.MEMORIES:,})",
+        f" consolidation (default: {consolidation.MEMORIES:,}), erasure (default: {erasure.MEMORIES:,}), facts of soak"
+        f" (default: {soak.FACTS:,})",
     )
+    parser.add_argument("--minutes", type=float, default=30, help="of soak")
     parser.add_argument("--facts", type=int, default=1_000, help="unique facts of peers (default: 1000)")
     parser.add_argument("--merges", type=int, default=1_000_000, help="of hot's memory")
     parser.add_argument(
@@ -78,7 +83,12 @@ def main() -> int:
         "consolidation": lambda server: consolidation.run(
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),
+        "erasure": lambda server: erasure.run(server, data(), memories=given.rows or erasure.MEMORIES),
+        "soak": lambda server: soak.run(
+            server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
+        ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):

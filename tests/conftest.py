@@ -79,6 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
         cluster.start()
     # the processes that pytest-xdist starts test on these servers, in databases of their own
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
+    if servers.pgbouncer() is None:
+        LEFT_OUT.append("tests/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed")
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
@@ -131,6 +133,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
+    if servers.pgbouncer() is not None:
+        terminalreporter.line(f"pooler: {servers.pgbouncer()}")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 

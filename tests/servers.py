@@ -383,6 +383,12 @@ def describe(clusters: list[Cluster]) -> str:
     )
 
 
+def pgbouncer() -> Path | None:
+    """The pooler's program, where it is installed (tools/full_server.sh installs it where root and apt can)."""
+    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    return Path(found) if found else None
+
+
 def available() -> tuple[list[Cluster], list[str]]:
     """Clusters that can be had here, not yet started, and what is left out with the reason."""
     if STARTED in os.environ:

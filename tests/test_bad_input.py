@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import ingest, model, vector
+from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 
@@ -114,6 +114,7 @@ def test_limits_are_policy(db: DB) -> None:
         ("set_policy('acme', key_fields => '{object}')", "MF017"),
         ("set_policy('acme', weights => '{1,1,1}')", "MF017"),
         ("set_policy('acme', merge_threshold => 2)", "MF017"),
+        ("set_policy('acme', decay_interval => '2000000000 months')", "MF017"),
         ("set_policy('acme', canonicalizer => 'poem')", "MF011"),
         ("set_policy('acme', canonicalizer => 'flat')", "MF024"),
         ("set_policy('*', canonicalizer => 'flat')", "MF024"),
@@ -129,10 +130,14 @@ def test_limits_are_policy(db: DB) -> None:
         ("find_similar('acme', 'default', null, 'm')", "MF022"),
         ("find_similar('acme', 'default', '[1,0,0,0]', 'm', max_results => 0)", "MF022"),
         ("find_similar('acme', 'default', '[1,0,0]', 'm')", "MF014"),
+        ("search_memories('acme', 'default', '[1,0,0,0]', 'm', 9223372036854775807)", "MF022"),
         ("attach_embedding(gen_random_uuid(), '[1,0,0,0]', 'm', 'acme')", "MF018"),
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
         ("explain_memory(gen_random_uuid(), 'acme')", "MF018"),
         ("pending_embeddings()", "MF001"),
+        ("collect_pairs('acme', null, 'm', min_age => '2000000000 months')", "MF022"),
+        ("prune_memories('acme', 'default', unused_for => '2000000000 months')", "MF022"),
+        ("pending_embeddings('acme', max_results => -1)", "MF022"),
     ],
 )
 def test_other_functions(db: DB, call: str, state: str) -> None:
@@ -144,3 +149,71 @@ def test_other_functions(db: DB, call: str, state: str) -> None:
     assert (error.value.sqlstate, bool(error.value.diag.message_hint)) == (state, True)
     assert error.value.diag.message_detail
     assert rows(db) == before
+
+
+def test_what_a_call_of_a_judge_costs(db: DB) -> None:
+    """Of each so little that the sum of all attempts is a number too."""
+    model(db)
+    ingest(db, "User likes Vim", **vector(1.0))
+    ingest(db, "User likes Vi", **vector(0.9))
+    judgement = db.execute("select judgement_id from judgements").fetchone()
+    assert judgement is not None
+    for cost in (
+        "input_tokens => 9223372036854775807",
+        "output_tokens => -1",
+        "cost => 1e308",
+        "cost => 'NaN'",
+    ):
+        for call in ("fail_judgement(%s, 'e'", "resolve_judgement(%s, 'distinct'"):
+            with pytest.raises(psycopg.Error) as error:
+                db.execute(f"select {call}, {cost}, tenant_id => 'acme')".encode(), judgement)
+            assert error.value.sqlstate == "MF028", cost
+    for wait in ("-1 second", "2000000000 days"):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(
+                f"select fail_judgement(%s, 'e', retry_after => '{wait}', tenant_id => 'acme')".encode(),
+                judgement,
+            )
+        assert error.value.sqlstate == "MF028", wait
+
+
+def test_a_plain_row_is_superseded(db: DB) -> None:
+    """It has no counters yet: the person's word comes before upkeep."""
+    for text in ("User likes Vim", "User likes Emacs"):
+        db.execute("insert into memfold.memories (tenant_id, content) values ('acme', %s)", [text])
+    found = db.execute(
+        "select (supersede_memory(min(memory_id::text)::uuid, max(memory_id::text)::uuid, tenant_id => 'acme'))"
+        ".action from memories"
+    ).fetchone()
+    assert found == ("superseded",)
+    check(db)
+
+
+def test_next_to_nothing(db: DB) -> None:
+    """The least number above 0, wherever it is allowed: a product of two would underflow, which is an error."""
+    model(db)
+    db.execute(
+        "select set_policy('acme', rank_confidence => 4.9e-324, rank_feedback => 4.9e-324, decay_rate => 4.9e-324,"
+        " decay_floor => 4.9e-324, decay_interval => '0', weights => '{1,4.9e-324,4.9e-324}')"
+    )
+    for confidence in (4.9e-324, 1e-200, 1.0):
+        for day in ("2025-01-01", "4713-01-01 BC"):
+            ingest(
+                db, f"{confidence} {day}", source_confidence=confidence, extractor_confidence=confidence,
+                observed_at=day, **vector(1.0),
+            )  # fmt: skip
+    texts = db.execute("select memory_id, confidence from current_memories('acme')").fetchall()
+    assert texts
+    assert all(confidence <= 1 for _, confidence in texts)
+    found = db.execute(
+        "select memory_id from search_memories('acme', 'default', '[1,0,0,0]', 'm')"
+    ).fetchall()
+    assert found
+    db.execute("select count(*) from prune_memories('acme', 'default', unused_for => '0')")
+    db.execute("select * from apply_decay('acme')")
+    db.execute("select set_policy('acme', weights => '{4.9e-324,0,1}')")
+    for memory_id, _ in texts:
+        effective = db.execute("select effective_confidence(%s, tenant_id => 'acme')", [memory_id]).fetchone()
+        assert effective is not None
+        assert 0 <= effective[0] <= 1
+    check(db)

@@ -17,23 +17,25 @@ SNAPSHOT = (Path(__file__).parent / "snapshot.sql").read_text()
 
 PUBLIC = {
     "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay", "approve_run",
-    "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants", "claim_judgements",
-    "clean_exact_duplicates", "collect_pairs", "consolidate", "create_vector_index", "current_memories",
-    "current_memory", "derive_scope", "drop_embeddings", "drop_vector_index_ddl", "duplicate_pairs",
-    "effective_confidence", "end_reembedding", "end_session", "explain_memory", "fail_judgement", "find_similar",
-    "ingest_memories", "ingest_memory", "ingest_plain_rows", "ingest_staged", "known_memory", "merge_memories",
-    "missing_embeddings", "pairs_to_label", "pending_embeddings", "preview_memory", "prune_memories",
-    "record_feedback", "reembed_status", "register_embedding_model", "rehash_bucket", "reject_memory",
-    "remove_labelled_pair", "replace_embedding_model", "resolve_judgement", "revive_judgements", "schedule_upkeep",
-    "search_memories", "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates",
-    "undo", "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_upkeep", "update_memory",
-    "upkeep", "upkeep_all", "vector_index_ddl",
+    "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
+    "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_vector_index",
+    "current_memories", "current_memory", "derive_scope", "drop_embeddings", "drop_vector_index_ddl",
+    "duplicate_pairs", "effective_confidence", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
+    "erase_source", "erase_tenant", "explain_memory", "export_bucket",
+    "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
+    "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
+    "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
+    "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
+    "revive_judgements", "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "start_reembedding",
+    "supersede_memory", "sweep_duplicates", "undo", "undo_calibration", "undo_run", "unregister_embedding_model",
+    "unschedule_upkeep", "update_memory", "upkeep", "upkeep_all", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
-    "apply_calibration", "create_vector_index", "derive_scope", "drop_embeddings", "drop_vector_index_ddl",
-    "register_embedding_model", "replace_embedding_model", "schedule_upkeep", "undo_calibration",
-    "unregister_embedding_model", "unschedule_upkeep", "upkeep_all", "vector_index_ddl",
+    "apply_calibration", "archive_events", "create_vector_index", "derive_scope", "drop_embeddings",
+    "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model",
+    "schedule_upkeep", "undo_calibration", "unregister_embedding_model", "unschedule_upkeep", "upkeep_all",
+    "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "upkeep_all"}
@@ -158,9 +160,9 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl",
-        "register_embedding_model", "replace_embedding_model", "undo_calibration", "unregister_embedding_model",
-        "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
+        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl",
+        "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model", "undo_calibration",
+        "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
     } | QUEUES  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import server
+from memfold import queries, server
 from memfold.cli import main
 
 CAT = {"content": "Alice has a cat.", "subject": "Alice", "source_turn_ids": ["turn-1"]}
@@ -76,8 +76,8 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
-        "adopt", "approve", "calibrate", "consolidate", "doctor", "down", "explain", "import", "ingest", "init", "judge",
-        "reembed", "review", "search", "stats", "sweep", "undo-run", "up", "upkeep",
+        "adopt", "approve", "archive", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
+        "init", "judge", "reembed", "restore", "review", "search", "stats", "sweep", "undo-run", "up", "upkeep",
     ]  # fmt: skip
 
 
@@ -397,8 +397,9 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     result = run("doctor", "--tenant", "t")
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
-    assert states == ["ok"] * 8 + ["warning"]
-    assert "sees every tenant" in result.stdout.splitlines()[-1]
+    assert states == ["ok"] * 9 + ["warning"] * 2
+    assert "meets no wall: postgres (" in result.stdout.splitlines()[-2], "the test's own connection"
+    assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
 
 
 ILLNESSES = {
@@ -412,6 +413,10 @@ ILLNESSES = {
         "memories_scope_idx",
     ),
     "ledger": ("update memfold.memory_counters set observations = 99", "observations"),
+    "walls off": (
+        "alter table memfold.memories disable row level security",
+        "memories: row level security is off",
+    ),
 }
 
 
@@ -428,6 +433,41 @@ def test_doctor_finds(
     assert sign in problem
 
 
+FAULTS = {
+    "walls not forced": (
+        "alter table memfold.runs no force row level security",
+        "runs: row level security is not forced",
+    ),
+    "policy gone": ("drop policy tenant_read on memfold.policies", "policies: policy tenant_read is missing"),
+    "policy too many": (
+        "create policy mine on memfold.memory_events for select to memfold_app using (true)",
+        "memory_events: policy mine is not memfold's",
+    ),
+    "policy opened": (
+        "alter policy tenant_read on memfold.memories using (true)",
+        "memories: policy tenant_read differs",
+    ),
+    "a new table": (
+        "create table memfold.mine (tenant_id text); alter table memfold.mine enable row level security",
+        "mine: policy audit_read is missing; mine: policy tenant_read is missing; mine: policy tenant_wall is missing;"
+        " mine: row level security is not forced",
+    ),
+    "a right too many": (
+        "grant insert, delete on memfold.memory_events to memfold_app",
+        "memory_events: memfold_app may delete, insert",
+    ),
+    "a public right": ("grant select on memfold.memories to public", "memories: everybody may select"),
+}
+
+
+def test_doctor_sees_each_fault_of_the_walls(db: psycopg.Connection) -> None:
+    assert db.execute(queries.WALLS).fetchall() == []
+    for fault, (statement, sign) in FAULTS.items():
+        with db.transaction(force_rollback=True):
+            db.execute(statement.encode())
+            assert "; ".join(row[0] for row in db.execute(queries.WALLS).fetchall()) == sign, fault
+
+
 def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psycopg.Connection) -> None:
     role = f"agent_{uuid.uuid4().hex[:8]}"
     db.execute(f"create role {role} login password 'agent' in role memfold_app".encode())
@@ -436,6 +476,19 @@ def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psy
         assert result.exit_code == 0, result.output
         assert f"warning  functions not compared: {role}" in result.stdout
         assert result.stdout.splitlines()[-1] == f"ok       role {role} is walled in"
+        assert "ok       row level security is as it should be" in result.stdout
+        for group, said in (
+            ("memfold_tenant", "ok       role {} is bound to one tenant"),
+            ("memfold_auditor", "warning  role {} is a member of memfold_auditor and sees every tenant"),
+            ("memfold_owner", "warning  role {} is a member of memfold_owner and sees every tenant"),
+        ):
+            db.execute(f"grant {group} to {role}".encode())
+            # (what a bound login is told of its tenant's memories, it is told where it is bound to one)
+            result = run("doctor", "--dsn", make_conninfo(dsn, user=role, password="agent"))
+            assert result.stdout.splitlines()[-1].startswith(said.format(role)), result.output
+        db.execute(f"revoke memfold_owner from {role}; alter role {role} bypassrls".encode())
+        result = run("doctor", "--dsn", make_conninfo(dsn, user=role, password="agent"))
+        assert f"warning  role {role} has BYPASSRLS" in result.stdout.splitlines()[-1]
     finally:
         db.execute(f"drop role {role}".encode())
 

@@ -106,6 +106,14 @@ def robot(dsn: str) -> None:
     run(dsn, "select memfold.end_session('s', 'before', 'robot')")
 
 
+def archived(dsn: str) -> None:
+    """Ledger rows that have left the ledger, of two tenants, and where the next call goes on."""
+    for tenant in ("before", "archived"):
+        for _ in range(4):
+            run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
+        run(dsn, f"select memfold.archive_events(clock_timestamp(), 10000, '{tenant}')")
+
+
 def calibrated(dsn: str) -> None:
     """Labelled pairs, and two calibrations that were applied, the second with a score."""
     for label in ("duplicate", "distinct"):
@@ -133,6 +141,7 @@ def test_a_copy_is_equal_and_goes_on(
     opt_out(source)
     robot(source)
     calibrated(source)
+    archived(source)
     adopt_docs(source, stranger)
     run(source, f"grant select on memfold.memory_audit to {stranger}")
     servers.upgrade(source, way, later=True)

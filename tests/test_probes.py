@@ -146,3 +146,12 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
         assert folded == (20,)
     # counting what waits reads an index of it: a page for some hundred judgements
     assert pages["large"] <= pages["small"] + 200, pages
+
+
+@pytest.mark.one_server
+def test_what_looks_dear_is_not_compiled(db: DB) -> None:
+    """Arrays of unknown size make a plan look as dear as a report over millions of rows: JIT took seconds a call."""
+    found = db.execute(
+        "select proname from pg_proc where pronamespace = 'memfold'::regnamespace and 'jit=off' = any(proconfig)"
+    ).fetchall()
+    assert {name for (name,) in found} >= {"end_session", "duplicate_pairs"}

@@ -70,6 +70,16 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     check(db)
 
 
+def test_an_id_counts_once(db: DB) -> None:
+    """However often it is named: pairs of 4,000 would be counted for a minute."""
+    model(db)
+    storing(db)
+    ids = [store(db, f"Tea is {word}", **angle(n)) for word, n in (("good", 0), ("nice", 10), ("fine", 80))]
+    policy(db, preset="three_tier", guard="off")
+    plan = sweep(db, memory_ids=ids * 2000)
+    assert [(p["memory_id"], p["representative_id"]) for p in plan] == [(ids[1], ids[0])]
+
+
 def test_every_member_against_the_representative(db: DB) -> None:
     """A, B and C in a row, each above the threshold to the next: C is not folded because it is near to B."""
     model(db)

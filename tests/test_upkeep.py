@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memfold.cli import main
-from tests.support import check, counters, ingest, vector
+from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -49,6 +49,21 @@ def upkeep(db: DB, *tasks: str) -> dict[str, Any]:
 
 
 # Rows of a plain INSERT -------------------------------------------------------------------------------------------
+
+
+def test_a_plain_row_that_was_asked_about(db: DB) -> None:
+    """Its vector came before upkeep: what it was said to be like is in the ledger before the row itself is."""
+    model(db)
+    ingest(db, "User likes tea", **vector(1.0))
+    plainly(db, "User likes green tea")
+    row = db.execute(
+        "select (attach_embedding(memory_id, %s, 'm', 'acme')).action from memories where plain",
+        [vector(0.9)["embedding"]],
+    ).fetchone()
+    assert row == ("escalated",)
+    assert adopt(db) == 1
+    assert db.execute("select distinct status from memories").fetchall() == [("active",)]
+    check(db)
 
 
 def test_plain_rows(db: DB) -> None:

@@ -18,7 +18,22 @@ give_up() {
     say "$*"
     exit 3
 }
+# The pooler that tests/test_pgbouncer.py asks for, wanted and not needed. Debian's package starts a service: not for us.
+pooler() {
+    [ -z "$(PATH=$PATH:/usr/sbin command -v pgbouncer)" ] || return 0
+    { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; } || return 0
+    known pgbouncer || { "${apt[@]}" update >/dev/null && known pgbouncer; } || return 0
+    local policy=/usr/sbin/policy-rc.d ours=
+    if [ ! -e "$policy" ]; then
+        ours=yes
+        printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    fi
+    install pgbouncer || say "pgbouncer cannot be installed; its tests are left out"
+    [ -z "$ours" ] || rm -f "$policy"
+    update-rc.d pgbouncer disable >/dev/null 2>&1 || true
+}
 finish() {
+    pooler
     say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
     exit 0
 }

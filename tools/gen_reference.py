@@ -291,6 +291,31 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "derive_scope": [],
     },
+    "Keep and forget": {
+        "archive_events": [
+            "select * from archive_events(now() - interval '1 year', tenant_id => 'acme')",
+        ],
+        "export_bucket": [
+            "select action from ingest_memory('Eve takes the bus.', 'globex', 'eve', source_turn_ids => '{turn-1}')",
+            "select action from ingest_memory('Eve TAKES the bus', 'globex', 'eve', source_turn_ids => '{turn-2}')",
+            "select action from ingest_memory('Eve rides a bike.', 'globex', 'eve', source_turn_ids => '{turn-2}')",
+            "select line ->> 'table' as \"table\", count(*)\n"
+            "from export_bucket('globex', 'eve') as line group by 1 order by 1",
+        ],
+        "import_bucket": [],
+        "erase_source": [
+            "select * from erase_source('globex', 'turn-1', 'request 17')",
+            "select content, status from memories where tenant_id = 'globex' and bucket_id = 'eve'",
+            "select method, cause, reason, actor from memory_events\n"
+            "where tenant_id = 'globex' and action = 'erased' and bucket_id = 'eve'",
+        ],
+        "erase_memory": [
+            "select e.* from memories as m, erase_memory(m.memory_id, 'request 18', 'globex') as e\n"
+            "where m.tenant_id = 'globex' and m.content = 'Eve rides a bike.'",
+        ],
+        "erase_bucket": ["select * from erase_bucket('globex', 'eve')"],
+        "erase_tenant": ["select * from erase_tenant('globex', 'contract 4711 ended')"],
+    },
 }
 
 VIEWS: dict[str, list[str]] = {
@@ -327,7 +352,6 @@ VIEWS: dict[str, list[str]] = {
 
 # The schema is made for later versions too. What this one neither writes nor reads is marked so.
 UNUSED: dict[str, set[str]] = {
-    "memory_events": {"cause"},
     "judgements": {"member_ids"},
 }
 NOT_USED = "Not used by this version."
@@ -335,6 +359,7 @@ NOT_USED = "Not used by this version."
 # Of the composite types, those that a caller meets.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
+    "archived_rows", "erasure",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -329,6 +329,24 @@ class ModelInUseError(MemfoldError):
     code = "MF048"
 
 
+class BucketNotEmptyError(MemfoldError):
+    """An export is taken back only into a bucket that is empty."""
+
+    code = "MF053"
+
+
+class NotAnExportError(MemfoldError):
+    """A line that is not of an export, out of place, of a later format, or whose hash or dimensions do not fit."""
+
+    code = "MF054"
+
+
+class SessionRepeatsError(MemfoldError):
+    """The session has stated this fact as often as the policy's max_session_repeats accepts."""
+
+    code = "MF055"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

@@ -393,16 +393,101 @@ select
     pg_catalog.current_setting('server_encoding') as encoding,
     current_database() as database,
     current_user as role,
-    (
-        select r.rolsuper or r.rolbypassrls from pg_catalog.pg_roles as r where r.rolname = current_user
-    ) as bypasses,
+    (select r.rolsuper from pg_catalog.pg_roles as r where r.rolname = current_user) as is_superuser,
+    (select r.rolbypassrls from pg_catalog.pg_roles as r where r.rolname = current_user) as bypasses,
     (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'vector') as pgvector,
     (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'memfold') as extension,
     pg_catalog.to_regclass('memfold.alembic_version') is not null as migrated,
     coalesce((
         select pg_catalog.pg_has_role(current_user, r.oid, 'member')
         from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
-    ), false) as owns
+    ), false) as owns,
+    -- which of the roles that look over the walls, and which that are bound to one tenant, this login is a member of
+    array(
+        select r.rolname::text from pg_catalog.pg_roles as r
+        where r.rolname in ('memfold_auditor', 'memfold_queue', 'memfold_judge', 'memfold_tenant')
+            and pg_catalog.pg_has_role(current_user, r.oid, 'member')
+        order by 1
+    ) as groups
+"""
+
+# What row level security is to be: each table of tenants, and each policy on it.
+WALLS = """
+with walled as (
+    select c.oid, c.relname::text as name, c.relrowsecurity, c.relforcerowsecurity
+    from pg_catalog.pg_class as c
+    where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p') and exists (
+        select from pg_catalog.pg_attribute as a
+        where a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+    ) and c.relname <> 'staged_candidates'
+),
+meant (policy, command, roles, condition, tables) as (
+    values
+    ('tenant_wall', 'ALL', 'memfold_owner', 'tenant_id = current_setting(''memfold.tenant_id''::text, true)', null),
+    ('tenant_read', 'SELECT', 'memfold_app', 'tenant_id = _tenant()', null),
+    ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from walled)),
+    ('any_tenant_read', 'SELECT', 'memfold_app, memfold_owner', 'tenant_id = ''*''::text',
+        array['antonyms', 'policies', 'predicates']),
+    ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
+    ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_events']),
+    ('own_row', 'SELECT', 'memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),
+    ('owner_all', 'ALL', 'memfold_owner', 'true', array['tenant_roles'])
+),
+wanted as (
+    select w.name, m.policy, m.command, m.roles, m.condition
+    from walled as w
+    join meant as m on w.name = any(m.tables) or m.tables is null and w.name <> 'tenant_roles'
+),
+present as (
+    select w.name, p.policyname::text as policy, p.cmd as command, (
+            select pg_catalog.string_agg(r::text, ', ' order by r::text) from unnest(p.roles) as r
+        ) as roles,
+        pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold\\._|pg_catalog\\.', '_', 'g'),
+            '^\\((.*)\\)$', '\\1') as condition,
+        p.permissive, p.with_check
+    from walled as w
+    join pg_catalog.pg_policies as p on p.schemaname = 'memfold' and p.tablename = w.name
+)
+select w.name || case when w.relrowsecurity then ': row level security is not forced'
+    else ': row level security is off' end as fault
+from walled as w
+where not (w.relrowsecurity and w.relforcerowsecurity)
+union all
+select coalesce(w.name, p.name) || ': policy ' || coalesce(w.policy, p.policy) || case
+    when p.policy is null then ' is missing'
+    when w.policy is null then ' is not memfold''s'
+    else ' differs' end
+from wanted as w
+full join present as p on p.name = w.name and p.policy = w.policy
+where p.policy is null or w.policy is null
+    or (p.command, p.roles, p.condition) is distinct from (w.command, w.roles, w.condition)
+    or p.permissive <> 'PERMISSIVE' or p.with_check is not null
+union all
+select c.relname::text || ': ' || coalesce(nullif(a.grantee, 0)::regrole::text, 'everybody') || ' may '
+    || pg_catalog.string_agg(pg_catalog.lower(a.privilege_type), ', ' order by a.privilege_type)
+from pg_catalog.pg_class as c
+cross join lateral pg_catalog.aclexplode(c.relacl) as a
+where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p', 'v')
+    and a.grantee <> c.relowner and (
+        a.grantee = 0 or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+        and not (c.relname = 'staged_candidates' and a.privilege_type = 'INSERT'
+            and a.grantee::regrole::text = 'memfold_app')
+        and not (c.relname = 'judgements' and a.privilege_type in ('INSERT', 'UPDATE')
+            and a.grantee::regrole::text = 'memfold_queue')
+    )
+group by c.relname, a.grantee
+order by 1
+"""
+
+# Who else is connected, and meets no wall.
+UNWALLED_SESSIONS = """
+select s.usename::text as role, pg_catalog.count(*) as sessions
+from pg_catalog.pg_stat_activity as s
+join pg_catalog.pg_roles as r on r.oid = s.usesysid
+where s.datname = current_database() and s.pid <> pg_catalog.pg_backend_pid() and s.backend_type = 'client backend'
+    and (r.rolsuper or r.rolbypassrls or pg_catalog.pg_has_role(r.oid, 'memfold_owner', 'member'))
+group by 1
+order by 1
 """
 
 SELFTEST = """

@@ -234,7 +234,10 @@ begin
         m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold._actor()
     from memfold.memories as m
     where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
-        select from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+        select from memfold.memory_events as e
+        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+            -- of a row that nobody has seen to yet there may be a question already: attach_embedding() asks it
+            and (e.observation or not m.plain)
     );
 end;
 $$;

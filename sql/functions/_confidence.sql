@@ -8,10 +8,14 @@ create or replace function memfold._confidence(
 ) returns double precision
 language sql immutable parallel safe
 return
-weight_source * source_confidence
-+ weight_extractor * extractor_confidence
+-- what would underflow, which is an error, is nothing
+case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_source * source_confidence end
++ case when least(weight_extractor, extractor_confidence) < 1e-100 then 0 else weight_extractor * extractor_confidence end
 -- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
-+ weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)));
++ case
+    when weight_repetition < 1e-100 then 0
+    else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
+end;
 revoke all on function memfold._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) from public;

@@ -19,6 +19,9 @@ begin
     if d.memory_id is null then
         return null;
     end if;
+    if c.session_id is not null and (c.policy).max_session_repeats is not null then
+        perform memfold._check_repeats(c, d.memory_id);
+    end if;
     d.tier := 1;
     d.method := 'hash';
     d.on_timeline := false;

@@ -74,6 +74,8 @@ declare
     v_count bigint;
     v_written bigint;
     v_rehashed boolean := false;
+    v_limited boolean := false;
+    v_repeated record;
     v_buckets text[];
     v_types text[];
     v_policy memfold.policies;
@@ -103,6 +105,7 @@ begin
     for v_i in 1..coalesce(cardinality(v_policies), 0) loop
         v_policy := v_policies[v_i];
         v_rehashed := v_rehashed or v_policy.rehash_run is not null;
+        v_limited := v_limited or v_policy.max_session_repeats is not null;
         if v_policy.dedup = 'off' then
             v_policy.canonicalizer := null;
             v_policies[v_i] := v_policy;
@@ -337,6 +340,31 @@ begin
                 from unnest(v_classes, v_firsts) with ordinality as o (class, first, i);
             end if;
         end if;
+    end if;
+
+    if v_limited then
+        for v_repeated in
+            select r.place, r.repeats
+            from memfold._check_batch_repeats(v_tenant_id, v_items, v_classes, v_matched, array(
+                select (v_policies[p.place]).max_session_repeats from unnest(v_policy_of) with ordinality as p (place, i) order by p.i
+            )) as r
+        loop
+            for v_i in 1..v_count loop
+                -- and those that have its key
+                if v_i = v_repeated.place or v_classes[v_i] = 'again' and v_first_of_key[v_i] = v_repeated.place then
+                    v_errors := v_errors || memfold._refuse_repeats(v_ordinals[v_i], v_items[v_repeated.place],
+                        v_keys[v_i], v_repeated.repeats,
+                        (v_policies[v_policy_of[v_repeated.place]]).max_session_repeats, on_error);
+                    v_classes[v_i] := 'error';
+                end if;
+            end loop;
+        end loop;
+        -- what was counted here is not counted again by those that are decided one by one
+        for v_i in 1..cardinality(v_policies) loop
+            v_policy := v_policies[v_i];
+            v_policy.max_session_repeats := null;
+            v_policies[v_i] := v_policy;
+        end loop;
     end if;
 
     -- 5. Rows, in one order: all that are known to be touched, before the first is. Then nothing here waits any more for

@@ -38,7 +38,8 @@ begin
         where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.state in ('open', 'leased')
             and (j.kind = 'review') = (_queue_judgement.kind = 'review')
     ) then
-        perform pg_catalog.pg_notify('memfold_judgements', tenant_id);
+        -- (no tenant in it: whoever is connected may listen)
+        perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
     insert into memfold.judgements as j (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard

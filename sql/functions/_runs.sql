@@ -221,7 +221,7 @@ begin
         where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
             and (j.kind = 'review') = (_ask_all.kind = 'review')
     ) then
-        perform pg_catalog.pg_notify('memfold_judgements', r.tenant_id);
+        perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
     insert into memfold.judgements (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id

@@ -128,7 +128,52 @@ begin
     from memfold.idempotency_keys as i
     where i.tenant_id = v_tenant_id and not exists (
         select from memfold._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
+    ) and not exists (
+        select from memfold.memory_events_archive as a where a.tenant_id = i.tenant_id and a.event_id = i.event_id
     );
+    -- a row of method archived stands for what is in the archive
+    return query
+    with expected as (
+        select a.memory_id, count(*) as n, count(*) filter (where a.source_turn_ids = '{}') as without_turns,
+            min(a.observed_at) as first_at, max(a.observed_at) as last_at
+        from memfold.memory_events_archive as a
+        where a.tenant_id = v_tenant_id and a.observation and not exists (
+            select from memfold.memory_events_archive as u where u.tenant_id = a.tenant_id and u.undoes = a.event_id
+        )
+        group by a.memory_id
+    ),
+    actual as (
+        select e.memory_id, sum(e.observations)::bigint as n, sum(e.without_turns)::bigint as without_turns,
+            min(e.first_observed_at) as first_at, max(e.observed_at) as last_at
+        from memfold.memory_events as e
+        where e.tenant_id = v_tenant_id and e.method = 'archived'
+        group by e.memory_id
+    )
+    select coalesce(e.memory_id, a.memory_id), 'archive: ' || x.name, x.expected, x.actual
+    from expected as e
+    full join actual as a on a.memory_id = e.memory_id
+    cross join lateral (values
+        ('observations', e.n::text, a.n::text),
+        ('without_turns', e.without_turns::text, a.without_turns::text),
+        ('first_observed_at', e.first_at::text, a.first_at::text),
+        ('observed_at', e.last_at::text, a.last_at::text)
+    ) as x (name, expected, actual)
+    where x.expected is distinct from x.actual;
+    return query
+    select coalesce(e.memory_id, a.memory_id), 'archive: source', e.turn, a.turn
+    from (
+        select distinct r.memory_id, t.turn
+        from memfold.memory_events_archive as r, unnest(r.source_turn_ids) as t (turn)
+        where r.tenant_id = v_tenant_id and r.observation and not exists (
+            select from memfold.memory_events_archive as u where u.tenant_id = r.tenant_id and u.undoes = r.event_id
+        )
+    ) as e
+    full join (
+        select distinct s.memory_id, t.turn
+        from memfold.memory_events as s, unnest(s.source_turn_ids) as t (turn)
+        where s.tenant_id = v_tenant_id and s.method = 'archived'
+    ) as a on a.memory_id = e.memory_id and a.turn = e.turn
+    where e.turn is null or a.turn is null;
     -- a judgement that is open asks about two roots
     return query
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text

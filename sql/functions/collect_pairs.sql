@@ -133,9 +133,9 @@ begin
     perform memfold._enter(tenant_id);
     perform memfold._check_identifier('bucket_id', bucket_id, false);
     perform memfold._check_embedding(null, embedding_model);
-    if not coalesce("max" between 1 and 100000 and min_age >= '0', false) then
+    if not coalesce("max" between 1 and 100000 and min_age between '0' and '1000 years', false) then
         perform memfold._fail('MF022', 'an argument is out of range', format('max was %s, min_age %s.', "max", min_age),
-            'max is 1 to 100,000, min_age not negative.');
+            'max is 1 to 100,000, min_age 0 to 1,000 years.');
     end if;
     select coalesce(m.candidate_threshold, m.judge_threshold - 0.1) into strict v_close
     from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";

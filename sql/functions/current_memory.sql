@@ -4,17 +4,31 @@ create or replace function memfold.current_memory(
 ) returns table (memory_id uuid, content text, status text)
 language plpgsql stable rows 1 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_id uuid := id;
 begin
-    return query
-    select r.memory_id, r.content::text, r.status::text
-    from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-    where m.memory_id = current_memory.id
-        and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
+    while v_id is not null loop
+        return query
+        select r.memory_id, r.content::text, r.status::text
+        from memfold.memories as m
+        join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+        where m.memory_id = v_id
+            and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
+        exit when found;
+        -- its text was erased, and another one took its place
+        v_id := (
+            select e.target_id
+            from memfold.memory_events as e
+            where e.tenant_id = current_memory.tenant_id collate "C" and e.memory_id = v_id and e.action = 'erased'
+            order by e.event_id desc
+            limit 1
+        );
+    end loop;
 end;
 $$;
 revoke all on function memfold.current_memory(uuid, text) from public;
 grant execute on function memfold.current_memory(uuid, text) to memfold_app, memfold_auditor;
 comment on function memfold.current_memory(uuid, text) is
-'Where an id leads today: the memory that holds its fact, after all folds. Any id ever handed out keeps its meaning.
-Without a tenant (argument or memfold.tenant_id) it looks among all that the role may read.';
+'Where an id leads today: the memory that holds its fact, after all folds, and after an erasure that left the fact. Any id ever
+handed out keeps its meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all that
+the role may read.';

@@ -146,10 +146,11 @@ begin
         select m.root, pg_catalog.count(*) as n from members as m group by m.root
     ),
     sums as (
-        select o.root, pg_catalog.count(*) as n,
-            pg_catalog.count(*) filter (where o.source_turn_ids = '{}') as without_turns,
+        -- a row of method archived stands for several
+        select o.root, sum(coalesce(o.observations, 1))::bigint as n,
+            sum(coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end))::bigint as without_turns,
             max(o.source_confidence) as source, max(o.extractor_confidence) as extractor,
-            min(o.observed_at) as first_at, max(o.observed_at) as last_at
+            min(coalesce(o.first_observed_at, o.observed_at)) as first_at, max(o.observed_at) as last_at
         from observed as o
         group by o.root
     ),
@@ -290,7 +291,8 @@ begin
         select t.root, e.*
         from texts as t
         cross join lateral (
-            select e.* from memfold._ledger as e
+            -- each with its own time
+            select e.* from memfold._whole_ledger as e
             where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
                 and (e.observation or e.action = 'superseded')
             offset 0

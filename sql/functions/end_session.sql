@@ -165,6 +165,8 @@ create or replace function memfold.end_session(
     avg_similarity double precision, considered bigint
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- arrays of unknown size look dear: compiling the plan takes seconds, and the bucket is locked
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -32,6 +32,7 @@ declare
     r record;
     v_tree uuid[];
     v_count bigint;
+    v_archived bigint;
     v_skipped boolean := false;
     v_score text;
 begin
@@ -102,7 +103,11 @@ begin
     select count(*) into v_count
     from memfold._ledger as e
     where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree));
-    return next format('ledger (%s rows; undo(event_id) takes one back)', v_count);
+    select count(*) into v_archived
+    from memfold.memory_events_archive as a
+    where a.tenant_id = m.tenant_id and a.memory_id = any(v_tree);
+    return next format('ledger (%s rows%s; undo(event_id) takes one back)', v_count,
+        ' and ' || nullif(v_archived, 0) || ' in memory_events_archive');
     for r in
         select x.*, w.content as memory_content, t.content as target_content
         from (
@@ -118,6 +123,12 @@ begin
         if r.n > 15 and not v_skipped and v_count > 30 then
             return next format('    … %s more …', v_count - 30);
             v_skipped := true;
+        end if;
+        if r.method = 'archived' then
+            return next format('    %s restatements, archived: observed from %s to %s%s', r.observations,
+                r.first_observed_at::timestamptz(0), r.observed_at::timestamptz(0),
+                ', from ' || nullif(cardinality(r.source_turn_ids), 0) || ' source turns');
+            continue;
         end if;
         return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,

@@ -31,6 +31,10 @@ begin
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id
     for no key update;
     perform memfold._check_usage(input_tokens, output_tokens, cost);
+    if not coalesce(retry_after between '0' and '1 year', true) then
+        perform memfold._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
+            'It is 0 to one year, or null: as the number of attempts has it.');
+    end if;
     -- what it has cost is spent, whoever holds it now
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
@@ -89,16 +93,19 @@ create or replace function memfold._check_usage(input_tokens bigint, output_toke
 language plpgsql immutable parallel safe
 as $$
 begin
-    if input_tokens < 0 or output_tokens < 0 or not coalesce(cost >= 0 and cost < 'infinity', true) then
-        perform memfold._fail('MF028', 'the cost of a call cannot be negative',
+    if not coalesce(input_tokens between 0 and 1e12, true) or not coalesce(output_tokens between 0 and 1e12, true)
+        or not coalesce(cost between 0 and 1e12, true)
+    then
+        perform memfold._fail('MF028', 'the cost of a call is out of range',
             pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(input_tokens::text, 'null'),
                 coalesce(output_tokens::text, 'null'), coalesce(cost::text, 'null')),
-            'Pass what the endpoint counted, or nothing.');
+            'Pass what the endpoint counted, 0 to 1e12, or nothing.');
     end if;
 end;
 $$;
 revoke all on function memfold._check_usage(bigint, bigint, double precision) from public;
-comment on function memfold._check_usage(bigint, bigint, double precision) is 'Raises MF028 unless tokens and cost are nonnegative.';
+comment on function memfold._check_usage(bigint, bigint, double precision) is
+'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
 
 create or replace function memfold._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable

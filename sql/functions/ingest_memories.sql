@@ -24,7 +24,12 @@ begin
             )),
             'The keys are the arguments of ingest_memory().');
     end if;
-    r := pg_catalog.jsonb_populate_record(null::memfold.staged_candidates, element);
+    begin
+        r := pg_catalog.jsonb_populate_record(null::memfold.staged_candidates, element);
+    exception when data_exception then
+        perform memfold._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
+            'Pass values of the types that ingest_memory() takes.');
+    end;
     if r.tenant_id <> tenant_id then
         perform memfold._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the candidate differs from that of the batch.',
@@ -36,7 +41,7 @@ end;
 $$;
 revoke all on function memfold._parse_candidate(text, jsonb, bigint) from public;
 comment on function memfold._parse_candidate(text, jsonb, bigint) is
-'One element of ingest_memories(), read. Raises MF002, MF036, and what PostgreSQL says of a value that is of another type.';
+'One element of ingest_memories(), read. Raises MF002, MF036.';
 
 create or replace function memfold._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
 returns memfold.batch_result

@@ -157,9 +157,7 @@ declare
     d memfold.decision;
     e memfold.memory_events;
 begin
-    select v.* into strict e
-    from memfold.memory_events as v
-    where v.tenant_id = _event_result.tenant_id collate "C" and v.event_id = _event_result.event_id;
+    e := memfold._event(tenant_id, event_id);
     d.action := e.action;
     d.tier := e.tier;
     d.method := e.method;

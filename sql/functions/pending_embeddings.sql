@@ -8,6 +8,10 @@ as $$
 #variable_conflict use_column
 begin
     perform memfold._enter(tenant_id);
+    if max_results < 1 then
+        perform memfold._fail('MF022', 'an argument is out of range', format('max_results was %s.', max_results),
+            'max_results is at least 1, or null for all.');
+    end if;
     return query
     select m.memory_id, m.bucket_id::text, m.content::text, m.created_at
     from memfold.memories as m
@@ -21,4 +25,4 @@ revoke all on function memfold.pending_embeddings(text, text, bigint) from publi
 grant execute on function memfold.pending_embeddings(text, text, bigint) to memfold_app;
 comment on function memfold.pending_embeddings(text, text, bigint) is
 'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
-hand it to attach_embedding().';
+hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';

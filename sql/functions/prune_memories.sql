@@ -90,13 +90,13 @@ declare
 begin
     perform memfold._enter(tenant_id);
     perform memfold._check_identifier('bucket_id', bucket_id, true);
-    if not coalesce(max_confidence between 0 and 1 and unused_for >= interval '0' and max_operations between 1 and 1000
+    if not coalesce(max_confidence between 0 and 1 and unused_for between interval '0' and interval '1000 years' and max_operations between 1 and 1000
         and dry_run is not null, false)
     then
         perform memfold._fail('MF022', 'an argument is out of range',
             format('max_confidence was %s, unused_for %s, max_operations %s, dry_run %s.', max_confidence, unused_for,
                 max_operations, dry_run),
-            'max_confidence is 0 to 1, unused_for not negative, max_operations 1 to 1000, dry_run true or false.');
+            'max_confidence is 0 to 1, unused_for 0 to 1,000 years, max_operations 1 to 1000, dry_run true or false.');
     end if;
     if dry_run then
         return query

@@ -127,7 +127,7 @@ as $$
 begin
     return query
     select e.event_id
-    from memfold._ledger as e
+    from memfold._whole_ledger as e
     join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     where m.tenant_id = _last_statement.tenant_id collate "C"
         and (m.memory_id = _last_statement.root_id or m.root_id = _last_statement.root_id)

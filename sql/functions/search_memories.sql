@@ -23,8 +23,9 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_most constant bigint := 48 * max_results;
-    v_fetch bigint := 3 * max_results;
+    -- out of range is told below
+    v_most constant bigint := 48 * greatest(least(max_results, 1000), 1);
+    v_fetch bigint := 3 * greatest(least(max_results, 1000), 1);
     v_types text[];
     v_rules memfold.policies[];
     v_policy memfold.policies;

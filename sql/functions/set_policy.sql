@@ -39,7 +39,8 @@ create or replace function memfold.set_policy(
     notify boolean default null,
     weights double precision[] default null,
     max_content_length bigint default null,
-    max_metadata_size bigint default null
+    max_metadata_size bigint default null,
+    max_session_repeats bigint default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -77,6 +78,9 @@ begin
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
         perform memfold._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
             'Pass three numbers that add up to 1: of source, extractor and repetition.');
+    elsif decay_interval > '1000 years' then
+        perform memfold._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
+            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
@@ -111,8 +115,9 @@ begin
     v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
     v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
     v_new.touch := coalesce(touch, v_new.touch);
-    v_new.rank_confidence := coalesce(rank_confidence, v_new.rank_confidence);
-    v_new.rank_feedback := coalesce(rank_feedback, v_new.rank_feedback);
+    -- what would underflow, which is an error, is nothing
+    v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
+    v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
     v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
     v_new.protected_types := coalesce(protected_types, v_new.protected_types);
@@ -126,6 +131,7 @@ begin
     v_new.weight_repetition := coalesce(weights[3], v_new.weight_repetition);
     v_new.max_content_length := coalesce(max_content_length, v_new.max_content_length);
     v_new.max_metadata_size := coalesce(max_metadata_size, v_new.max_metadata_size);
+    v_new.max_session_repeats := coalesce(max_session_repeats, v_new.max_session_repeats);
     v_new.updated_at := clock_timestamp();
     perform memfold.canonicalize('a', v_new.canonicalizer);
 
@@ -163,19 +169,19 @@ revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,

@@ -12,10 +12,11 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- it holds from now on, also against an observation that is dated ahead
-    select greatest(now(), k.last_seen) into strict v_stated_at
-    from memfold.memory_counters as k
-    where k.tenant_id = a.tenant_id and k.memory_id = a.memory_id;
+    -- it holds from now on, also against an observation that is dated ahead; a row of a plain INSERT has no counters yet
+    v_stated_at := greatest(now(), a.created_at, (
+        select k.last_seen from memfold.memory_counters as k
+        where k.tenant_id = a.tenant_id and k.memory_id = a.memory_id
+    ));
     return memfold._person_result('superseded', b.memory_id, a.memory_id,
         memfold._relate(memfold._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
             v_stated_at));

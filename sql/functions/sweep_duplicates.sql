@@ -145,6 +145,9 @@ begin
         end if;
     end if;
 
+    if memory_ids is not null then
+        memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
+    end if;
     -- no lock is held while it is planned
     for p in
         select dense_rank() over (order by s.cluster_id) as cluster, s.*, m.content, m.object, o.content as other_content,
@@ -260,6 +263,8 @@ create or replace function memfold.duplicate_pairs(
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- arrays of unknown size look dear: compiling the plan takes seconds
+set jit = off
 as $$
 #variable_conflict use_column
 declare

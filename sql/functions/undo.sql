@@ -22,6 +22,17 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
+    -- an archived restatement is in force by a row that stands for many, and its metadata by what was left of its kind
+    perform memfold._unarchive(_undo.tenant_id, array(
+        select v.memory_id
+        from pg_catalog.unnest(event_ids) as i (id)
+        cross join lateral memfold._event(_undo.tenant_id, i.id) as v
+        where v.tier = 1 and v.observation
+            and (v.metadata <> '{}' or not exists (
+                select from memfold.memory_events as l
+                where l.tenant_id = v.tenant_id and l.event_id = v.event_id and l.method is distinct from 'archived'
+            ))
+    ));
     with undone as (
         insert into memfold.memory_events as u (
             tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
@@ -104,10 +115,8 @@ declare
     e memfold.memory_events;
 begin
     perform memfold._enter(tenant_id);
-    select v.* into e
-    from memfold.memory_events as v
-    where v.tenant_id = undo.tenant_id collate "C" and v.event_id = undo.event_id;
-    if not found then
+    e := memfold._event(tenant_id, event_id);
+    if e.event_id is null then
         perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.method = 'rehash' then

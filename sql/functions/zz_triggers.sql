@@ -26,6 +26,11 @@ begin
         before delete or truncate or update
         on memfold.memory_events for each statement execute function memfold._refuse();
     end if;
+    if 'memory_events_archive.refuse_change' <> all(v_there) then
+        create trigger refuse_change
+        before delete or truncate or update
+        on memfold.memory_events_archive for each statement execute function memfold._refuse();
+    end if;
     if 'policies.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.policies
         for each row when (new.tenant_id = '*') execute function memfold._replace_policy();

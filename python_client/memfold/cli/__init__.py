@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from memfold import __version__, _files, migrate, queries, server
-from memfold.cli import _adopt, _calibrate, _judge, _reembed, _search, _upkeep
+from memfold.cli import _adopt, _calibrate, _export, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -235,13 +237,36 @@ def stats(dsn: str | None, tenant: str | None) -> None:
             say(f"warning: tenant {one.tenant_id}, bucket {one.bucket_id}: {one.warning}")
 
 
+def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the role meets no wall between tenants, and what there is to say of it."""
+    why = None
+    if found["is_superuser"]:
+        why = "is a superuser"
+    elif found["bypasses"]:
+        why = "has BYPASSRLS"
+    elif found["owns"]:
+        why = "is a member of memfold_owner"
+    elif "memfold_queue" in found["groups"]:
+        why = "is a member of memfold_queue"
+    elif "memfold_auditor" in found["groups"]:
+        why = "is a member of memfold_auditor"
+    if why is not None:
+        return True, f"{why} and sees every tenant: connect agents as a member of memfold_app"
+    if "memfold_tenant" in found["groups"]:
+        return False, "is bound to one tenant, by tenant_roles"
+    if "memfold_judge" in found["groups"]:
+        return False, "is a judge: it is handed the questions of every tenant, and reads no table"
+    return False, "is walled in"
+
+
 @main.command()
 @dsn_option
 @tenant_option("Check this tenant's memories against its ledger too.")
 def doctor(dsn: str | None, tenant: str | None) -> None:
-    """Check a database: versions, encoding, canonicalizer, indexes, functions and, per tenant, the ledger.
+    """Check a database: versions, encoding, canonicalizer, indexes, functions, walls and, per tenant, the ledger.
 
-    One line a check: ok, warning or PROBLEM. Exit code 1 if there is a problem.
+    Run it as the application connects: the last line says whether row level security holds that role. One line a
+    check: ok, warning or PROBLEM. Exit code 1 if there is a problem.
 
     \b
     memfold doctor --tenant acme
@@ -287,10 +312,14 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             broken = client.check_invariants(tenant)
             first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
             report(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
-        open_walls = found["bypasses"] or found["owns"]
-        walls = (
-            "sees every tenant: connect agents as a member of memfold_app" if open_walls else "is walled in"
+        faults = [str(row["fault"]) for row in client._query(queries.WALLS)]
+        report(
+            not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"
         )
+        others = [f"{row['role']} ({row['sessions']})" for row in client._query(queries.UNWALLED_SESSIONS)]
+        if others:
+            report(False, f"connected too, and meets no wall: {', '.join(others)}", problem=False)
+        open_walls, walls = _walls(found)
         report(not open_walls, f"role {found['role']} {walls}", problem=False)
     if problems:
         raise SystemExit(1)
@@ -300,6 +329,9 @@ for _command in (
     _adopt.adopt,
     _adopt.import_,
     _calibrate.calibrate,
+    _export.archive,
+    _export.export,
+    _export.restore,
     _judge.judge,
     _judge.review,
     _reembed.reembed_command,

@@ -1,0 +1,242 @@
+create or replace function memfold._erase_some(
+    tenant_id text, bucket_id text, max_memories bigint
+) returns memfold.erasure
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+    v_result memfold.erasure;
+    v_texts uuid[];
+    v_sources uuid[];
+    v_turns text[];
+    v_rows bigint;
+begin
+    -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
+    v_texts := memfold._timeline_texts(v_tenant_id, array(
+        select x.memory_id
+        from (
+            select t.memory_id, row_number() over (order by t.memory_id) as place,
+                sum(k.observations) over (order by t.memory_id) as observations
+            from (
+                (
+                    select m.memory_id from memfold.memories as m
+                    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
+                    order by m.content_hash
+                    limit max_memories
+                )
+                union all
+                (
+                    select m.memory_id from memfold.memories as m
+                    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null
+                    limit max_memories
+                )
+            ) as t
+            left join memfold.memory_counters as k on k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
+        ) as x
+        -- a fact that was said very often is a call's work by itself
+        where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
+    ));
+    perform memfold._lock_texts(v_tenant_id, memfold._texts_to_lock(v_tenant_id, v_texts));
+    perform memfold._maintain(true);
+    select array_agg(x.memory_id), array_agg(x.turn) into v_sources, v_turns
+    from (
+        select distinct e.memory_id, t.turn
+        from memfold._events_of(v_tenant_id, v_texts) as e
+        cross join lateral unnest(e.source_turn_ids) as t (turn)
+    ) as x;
+    delete from memfold.memory_sources as s
+    using unnest(v_sources, v_turns) as t (id, turn)
+    where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
+    delete from memfold.memory_events as e
+    using (select t.id from unnest(v_texts) as t (id)) as t
+    where e.tenant_id = v_tenant_id and e.memory_id = t.id;
+    get diagnostics v_result.events = row_count;
+    delete from memfold.memory_events_archive as e
+    using (select t.id from unnest(v_texts) as t (id)) as t
+    where e.tenant_id = v_tenant_id and e.memory_id = t.id;
+    get diagnostics v_rows = row_count;
+    v_result.events := v_result.events + v_rows;
+    perform memfold._remove_texts(v_tenant_id, v_texts);
+    perform memfold._maintain(false);
+    v_result.erased := cardinality(v_texts);
+    return v_result;
+end;
+$$;
+revoke all on function memfold._erase_some(text, text, bigint) from public;
+comment on function memfold._erase_some(text, text, bigint) is
+'Erases some memories of a bucket, all of which is to go: max_memories, and what is tied to them; fewer where they were said often.
+The caller holds the bucket''s lock.';
+
+create or replace function memfold._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+    v_rows bigint;
+    v_left bigint := max_rows;
+begin
+    perform memfold._maintain(true);
+    delete from memfold.memory_events as e
+    using (
+        select o.event_id, o.at from memfold.memory_events as o
+        where o.tenant_id = v_tenant_id and o.action <> 'erased'
+            -- of a bucket: candidates that were refused, the only rows without a memory
+            and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
+        limit v_left
+    ) as o
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    get diagnostics v_rows = row_count;
+    v_left := v_left - v_rows;
+    delete from memfold.memory_events_archive as e
+    using (
+        select o.event_id, o.at from memfold.memory_events_archive as o
+        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
+        limit v_left
+    ) as o
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    get diagnostics v_rows = row_count;
+    v_left := v_left - v_rows;
+    perform memfold._maintain(false);
+    delete from memfold.idempotency_keys as i
+    using (
+        select o.bucket_id, o.idempotency_key from memfold.idempotency_keys as o
+        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.bucket_id = v_bucket_id)
+        limit v_left
+    ) as o
+    where i.tenant_id = v_tenant_id and i.bucket_id = o.bucket_id and i.idempotency_key = o.idempotency_key;
+    get diagnostics v_rows = row_count;
+    v_left := v_left - v_rows;
+    delete from memfold.staged_candidates as s
+    using (
+        select o.batch_id, o.ordinal from memfold.staged_candidates as o
+        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.bucket_id = v_bucket_id)
+        limit v_left
+    ) as o
+    where s.tenant_id = v_tenant_id and s.batch_id = o.batch_id and s.ordinal = o.ordinal;
+    get diagnostics v_rows = row_count;
+    v_left := v_left - v_rows;
+    delete from memfold.runs as r
+    where r.tenant_id = v_tenant_id and (v_bucket_id is null or r.bucket_id = v_bucket_id) and r.kind <> 'erasure';
+    if v_bucket_id is null then
+        delete from memfold.labelled_pairs as p where p.tenant_id = v_tenant_id;
+        delete from memfold.policies as p where p.tenant_id = v_tenant_id;
+        delete from memfold.predicates as p where p.tenant_id = v_tenant_id;
+        delete from memfold.antonyms as a where a.tenant_id = v_tenant_id;
+        delete from memfold.archive_positions as a where a.tenant_id = v_tenant_id;
+    end if;
+    return max_rows - v_left;
+end;
+$$;
+revoke all on function memfold._erase_rest(text, text, bigint) from public;
+comment on function memfold._erase_rest(text, text, bigint) is
+'Erases what a bucket has beside memories, and, of a whole tenant (bucket_id null), its rules: of large tables at most max_rows, of which it
+returns the number; fewer: that was all. What says that something was erased stays.';
+
+create or replace function memfold._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
+language plpgsql volatile
+as $$
+declare
+    r memfold.runs;
+begin
+    select o.* into r
+    from memfold.runs as o
+    where o.tenant_id = _erasure_run.tenant_id collate "C" and o.bucket_id = _erasure_run.bucket_id collate "C"
+        and o.kind = 'erasure' and o.state = 'open'
+    order by o.run_id desc
+    limit 1;
+    if not found then
+        r := memfold._start_run(tenant_id, bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', reason));
+    end if;
+    return r;
+end;
+$$;
+revoke all on function memfold._erasure_run(text, text, text) from public;
+comment on function memfold._erasure_run(text, text, text) is
+'The run of an erasure in several calls: the one that is open, else a new one. bucket_id ''*'': of the whole tenant.';
+
+create or replace function memfold._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
+language plpgsql volatile
+as $$
+declare
+    v_report constant jsonb := pg_catalog.jsonb_build_object(
+        'erased', coalesce((r.report ->> 'erased')::bigint, 0) + result.erased,
+        'events', coalesce((r.report ->> 'events')::bigint, 0) + result.events);
+begin
+    update memfold.runs as o
+    set report = v_report, state = case result.remaining when 0 then 'done' else 'open' end,
+        ended_at = case result.remaining when 0 then pg_catalog.clock_timestamp() end
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+    if result.remaining = 0 then
+        insert into memfold.memory_events (tenant_id, bucket_id, action, method, reason, cause, run_id, actor)
+        values (r.tenant_id, r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
+            pg_catalog.format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
+            memfold._actor());
+    end if;
+end;
+$$;
+revoke all on function memfold._end_erasure(memfold.runs, text, memfold.erasure) from public;
+comment on function memfold._end_erasure(memfold.runs, text, memfold.erasure) is
+'Writes down what a call of an erasure did; when nothing remains, a row of the ledger says so.';
+
+create or replace function memfold._check_erasure(max_memories bigint) returns void
+language plpgsql immutable
+as $$
+begin
+    if not coalesce(max_memories between 1 and 10000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            pg_catalog.format('max_memories was %s.', coalesce(max_memories::text, 'null')), 'max_memories is 1 to 10000.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_erasure(bigint) from public;
+comment on function memfold._check_erasure(bigint) is 'Raises MF022.';
+
+create or replace function memfold.erase_bucket(
+    tenant_id text,
+    bucket_id text,
+    reason text default null,
+    max_memories bigint default 200
+) returns memfold.erasure
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    v_result memfold.erasure;
+    v_rest bigint;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold._check_erasure(max_memories);
+    perform memfold._lock(tenant_id, bucket_id, null, true);
+    r := memfold._erasure_run(tenant_id, bucket_id, reason);
+    v_result := memfold._erase_some(r.tenant_id, r.bucket_id, max_memories);
+    v_result.kept := 0;
+    v_result.remaining := (
+        select count(*) from (
+            select from memfold.memories as m where m.tenant_id = r.tenant_id and m.bucket_id = r.bucket_id limit 10000
+        ) as m
+    );
+    if v_result.remaining = 0 then
+        v_rest := memfold._erase_rest(r.tenant_id, r.bucket_id, 20 * max_memories);
+        v_result.events := v_result.events + v_rest;
+        v_result.remaining := (v_rest = 20 * max_memories)::integer;
+    end if;
+    perform memfold._end_erasure(r, 'bucket', v_result);
+    return v_result;
+end;
+$$;
+revoke all on function memfold.erase_bucket(text, text, text, bigint) from public;
+grant execute on function memfold.erase_bucket(text, text, text, bigint) to memfold_app;
+comment on function memfold.erase_bucket(text, text, text, bigint) is
+'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy. About max_memories (1 to
+10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
+meanwhile is as it was. Writers of the bucket wait for a call; what they write meanwhile goes with a later one. export_bucket()
+first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
+Raises MF001 to MF003, MF022, MF025.';

@@ -1,0 +1,38 @@
+create or replace function memfold.erase_memory(
+    memory_id uuid,
+    reason text default null,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns memfold.erasure
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    m memfold.memories;
+    v_texts uuid[];
+    v_result memfold.erasure;
+begin
+    perform memfold._enter(tenant_id);
+    m := memfold._memory_root(tenant_id, memory_id, '{}');
+    perform memfold._lock(m.tenant_id, m.bucket_id, null, true);
+    -- it may lead elsewhere by now, or nowhere
+    m := memfold._memory_root(tenant_id, memory_id, '{}');
+    v_texts := memfold._trees(m.tenant_id, array[m.memory_id]);
+    perform memfold._lock_texts(m.tenant_id, memfold._texts_to_lock(m.tenant_id, v_texts));
+    perform memfold._unarchive(m.tenant_id, v_texts);
+    -- a row that came by a plain INSERT has none
+    perform memfold._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
+    v_result := memfold._erase(m.tenant_id, m.bucket_id, v_texts, array(
+        select e.event_id from memfold._events_of(m.tenant_id, v_texts) as e
+    ), null, reason);
+    v_result.remaining := 0;
+    return v_result;
+end;
+$$;
+revoke all on function memfold.erase_memory(uuid, text, text) from public;
+grant execute on function memfold.erase_memory(uuid, text, text) to memfold_app;
+comment on function memfold.erase_memory(uuid, text, text) is
+'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
+judgements and ledger rows. What it had superseded by itself is current again, as if it had never been said. Said again, it is a
+new memory: to refuse it from now on, use reject_memory(). It cannot be undone. A row of the ledger without content
+stays for each text, with reason. Raises MF001 to MF003, MF018 (no such memory), MF025.';

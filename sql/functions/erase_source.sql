@@ -1,0 +1,146 @@
+create or replace function memfold._events_of_turn(tenant_id text, turn text) returns setof memfold.memory_events
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    -- observations that count
+    select e.*
+    from memfold.memory_sources as s
+    cross join lateral (
+        select e.* from memfold.memory_events as e
+        where e.tenant_id = _events_of_turn.tenant_id collate "C" and e.memory_id = s.memory_id
+            and e.observation and e.source_turn_ids @> array[turn]
+        offset 0
+    ) as e
+    where s.tenant_id = _events_of_turn.tenant_id collate "C" and s.source_turn_id = turn collate "C"
+    union
+    -- those that were withdrawn
+    select e.*
+    from memfold.memory_events as u
+    cross join lateral (
+        select e.* from memfold.memory_events as e
+        where e.tenant_id = _events_of_turn.tenant_id collate "C" and e.event_id = u.undoes
+            and e.observation and e.source_turn_ids @> array[turn]
+        offset 0
+    ) as e
+    where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
+    union
+    select a.*
+    from memfold.memory_sources as s
+    cross join lateral (
+        select a.* from memfold.memory_events_archive as a
+        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.memory_id = s.memory_id
+            and a.observation and a.source_turn_ids @> array[turn]
+        offset 0
+    ) as a
+    where s.tenant_id = _events_of_turn.tenant_id collate "C" and s.source_turn_id = turn collate "C"
+    union
+    select a.*
+    from memfold.memory_events_archive as u
+    cross join lateral (
+        select a.* from memfold.memory_events_archive as a
+        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.event_id = u.undoes
+            and a.observation and a.source_turn_ids @> array[turn]
+        offset 0
+    ) as a
+    where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
+    union
+    -- what was refused or recalled: memory_events_erasure_idx, and the archive's, lead there
+    select e.*
+    from memfold.memory_events as e
+    where e.tenant_id = _events_of_turn.tenant_id collate "C"
+        and not e.observation and e.source_turn_ids @> array[turn]
+    union
+    select a.*
+    from memfold.memory_events_archive as a
+    where a.tenant_id = _events_of_turn.tenant_id collate "C"
+        and not a.observation and a.source_turn_ids @> array[turn];
+end;
+$$;
+revoke all on function memfold._events_of_turn(text, text) from public;
+comment on function memfold._events_of_turn(text, text) is
+'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
+
+create or replace function memfold.erase_source(
+    tenant_id text,
+    source_turn_id text,
+    reason text default null,
+    max_memories bigint default 100
+) returns memfold.erasure
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_result memfold.erasure := (0, 0, 0, 0);
+    v_part memfold.erasure;
+    v_buckets text[];
+    v_ids uuid[];
+    v_texts uuid[];
+    b record;
+begin
+    perform memfold._enter(tenant_id);
+    if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
+        perform memfold._fail('MF022', 'an argument is missing or out of range',
+            format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
+            'Pass the id of the turn that is to be forgotten; max_memories is 1 to 1000.');
+    end if;
+    -- The buckets' keys, in ascending order: see _lock()
+    for b in
+        select x.bucket_id
+        from (
+            select distinct e.bucket_id from (
+                select e.bucket_id from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+                order by e.memory_id nulls first
+                limit max_memories
+            ) as e
+        ) as x
+        order by hashtextextended(x.bucket_id collate "C", hashtextextended(v_tenant_id, 0))
+    loop
+        perform memfold._lock(v_tenant_id, b.bucket_id, null, true);
+        v_buckets := v_buckets || b.bucket_id;
+    end loop;
+    delete from memfold.staged_candidates as s
+    where s.tenant_id = v_tenant_id and s.source_turn_ids @> array[source_turn_id];
+
+    for b in select x.bucket_id from unnest(v_buckets) as x (bucket_id)
+    loop
+        -- looked for again, now that nothing new comes
+        v_ids := array(
+            select distinct e.memory_id
+            from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+            where e.bucket_id = b.bucket_id collate "C" and e.memory_id is not null
+            order by e.memory_id
+            limit max_memories - v_result.erased - v_result.kept
+        );
+        v_texts := memfold._trees(v_tenant_id, v_ids);
+        perform memfold._lock_texts(v_tenant_id, memfold._texts_to_lock(v_tenant_id, v_texts));
+        perform memfold._unarchive(v_tenant_id, v_texts);
+        v_part := memfold._erase(v_tenant_id, b.bucket_id, v_texts, array(
+            select e.event_id
+            from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+            where e.bucket_id = b.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))
+        ), source_turn_id, reason);
+        v_result.erased := v_result.erased + v_part.erased;
+        v_result.kept := v_result.kept + v_part.kept;
+        v_result.events := v_result.events + v_part.events;
+        exit when v_result.erased + v_result.kept >= max_memories;
+    end loop;
+    v_result.remaining := (
+        select count(distinct coalesce(e.memory_id, e.event_id))
+        from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+    );
+    return v_result;
+end;
+$$;
+revoke all on function memfold.erase_source(text, text, text, bigint) from public;
+grant execute on function memfold.erase_source(text, text, text, bigint) to memfold_app;
+comment on function memfold.erase_source(text, text, text, bigint) is
+'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
+other turns support stays, in the words of one of them, with its counters derived anew; where the turn''s own text was the
+one that others were folded into, the oldest of these takes its place and the folds stay. An observation of several turns stays,
+without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
+(1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
+the buckets concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';

@@ -1,0 +1,67 @@
+create or replace function memfold.erase_tenant(
+    tenant_id text,
+    reason text default null,
+    max_memories bigint default 200
+) returns memfold.erasure
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    r memfold.runs;
+    v_bucket_id text;
+    v_result memfold.erasure := (0, 0, 0, 0);
+    v_rest bigint;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_erasure(max_memories);
+    v_bucket_id := memfold._some_bucket(tenant_id);
+    if v_bucket_id is not null then
+        perform memfold._lock(tenant_id, v_bucket_id, null, true);
+    end if;
+    r := memfold._erasure_run(tenant_id, '*', reason);
+    if v_bucket_id is not null then
+        v_result := memfold._erase_some(r.tenant_id, v_bucket_id, max_memories);
+        v_result.kept := 0;
+        v_result.remaining := (
+            select count(*) from (select from memfold.memories as m where m.tenant_id = r.tenant_id limit 10000) as m
+        );
+    end if;
+    if v_result.remaining = 0 then
+        v_rest := memfold._erase_rest(r.tenant_id, null, 20 * max_memories);
+        v_result.events := v_result.events + v_rest;
+        v_result.remaining := (v_rest = 20 * max_memories)::integer;
+    end if;
+    perform memfold._end_erasure(r, 'tenant', v_result);
+    return v_result;
+end;
+$$;
+revoke all on function memfold.erase_tenant(text, text, bigint) from public;
+comment on function memfold.erase_tenant(text, text, bigint) is
+'Forgets a tenant: every bucket as erase_bucket() does, then its policies, predicates, antonyms and labelled pairs. About max_memories (1
+to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
+say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
+Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
+
+create or replace function memfold._some_bucket(tenant_id text) returns text
+language plpgsql stable
+as $$
+declare
+    v_bucket_id text;
+begin
+    select m.bucket_id into v_bucket_id
+    from memfold.memories as m
+    where m.tenant_id = _some_bucket.tenant_id collate "C" and m.content_hash is not null
+    order by m.bucket_id
+    limit 1;
+    if not found then
+        select m.bucket_id into v_bucket_id
+        from memfold.memories as m
+        where m.tenant_id = _some_bucket.tenant_id collate "C" and m.content_hash is null
+        order by m.bucket_id
+        limit 1;
+    end if;
+    return v_bucket_id;
+end;
+$$;
+revoke all on function memfold._some_bucket(text) from public;
+comment on function memfold._some_bucket(text) is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';

@@ -1,0 +1,174 @@
+create or replace function memfold._bucket_counts(tenant_id text, bucket_id text) returns jsonb
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+begin
+    return jsonb_build_object(
+        'memories', (select count(*) from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id),
+        'memory_counters', (
+            select count(*) from memfold.memories as m
+            join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+        ),
+        'memory_vectors', (
+            select count(*) from memfold.memories as m
+            join memfold.memory_vectors as v on v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
+            where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+        ),
+        'memory_intervals', (
+            select count(*) from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
+        ),
+        'memory_sources', (
+            select count(*) from memfold.memories as m
+            join memfold.memory_sources as s on s.tenant_id = m.tenant_id and s.memory_id = m.memory_id
+            where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+        ),
+        'memory_tokens', (
+            select count(*) from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.bucket_id = v_bucket_id
+        ),
+        'memory_events', (
+            select count(*) from memfold.memory_events as e where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
+        ),
+        'memory_events_archive', (
+            select count(*) from memfold.memory_events_archive as e
+            where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
+        ),
+        'idempotency_keys', (
+            select count(*) from memfold.idempotency_keys as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
+        ),
+        'judgements', (
+            select count(*) from memfold.judgements as j where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id
+        ),
+        'runs', (select count(*) from memfold.runs as r where r.tenant_id = v_tenant_id and r.bucket_id = v_bucket_id)
+    );
+end;
+$$;
+revoke all on function memfold._bucket_counts(text, text) from public;
+comment on function memfold._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
+
+create or replace function memfold.export_bucket(
+    tenant_id text,
+    bucket_id text default 'default'
+) returns setof jsonb
+-- stable: all its statements see the same moment
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set extra_float_digits = 1 set bytea_output = 'hex' set intervalstyle = 'postgres' set timezone = 'UTC'
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+begin
+    perform memfold._enter(v_tenant_id);
+    perform memfold._check_identifier('bucket_id', v_bucket_id, true);
+    return next jsonb_build_object('table', 'header', 'row', jsonb_build_object(
+        'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),
+        'tenant_id', v_tenant_id, 'bucket_id', v_bucket_id, 'at', now(),
+        'counts', memfold._bucket_counts(v_tenant_id, v_bucket_id)));
+    -- what it needs: models, and rules; of the whole tenant too
+    return query
+    select jsonb_build_object('table', 'embedding_models', 'row', jsonb_build_object('model', e.model, 'dimensions', e.dimensions))
+    from memfold.embedding_models as e
+    where e.model in (
+        select v.model from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.bucket_id = v_bucket_id
+    )
+    order by e.model;
+    return query
+    select jsonb_build_object('table', 'policies', 'row', to_jsonb(p)) from memfold.policies as p
+    where p.tenant_id = v_tenant_id and p.bucket_id in (v_bucket_id, '*')
+    order by p.bucket_id, p.memory_type;
+    return query
+    select jsonb_build_object('table', 'predicates', 'row', to_jsonb(p)) from memfold.predicates as p
+    where p.tenant_id = v_tenant_id order by p.predicate;
+    return query
+    select jsonb_build_object('table', 'antonyms', 'row', to_jsonb(a)) from memfold.antonyms as a
+    where a.tenant_id = v_tenant_id order by a.word, a.antonym;
+    return query
+    select jsonb_build_object('table', 'rules', 'row', jsonb_build_object('memory_type', t.memory_type, 'dedup', p.dedup,
+        'canonicalizer', p.canonicalizer, 'key_fields', p.key_fields, 'metadata_keys', p.metadata_keys))
+    from (
+        select distinct m.memory_type from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    ) as t
+    cross join lateral memfold._policy(v_tenant_id, v_bucket_id, t.memory_type) as p
+    order by t.memory_type;
+    -- what leads to another comes after it
+    return query
+    with recursive trees as (
+        select m.memory_id, 0 as depth from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.merged_into is null
+        union all
+        select m.memory_id, t.depth + 1
+        from trees as t
+        join memfold.memories as m on m.tenant_id = v_tenant_id and m.merged_into = t.memory_id
+    )
+    select jsonb_build_object('table', 'memories', 'row', to_jsonb(m))
+    from trees as t
+    join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+    order by t.depth, m.memory_id;
+    return query
+    select jsonb_build_object('table', 'memory_counters', 'row', to_jsonb(k))
+    from memfold.memories as m
+    join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    order by k.memory_id;
+    return query
+    select jsonb_build_object('table', 'memory_vectors', 'row', to_jsonb(v))
+    from memfold.memories as m
+    join memfold.memory_vectors as v on v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
+    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    order by v.memory_id, v.model;
+    return query
+    select jsonb_build_object('table', 'memory_intervals', 'row', to_jsonb(i)) from memfold.memory_intervals as i
+    where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
+    order by i.scope_key, i.valid_from, i.from_event;
+    return query
+    select jsonb_build_object('table', 'memory_sources', 'row', to_jsonb(s))
+    from memfold.memories as m
+    join memfold.memory_sources as s on s.tenant_id = m.tenant_id and s.memory_id = m.memory_id
+    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    order by s.memory_id, s.source_turn_id;
+    return query
+    select jsonb_build_object('table', 'memory_tokens', 'row', to_jsonb(t)) from memfold.memory_tokens as t
+    where t.tenant_id = v_tenant_id and t.bucket_id = v_bucket_id
+    order by t.memory_id, t.token;
+    return query
+    select jsonb_build_object('table', 'runs', 'row', to_jsonb(r)) from memfold.runs as r
+    where r.tenant_id = v_tenant_id and r.bucket_id = v_bucket_id
+    order by r.run_id;
+    return query
+    select jsonb_build_object('table', 'judgements', 'row', to_jsonb(j)) from memfold.judgements as j
+    where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id
+    order by j.judgement_id;
+    return query
+    select jsonb_build_object('table', 'memory_events', 'row', to_jsonb(e)) from memfold.memory_events as e
+    where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
+    order by e.event_id;
+    return query
+    select jsonb_build_object('table', 'memory_events_archive', 'row', to_jsonb(e)) from memfold.memory_events_archive as e
+    where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
+    order by e.event_id;
+    return query
+    select jsonb_build_object('table', 'idempotency_keys', 'row', to_jsonb(i)) from memfold.idempotency_keys as i
+    where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
+    order by i.idempotency_key;
+    return query
+    select jsonb_build_object('table', 'labelled_pairs', 'row', to_jsonb(p)) from memfold.labelled_pairs as p
+    where p.tenant_id = v_tenant_id and exists (
+        select from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.memory_id in (p.memory_a, p.memory_b) and m.bucket_id = v_bucket_id
+    )
+    order by p.pair_id;
+    return next jsonb_build_object('table', 'end', 'row', '{}'::jsonb);
+end;
+$$;
+revoke all on function memfold.export_bucket(text, text) from public;
+grant execute on function memfold.export_bucket(text, text) to memfold_app;
+comment on function memfold.export_bucket(text, text) is
+'Everything about a bucket, as of one moment, one JSON object a row, in the order in which import_bucket() takes it: a header (format
+version, counts), what it needs (embedding models, the rules of the bucket and its tenant), memories, counters, vectors, intervals,
+sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs that were collected from it.
+Large buckets: read it through a cursor; the server keeps it in temporary files. Raises MF001 to MF003.';

@@ -1,0 +1,243 @@
+create or replace function memfold._not_an_export(detail text, hint text) returns void
+language plpgsql stable
+as $$
+begin
+    perform memfold._fail('MF054', 'this is no export that can be imported', detail,
+        coalesce(hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
+end;
+$$;
+revoke all on function memfold._not_an_export(text, text) from public;
+comment on function memfold._not_an_export(text, text) is 'Raises MF054.';
+
+create or replace function memfold._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident(table_name));
+    v_all text[];
+    v_columns text[];
+    v_unknown text;
+    v_wrong record;
+begin
+    select pg_catalog.array_agg(k.key) into v_all
+    from (
+        select distinct k.key
+        from pg_catalog.jsonb_array_elements(lines) as l (line), pg_catalog.jsonb_object_keys(l.line) as k (key)
+    ) as k;
+    select pg_catalog.array_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) into v_columns
+    from pg_catalog.pg_attribute as a
+    where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and a.attname = any(v_all);
+    select min(u.name) into v_unknown
+    from pg_catalog.unnest(v_all) as u (name)
+    where not exists (
+        select from pg_catalog.pg_attribute as a
+        where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
+    );
+    if v_unknown is not null then
+        perform memfold._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
+            'A later version has made it: upgrade memfold.');
+    end if;
+    if table_name not in ('policies', 'labelled_pairs') and exists (
+        select from pg_catalog.jsonb_array_elements(lines) as l (line)
+        where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
+    ) then
+        perform memfold._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
+    end if;
+    if table_name = 'policies' then
+        -- the bucket has what was exported; of the tenant's others, what is there stays
+        delete from memfold.policies as p
+        using pg_catalog.jsonb_array_elements(lines) as l (line)
+        where p.tenant_id = _import_rows.tenant_id collate "C" and p.bucket_id = _import_rows.bucket_id collate "C"
+            and l.line ->> 'bucket_id' = p.bucket_id and l.line ->> 'memory_type' = p.memory_type;
+    end if;
+    execute pg_catalog.format(
+        'insert into %s (%s) select %s from pg_catalog.jsonb_populate_recordset(null::%s, $1)%s',
+        v_table, pg_catalog.array_to_string(v_columns, ', '), pg_catalog.array_to_string(v_columns, ', '), v_table,
+        case when table_name in ('policies', 'predicates', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
+    using (
+        select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', tenant_id) order by l.place)
+        from pg_catalog.jsonb_array_elements(lines) with ordinality as l (line, place)
+    );
+    if table_name = 'memories' then
+        select m.memory_id, m.content_hash, l.line ->> 'content_hash' as exported into v_wrong
+        from pg_catalog.jsonb_array_elements(lines) as l (line)
+        join memfold.memories as m
+            on m.tenant_id = _import_rows.tenant_id collate "C" and m.memory_id = (l.line ->> 'memory_id')::uuid
+        where '\x' || pg_catalog.encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
+            or m.scope_key::text is distinct from l.line ->> 'scope_key'
+        limit 1;
+        if found then
+            perform memfold._not_an_export(pg_catalog.format('Memory %s has the hash %s here, and had %s.', v_wrong.memory_id,
+                v_wrong.content_hash, v_wrong.exported),
+                'Its text or keys were changed, or this server hashes in another way: select * from canonicalizer_selftest().');
+        end if;
+    elsif table_name = 'memory_vectors' then
+        select l.line ->> 'memory_id' as memory_id, e.model, e.dimensions into v_wrong
+        from pg_catalog.jsonb_array_elements(lines) as l (line)
+        join memfold.embedding_models as e on e.model = l.line ->> 'model' collate "C"
+        join memfold.memory_vectors as v
+            on v.tenant_id = _import_rows.tenant_id collate "C" and v.memory_id = (l.line ->> 'memory_id')::uuid
+            and v.model = e.model
+        where memfold._dimensions(v.embedding) <> e.dimensions
+        limit 1;
+        if found then
+            perform memfold._not_an_export(pg_catalog.format('The vector of memory %s has not the %s dimensions of model %L.',
+                v_wrong.memory_id, v_wrong.dimensions, v_wrong.model), null);
+        end if;
+    end if;
+end;
+$$;
+revoke all on function memfold._import_rows(text, text, text, jsonb) from public;
+comment on function memfold._import_rows(text, text, text, jsonb) is
+'Writes exported rows of one table as those of a tenant, and compares what is generated anew. Raises MF054.';
+
+create or replace function memfold._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
+language plpgsql stable
+as $$
+#variable_conflict use_column
+declare
+    v_policy memfold.policies;
+begin
+    if table_name = 'embedding_models' then
+        if not exists (
+            select from memfold.embedding_models as e
+            where e.model = line ->> 'model' collate "C" and e.dimensions = (line ->> 'dimensions')::bigint
+        ) then
+            perform memfold._not_an_export(
+                pg_catalog.format('Embedding model %L of %s dimensions is not registered.', line ->> 'model', line ->> 'dimensions'),
+                pg_catalog.format('Register it: select register_embedding_model(%L, %s).', line ->> 'model', line ->> 'dimensions'));
+        end if;
+        return;
+    end if;
+    v_policy := memfold._policy(tenant_id, bucket_id, line ->> 'memory_type');
+    if pg_catalog.to_jsonb(v_policy) @> line - 'memory_type' is not true then
+        perform memfold._not_an_export(
+            pg_catalog.format('Type %L was hashed by %s, and would be by %s.', line ->> 'memory_type', line - 'memory_type',
+                (select pg_catalog.jsonb_object_agg(p.key, p.value) from pg_catalog.jsonb_each(pg_catalog.to_jsonb(v_policy)) as p
+                where line ? p.key and p.key <> 'memory_type')),
+            'Set the same rules for the bucket first: set_policy().');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_import(text, text, text, jsonb) from public;
+comment on function memfold._check_import(text, text, text, jsonb) is
+'Whether an embedding model is there, and new candidates would be hashed as the bucket''s memories are. Raises MF054.';
+
+create or replace function memfold.import_bucket(
+    tenant_id text,
+    bucket_id text,
+    lines jsonb
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set intervalstyle = 'postgres'
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_bucket_id constant text collate "C" := bucket_id;
+    v_mark constant text := concat_ws(' ', pg_current_xact_id()::text, quote_ident(v_tenant_id), quote_ident(v_bucket_id));
+    v_state jsonb;
+    v_group record;
+    v_header jsonb;
+    v_counts jsonb;
+    v_wrong text;
+    v_written bigint := 0;
+    v_line record;
+begin
+    perform memfold._enter(v_tenant_id);
+    perform memfold._check_identifier('bucket_id', v_bucket_id, true);
+    if not coalesce(jsonb_typeof(lines) = 'array' and jsonb_array_length(lines) between 1 and 10000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range', 'lines was not an array of 1 to 10,000 elements.',
+            'Pass the lines of an export in their order, some at a time, all in one transaction.');
+    end if;
+    select format('Element %s is %s.', l.place - 1, left(l.line::text, 80)) into v_wrong
+    from jsonb_array_elements(lines) with ordinality as l (line, place)
+    where not coalesce(jsonb_typeof(l.line) = 'object' and jsonb_typeof(l.line -> 'row') = 'object' and l.line ->> 'table' in (
+        'header', 'embedding_models', 'policies', 'predicates', 'antonyms', 'rules', 'memories', 'memory_counters',
+        'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens', 'runs', 'judgements', 'memory_events',
+        'memory_events_archive', 'idempotency_keys', 'labelled_pairs', 'end'
+    ), false)
+    order by l.place
+    limit 1;
+    if v_wrong is not null then
+        perform memfold._not_an_export(v_wrong, null);
+    end if;
+
+    if lines -> 0 ->> 'table' = 'header' then
+        v_header := lines -> 0 -> 'row';
+        if v_header -> 'format' is distinct from '1' then
+            perform memfold._not_an_export(format('Its format is %s; known is 1.', coalesce(v_header ->> 'format', 'missing')),
+                'A later version has made it: upgrade memfold.');
+        elsif v_header ->> 'bucket_id' is distinct from v_bucket_id then
+            perform memfold._not_an_export(format('It is of bucket %L.', v_header ->> 'bucket_id'),
+                'A bucket keeps its name: it is part of what memories are compared by.');
+        end if;
+        perform memfold._lock(v_tenant_id, v_bucket_id, null, true);
+        if exists (select from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id)
+            or exists (select from memfold.judgements as j where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id)
+            or exists (select from memfold.idempotency_keys as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id)
+            or exists (
+                select from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.memory_id is null and e.bucket_id = v_bucket_id and e.action <> 'erased'
+            )
+        then
+            perform memfold._fail('MF053', 'the bucket is not empty',
+                format('Bucket %L of tenant %L has memories, judgements, keys or refused candidates.', v_bucket_id, v_tenant_id),
+                'Import into a tenant or a database that does not have it, or erase_bucket() it first.');
+        end if;
+        v_state := jsonb_build_object('mark', v_mark, 'before', memfold._bucket_counts(v_tenant_id, v_bucket_id),
+            'counts', v_header -> 'counts');
+        perform set_config('memfold.importing', v_state::text, true);
+    else
+        v_state := nullif(current_setting('memfold.importing', true), '')::jsonb;
+        if v_state ->> 'mark' is distinct from v_mark then
+            perform memfold._not_an_export('The first line is no header, and this transaction has not imported one.', null);
+        end if;
+    end if;
+
+    begin
+        -- stretches of one table, in order
+        for v_group in
+            select g."table", jsonb_agg(g.line order by g.place) as lines
+            from (
+                select l.line -> 'row' as line, l.line ->> 'table' as "table", l.place,
+                    l.place - row_number() over (partition by l.line ->> 'table' order by l.place) as stretch
+                from jsonb_array_elements(lines) with ordinality as l (line, place)
+            ) as g
+            group by g."table", g.stretch
+            order by min(g.place)
+        loop
+            if v_group."table" in ('embedding_models', 'rules') then
+                for v_line in select l.line from jsonb_array_elements(v_group.lines) as l (line) loop
+                    perform memfold._check_import(v_tenant_id, v_bucket_id, v_group."table", v_line.line);
+                end loop;
+            elsif v_group."table" not in ('header', 'end') then
+                perform memfold._import_rows(v_tenant_id, v_bucket_id, v_group."table", v_group.lines);
+                v_written := v_written + jsonb_array_length(v_group.lines);
+            end if;
+        end loop;
+    exception when data_exception or integrity_constraint_violation or invalid_parameter_value then
+        perform memfold._not_an_export(sqlerrm, null);
+    end;
+
+    if lines -> -1 ->> 'table' = 'end' then
+        v_counts := memfold._bucket_counts(v_tenant_id, v_bucket_id);
+        select string_agg(format('%s: %s instead of %s', c.key, v_counts ->> c.key, c.value), ', ' order by c.key) into v_wrong
+        from jsonb_each(v_state -> 'counts') as c
+        where (v_counts ->> c.key)::bigint - (v_state -> 'before' ->> c.key)::bigint is distinct from c.value::bigint;
+        if v_wrong is not null then
+            perform memfold._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
+        end if;
+        perform set_config('memfold.importing', '', true);
+    end if;
+    return v_written;
+end;
+$$;
+revoke all on function memfold.import_bucket(text, text, jsonb) from public;
+comment on function memfold.import_bucket(text, text, jsonb) is
+'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
+transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
+those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
+policies are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
+restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
