@@ -43,6 +43,8 @@ PORT = 5432
 PATIENCE = 240.0
 """Seconds after which something counts as stuck; nothing is asserted to be faster."""
 LEASE = 2.0
+MOST = 100
+"""How often a call is told to try again (40001, 40P01) before that counts as never."""
 MODEL = "m"
 TURN = "turn-"
 NEVER = UUID(int=0)
@@ -350,6 +352,7 @@ class Call:
     """new, doubt (sent, no answer), acked, or what the audit found of one in doubt without a key: found, never."""
     events: list[UUID] = field(default_factory=list)
     doubts: int = 0
+    agains: int = 0
 
     @property
     def is_acked(self) -> bool:
@@ -365,6 +368,7 @@ class Deed:
     subject: Any
     state: str = "new"
     answer: Any = None
+    agains: int = 0
 
 
 def lost(error: psycopg.Error) -> bool:
@@ -574,6 +578,14 @@ class Client(threading.Thread):
                 return "doubt"
             if error.sqlstate in AGAIN:
                 self.world.seen[f"again: {error.sqlstate}"] += 1
+                deed.agains += 1
+                if deed.agains >= MOST:
+                    self.world.faults.append(
+                        f"{self.name}: in vain, {MOST} times: {deed} {error.sqlstate} {error}: {error.diag.context}"
+                    )
+                    deed.state = "refused"
+                    return "refused"
+                time.sleep(self.choice.uniform(0, min(0.001 * 2**deed.agains, 0.1)))
                 return "again"
             deed.state = "refused"
             if error.sqlstate not in REFUSED:

@@ -104,3 +104,21 @@ def test_the_value_of_a_slot_stays(db: DB) -> None:
     assert prune(db, max_confidence=1.0, dry_run=False) == []
     assert status(db) == {"Ann lives in Rome": "superseded", "Ann lives in Oslo": "active"}
     check(db)
+
+
+def test_a_fold_is_undone_through_which_a_pruned_memory_came_back(db: DB) -> None:
+    """Whether it was stated since is a question to the tree that the undo leaves, not to the one before."""
+    model(db)
+    old = {"observed_at": "2025-01-01", "source_confidence": 0.1}
+    root = ingest(db, "the build is slow at night", **old, **angle(0))
+    fold = ingest(db, "at night the build is slow", **old, **angle(1))
+    assert (fold.action, fold.memory_id) == ("merged", root.memory_id)
+    assert len(prune(db, max_confidence=1.0, dry_run=False)) == 1
+    assert set(status(db).values()) == {"withdrawn", "merged"}
+    # by the other text
+    ingest(db, "At night the build is slow!")
+    assert set(status(db).values()) == {"active", "merged"}
+    check(db)
+    db.execute("select undo(%s, tenant_id => 'acme')", [fold.event_id])
+    assert status(db) == {"the build is slow at night": "withdrawn", "at night the build is slow": "active"}
+    check(db)

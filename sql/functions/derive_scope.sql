@@ -502,11 +502,19 @@ begin
             status = case
                 when d.root_id is not null then 'merged'
                 when d.rejected then 'rejected'
-                when d.observations = 0 or memfold._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
+                when d.observations = 0 then 'withdrawn'
                 when d.on_timeline and m.status = 'superseded' then 'superseded'
                 else 'active'
             end
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+    end loop;
+    -- whether they were stated since is asked of the trees as they are now
+    for v_id in
+        select i.id from unnest(v_members) as i (id) where memfold._is_pruned(v_tenant_id, i.id) order by i.id
+    loop
+        update memfold.memories as m
+        set status = 'withdrawn'
+        where m.tenant_id = v_tenant_id and m.memory_id = v_id and m.status in ('active', 'superseded');
     end loop;
 
     for e in
