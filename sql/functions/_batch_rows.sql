@@ -30,14 +30,14 @@ begin
         from unnest(v_items) with ordinality as c
         left join lateral (
             select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key,
-                -- its counters can say nothing else: it is live, and no value of a slot
+                -- without counters, for it came by a plain INSERT: it is no value of a slot
                 m.status = 'active' and m.predicate is null as is_plain
             from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
             select k.live, k.on_timeline from memfold.memory_counters as k
-            where k.tenant_id = v_tenant_id and k.memory_id = m.root_id and not m.is_plain
+            where k.tenant_id = v_tenant_id and k.memory_id = m.root_id
             offset 0
         ) as k on true
         left join lateral (
