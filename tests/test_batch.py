@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import check, ingest, model
+from tests.support import answer, check, ingest, model, vector
 from tests.test_concurrency import together
 
 DB = psycopg.Connection[Any]
@@ -517,4 +517,22 @@ def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
         "select subject, count(*) filter (where status = 'active') from memories where subject is not null group by 1"
     ).fetchall()
     assert {count for _, count in found} == {1}
+    check(db)
+
+
+def test_the_winner_of_a_judged_contradiction_is_stated_again(db: DB) -> None:
+    """It is a value of a timeline, though it has no predicate: a batch cannot simply add to it, nor wait for ever."""
+    model(db)
+    ingest(db, "The box is held", subject="box", observed_at="2025-01-01", **vector(1.0))
+    winner = ingest(db, "The box is held there", subject="box", observed_at="2025-01-02", **vector(0.88))
+    assert answer(db, "contradiction", 0.9)[2] == "superseded"
+    texts = [
+        {"content": "the box is held there", "subject": "box"},
+        {"content": "The box is held", "subject": "box"},
+    ]
+    rows = db.execute(
+        "select action, memory_id, sqlstate from memfold.ingest_memories(%s, 'acme')", [json.dumps(texts)]
+    ).fetchall()
+    assert [(action, sqlstate) for action, _, sqlstate in rows] == [("merged", None), ("superseded", None)]
+    assert rows[0][1] == winner.memory_id
     check(db)

@@ -14,6 +14,18 @@ declare
     v_turns text[];
     v_rows bigint;
 begin
+    -- the keys first, or one would name a ledger row that is gone
+    delete from memfold.idempotency_keys as i
+    using (
+        select o.idempotency_key from memfold.idempotency_keys as o
+        where o.tenant_id = v_tenant_id and o.bucket_id = v_bucket_id
+        limit 20 * max_memories
+    ) as o
+    where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id and i.idempotency_key = o.idempotency_key;
+    get diagnostics v_rows = row_count;
+    if v_rows = 20 * max_memories then
+        return (0, 0, 0, 1);
+    end if;
     -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
     v_texts := memfold._timeline_texts(v_tenant_id, array(
         select x.memory_id

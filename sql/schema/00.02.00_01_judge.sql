@@ -1,7 +1,7 @@
 -- Release 0.2.0: what tier 3 needs.
 
 -- All writers begin with these tables: who holds them first meets none of them half-way, which would be a deadlock.
-lock table memfold.policies, memfold.memories in access exclusive mode;
+lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
 
 -- Those that wait for a person must not be in the way of those that a model may answer.
 -- squawk-ignore require-concurrent-index-deletion
