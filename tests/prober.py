@@ -149,6 +149,12 @@ def populate(db: DB, side: Side) -> None:
         [tenant, ids["batch_id"], *map(say, ("staged", "bucket", "type", "subject", "predicate", "object")),
          [say("turn")], say("session"), json.dumps({side.word: side.word}), say("staged key")],
     )  # fmt: skip
+    for _ in range(7):
+        told("is said often", subject=say("archivist"))
+    archive = "select (memfold.archive_events(now(), %s, %s)).is_left"
+    while _one(db, archive, 10_000, tenant):
+        pass
+    assert _one(db, archive, 1, tenant), "more is left"
     assert first.memory_id is not None
     ids |= {
         "memory_id": first.memory_id, "other_id": asked.memory_id, "unseen_id": unseen.memory_id,
