@@ -334,7 +334,7 @@ PLANS = {
     ),
     "the queue": (
         "select j.* from memfold.judgements as j where j.tenant_id = 'acme' and j.state in ('open', 'leased')"
-        " and (j.kind = 'review') = false and j.next_attempt_at <= now()"
+        " and (j.kind = 'review') = (select false) and j.next_attempt_at <= now()"
         " order by j.next_attempt_at, j.judgement_id limit 10",
         "judgements_queue_idx",
     ),
