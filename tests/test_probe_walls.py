@@ -172,6 +172,7 @@ def test_functions_with_the_ids_of_others(stage: Stage, who: str) -> None:
     assert calls > 1500
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize("who", ["pooled", "forged"])
 def test_tenants_that_are_none(stage: Stage, who: str) -> None:
     session: Session = getattr(stage, who)
