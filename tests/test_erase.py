@@ -682,3 +682,15 @@ def test_the_application_may_forget_its_own(db: DB, app: App) -> None:
     mine.execute("select memfold.erase_source('acme', 'turn-1')")
     assert dump(db, "tenant_id = 'globex'") == before
     assert json.dumps(stubs(db)[0][0]) == '"source"'
+
+
+def test_a_run_of_erasure_is_none_of_upkeep(db: DB) -> None:
+    """Nobody takes it back, and what has more calls to come is not done."""
+    for n in range(3):
+        ingest(db, f"Fact {n}")
+    db.execute("select erase_bucket('acme', 'default', max_memories => 1)")
+    db.execute("update runs set started_at = now() - interval '1 hour'")
+    db.execute("select upkeep('acme')")
+    [run] = rows(db, "select run_id, state from runs where kind = 'erasure'")
+    assert run["state"] == "open"
+    raises("MF039", db.execute, "select undo_run(%s, tenant_id => 'acme')", [run["run_id"]])

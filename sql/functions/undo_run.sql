@@ -11,7 +11,7 @@ declare
 begin
     perform memfold._enter(tenant_id);
     r := memfold._run(tenant_id, run_id);
-    if r.kind in ('decay', 'upkeep', 'rehash', 'reembedding', 'dropping') then
+    if r.kind in ('decay', 'upkeep', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
                 else 'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.' end);

@@ -108,7 +108,7 @@ begin
         select pg_catalog.count(memfold._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
         where r.tenant_id = _upkeep_task.tenant_id collate "C" and r.state = 'open'
-            and r.kind not in ('rehash', 'reembedding', 'dropping')
+            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j
