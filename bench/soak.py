@@ -45,10 +45,15 @@ TABLES = """
 select s.relname::text, s.n_live_tup, s.n_dead_tup, pg_table_size(s.relid), pg_indexes_size(s.relid), s.autovacuum_count
 from pg_stat_user_tables as s where s.schemaname = 'memfold' and pg_table_size(s.relid) > 16384 order by 1
 """
+KEYS_KEPT = "3 minutes"
+FORGET_KEYS = f"""
+delete from memfold.idempotency_keys where ctid = any(array(
+    select k.ctid from memfold.idempotency_keys as k where k.at < now() - interval '{KEYS_KEPT}' limit 10000))
+"""
 # Why a table may grow although the facts do not.
 GROWS = {
     "memory_events": "a row a call: the ledger",
-    "idempotency_keys": "a row a call that carries a key; nothing removes it",
+    "idempotency_keys": f"a row a call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
     "runs": "a row a run of upkeep; nothing removes it",
     "memory_intervals": "a row a change of a value: the timeline",
     "memories": "new texts only", "memory_counters": "new texts only", "memory_vectors": "new texts only",
@@ -317,6 +322,7 @@ class _Soak:
         del self.pids["loader"]
 
     def sample(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(FORGET_KEYS.encode())
         tables = {name: tuple(figures) for name, *figures in connection.execute(TABLES.encode()).fetchall()}
         row = connection.execute("select count(*) from memfold.memory_events").fetchone()
         assert row is not None

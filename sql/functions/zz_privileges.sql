@@ -52,7 +52,7 @@ grant execute on function
 memfold._refresh_judgement(memfold.judgements), memfold._was_asked(text, uuid, uuid), memfold._judged_side(text, uuid),
 memfold._root(uuid, uuid), memfold._ask_anew(memfold.judgements), memfold._lease(memfold.judgements, text, interval), memfold._new_id()
 to memfold_queue;
-grant execute on function memfold._tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
+grant execute on function memfold._tenant(), memfold._bound_tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
 do $$

@@ -39,3 +39,24 @@ check (memfold._stages_own(tenant_id) or memfold._may_stage(tenant_id));
 
 -- Its owner too goes by its policies (owner_all), as everywhere.
 alter table memfold.tenant_roles force row level security;
+
+-- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
+
+create function memfold._bound_tenant() returns text
+language sql stable parallel safe
+return case
+    when memfold._bound_role(current_user) is not null
+        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold._bound_role(current_user))
+    else pg_catalog.current_setting('memfold.tenant_id', true)
+end;
+revoke all on function memfold._bound_tenant() from public;
+comment on function memfold._bound_tenant() is '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+
+create or replace function memfold._tenant() returns text
+language sql stable parallel safe
+return case
+    when
+        pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
+        or pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member') then memfold._bound_tenant()
+    else pg_catalog.current_setting('memfold.tenant_id', true)
+end;
