@@ -256,6 +256,31 @@ def test_timelines_close_up(db: DB) -> None:
     check(db)
 
 
+def test_what_others_it_had_closed(db: DB) -> None:
+    """A value that came when its slot had none names no other in the ledger, and closed those beside it all the same."""
+    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+
+    def lives(place: str, turn: str) -> UUID | None:
+        return ingest(
+            db, f"Zoe lives in {place}", subject="Zoe", predicate="lives_in", object=place, source_turn_ids=[turn]
+        ).memory_id  # fmt: skip
+
+    lima = lives("Lima", "turn-1")
+    chess = ingest(db, "Ann plays chess", subject="Ann").memory_id
+    go = ingest(db, "Bob plays go", subject="Bob").memory_id
+    db.execute("select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [lima, chess])
+    kyiv = lives("Kyiv", "turn-2")
+    db.execute("select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [go, kyiv])
+    check_all(db)
+    erase(db, "turn-2")
+    assert found(db, "Kyiv", "turn-2") == []
+    check_all(db)
+    rows = db.execute(
+        "select memory_id from memfold.memories where tenant_id = 'acme' and status = 'active' order by 1"
+    ).fetchall()
+    assert [row[0] for row in rows] == [chess, go]
+
+
 def test_a_contradiction_stays_with_the_fact(db: DB) -> None:
     """The fact is still supported by another wording: what a judge said of it against another one holds on."""
     model(db)
@@ -636,6 +661,20 @@ def test_a_bucket(db: DB) -> None:
     assert stub[0][3].startswith("12 texts, ")
     assert ingest(db, "Fact 0 of acme-one", bucket_id="one").action == "inserted"
     check_all(db)
+
+
+def test_a_bucket_of_many_calls_with_keys(db: DB) -> None:
+    """More keys than one call may remove."""
+    for number in range(25):
+        ingest(db, "User likes tea", idempotency_key=f"key-{number}", bucket_id="one")
+    remaining = [1]
+    while remaining[-1]:
+        row = db.execute("select remaining from memfold.erase_bucket('acme', 'one', 'bye', 1)").fetchone()
+        assert row is not None
+        remaining.append(row[0])
+        check_all(db)
+    assert remaining == [1, 1, 0]
+    assert found(db, "key-", "likes tea") == []
 
 
 @pytest.mark.core

@@ -825,6 +825,9 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
     pid = int((own_cluster.base / "data" / "postmaster.pid").read_text().split()[0])
     with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as db:
         db.execute("select count(*) from ingest_memories(%s, 'acme')", [json.dumps(texts)])
+        # the run cannot be done before the kill
+        held = psycopg.connect(dsn)
+        held.execute("select from memories order by content_hash desc limit 1 for update")
         connections = [psycopg.connect(dsn, autocommit=True) for _ in range(4)]
         stop = threading.Event()
         done: list[int] = []

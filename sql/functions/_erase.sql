@@ -331,7 +331,7 @@ folded into one of aliases_into, those that no row has folded any more by one of
 memfold.maintenance on.';
 
 create or replace function memfold._erase(
-    tenant_id text, bucket_id text, texts uuid[], event_ids uuid[], turn text, reason text
+    tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -497,7 +497,11 @@ begin
     ));
     perform memfold._derive_all(v_tenant_id, array(
         select m.memory_id
-        from pg_catalog.unnest(v_roots || v_beside) as i (id)
+        from (
+            select r.id from pg_catalog.unnest(v_roots || v_beside) as r (id)
+            union
+            select t.id from pg_catalog.unnest(timelines) as t (id) where t.id <> all(texts)
+        ) as i
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
     ));
@@ -516,9 +520,10 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold._erase(text, text, uuid[], uuid[], text, text) from public;
-comment on function memfold._erase(text, text, uuid[], uuid[], text, text) is
-'Takes the ledger rows event_ids, of texts (whole trees of one bucket) or of none, out of the ledger, but those that name other
+revoke all on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
+comment on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) is
+'Takes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: all that is on a timeline with them, see
+_texts_to_lock()) or of none, out of the ledger, but those that name other
 turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and
 derives what stays: a fact of which a text is left keeps its ids, folds and relations to others, and says what that text says.
 What a judge wrote of several texts goes with any of them. Each text concerned leaves a row erased, without content (reason,

@@ -24,7 +24,7 @@ begin
     where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id and i.idempotency_key = o.idempotency_key;
     get diagnostics v_rows = row_count;
     if v_rows = 20 * max_memories then
-        return (0, 0, 0, 1);
+        return (0, 0, 0, 1)::memfold.erasure;
     end if;
     -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
     v_texts := memfold._timeline_texts(v_tenant_id, array(

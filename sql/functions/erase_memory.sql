@@ -10,6 +10,7 @@ as $$
 declare
     m memfold.memories;
     v_texts uuid[];
+    v_timelines uuid[];
     v_result memfold.erasure;
 begin
     perform memfold._enter(tenant_id);
@@ -18,11 +19,12 @@ begin
     -- it may lead elsewhere by now, or nowhere
     m := memfold._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold._trees(m.tenant_id, array[m.memory_id]);
-    perform memfold._lock_texts(m.tenant_id, memfold._texts_to_lock(m.tenant_id, v_texts));
+    v_timelines := memfold._texts_to_lock(m.tenant_id, v_texts);
+    perform memfold._lock_texts(m.tenant_id, v_timelines);
     perform memfold._unarchive(m.tenant_id, v_texts);
     -- a row that came by a plain INSERT has none
     perform memfold._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
-    v_result := memfold._erase(m.tenant_id, m.bucket_id, v_texts, array(
+    v_result := memfold._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
         select e.event_id from memfold._events_of(m.tenant_id, v_texts) as e
     ), null, reason);
     v_result.remaining := 0;

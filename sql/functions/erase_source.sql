@@ -79,6 +79,7 @@ declare
     v_buckets text[];
     v_ids uuid[];
     v_texts uuid[];
+    v_timelines uuid[];
     b record;
 begin
     perform memfold._enter(tenant_id);
@@ -116,9 +117,10 @@ begin
             limit max_memories - v_result.erased - v_result.kept
         );
         v_texts := memfold._trees(v_tenant_id, v_ids);
-        perform memfold._lock_texts(v_tenant_id, memfold._texts_to_lock(v_tenant_id, v_texts));
+        v_timelines := memfold._texts_to_lock(v_tenant_id, v_texts);
+        perform memfold._lock_texts(v_tenant_id, v_timelines);
         perform memfold._unarchive(v_tenant_id, v_texts);
-        v_part := memfold._erase(v_tenant_id, b.bucket_id, v_texts, array(
+        v_part := memfold._erase(v_tenant_id, b.bucket_id, v_texts, v_timelines, array(
             select e.event_id
             from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
             where e.bucket_id = b.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))
