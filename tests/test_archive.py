@@ -236,7 +236,9 @@ def test_old_keys_are_forgotten(db: DB) -> None:
     assert found is not None
     old = ingest(db, "User likes tea", idempotency_key="old")
     young = ingest(db, "User likes coffee", idempotency_key="young")
-    db.execute("update memfold.idempotency_keys set at = now() - interval '31 days' where idempotency_key = 'old'")
+    db.execute(
+        "update memfold.idempotency_keys set at = now() - interval '31 days' where idempotency_key = 'old'"
+    )
     db.execute("set memfold.tenant_id = 'acme'")
     db.execute("set role memfold_owner")
     assert db.execute(found.group().encode()).rowcount == 1
