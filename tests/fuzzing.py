@@ -1166,7 +1166,8 @@ def main(dsn: str, calls: str = "10000", seed: str = "1") -> int:
         fuzzer.close()
     never = sorted(f.name for f in fuzzer.functions if not report.succeeded[f.name])
     print("ms:", dict(report.took.most_common(12)))
-    print(f"never succeeded: {', '.join(never) or 'none'}; memory {report.memory}")
+    sizes = ", ".join(f"{name} {sizes[-1] >> 20} MB" for name, sizes in report.memory.items() if sizes)
+    print(f"never succeeded: {', '.join(never) or 'none'}; memory of the sessions: {sizes}")
     return 1 if report.findings else 0
 
 

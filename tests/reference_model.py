@@ -205,9 +205,11 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     stated |= {e.memory for e in decided if e.on_timeline}
     groups: dict[int, object] = {x: x for e in decided for x in sides(e)}
     for root, tree in s.trees.items():
-        if stated.intersection(tree):
+        if any(memories[m].scope.name == memories[root].scope.name for m in stated.intersection(tree)):
             groups[root] = memories[root].scope.name
             s.of_scope.add(root)
+        elif stated.intersection(tree):
+            groups.setdefault(root, root)
     for e in decided:
         pair = [groups[x] for x in sides(e)]
         live = all(s.status[x] == "active" and x not in s.contested for x in sides(e))

@@ -51,6 +51,32 @@ def test_a_b_a(slot: DB) -> None:
     check(slot)
 
 
+def test_values_in_texts_of_another_scope(db: DB) -> None:
+    """Values of two slots, folded by a person into two texts of a scope that is no slot, have nothing to do with each other."""
+    db.execute("select set_predicate('acme', 'lives_in')")
+
+    def lives(who: str, place: str) -> Result:
+        return ingest(db, f"{who} lives in {place}", subject=who, predicate="lives_in", object=place)
+
+    texts = []
+    for text, who, place in (("Eve likes cats", "Carol", "Lima"), ("Eve plays chess", "Zoe", "Kyiv")):
+        kept = ingest(db, text, subject="Eve").memory_id
+        db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [lives(who, place).memory_id, kept])
+        check(db)
+        texts.append(kept)
+    for _ in range(2):
+        ingest(db, "Eve likes cats", subject="Eve")
+        check(db)
+        ingest(db, "Eve plays chess", subject="Eve")
+        check(db)
+        assert lives("Carol", "Lima").memory_id == texts[0]
+        check(db)
+    active = db.execute("select memory_id from memories where status = 'active' order by 1").fetchall()
+    assert [row[0] for row in active] == sorted(texts, key=str)
+    rows = db.execute("select memory_id, valid_to from memory_intervals order by memory_id").fetchall()
+    assert rows == [(one, None) for one in sorted(texts, key=str)]
+
+
 @pytest.mark.core
 def test_late_arrivals(slot: DB) -> None:
     says(slot, "VW", "02-01")

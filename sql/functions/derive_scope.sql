@@ -277,18 +277,18 @@ begin
         ) as r
     ),
     texts as (
-        select r.root, r.root as id from roots as r
+        select r.root, r.root as id, true as is_of_scope from roots as r
         union all
-        select r.root, m.memory_id
+        select r.root, m.memory_id, (m.bucket_id, m.scope_key) = (r.bucket_id, r.scope_key)
         from roots as r
         cross join lateral (
-            select m.memory_id from memfold.memories as m
+            select m.memory_id, m.bucket_id, m.scope_key from memfold.memories as m
             where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.root_id = r.root
             offset 0
         ) as m
     ),
     stated as (
-        select t.root, e.*
+        select t.root, t.is_of_scope, e.*
         from texts as t
         cross join lateral (
             -- each with its own time
@@ -299,7 +299,7 @@ begin
         ) as e
     ),
     lost as (
-        select t.root, e.memory_id, e.tier, e.on_timeline
+        select t.root, t.is_of_scope, e.memory_id, e.tier, e.on_timeline
         from texts as t
         cross join lateral (
             select e.memory_id, e.tier, e.on_timeline from memfold._ledger as e
@@ -317,11 +317,12 @@ begin
     placed as (
         select s.root
         from stated as s
-        where s.on_timeline and not s.undone and s.action in ('inserted', 'superseded', 'historical')
+        where s.is_of_scope and s.on_timeline and not s.undone and s.action in ('inserted', 'superseded', 'historical')
         union
-        select l.root from lost as l where l.on_timeline
+        select l.root from lost as l where l.is_of_scope and l.on_timeline
     ),
-    -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one.
+    -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one. A value
+    -- that was folded into a text of another scope puts that one on no slot's timeline.
     labels as (
         select r.root, case when p.root is null then r.root::text else r.bucket_id || ' ' || r.scope_key end as label,
             p.root is not null as of_scope
