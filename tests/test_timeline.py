@@ -52,7 +52,7 @@ def test_a_b_a(slot: DB) -> None:
 
 
 def test_values_in_texts_of_another_scope(db: DB) -> None:
-    """Values of two slots, folded by a person into two texts of a scope that is no slot, have nothing to do with each other."""
+    """Values of two slots that a person folded into two texts of one scope, no slot, are not on one timeline."""
     db.execute("select set_predicate('acme', 'lives_in')")
 
     def lives(who: str, place: str) -> Result:
