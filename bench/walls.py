@@ -35,12 +35,12 @@ READ = (
     " join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id where b.i = :i"
 )
 QUESTIONS = {
-    "replay": (replay.INGEST, CALLS),
+    "replay": (replay.INGEST, 2 * CALLS),
     "new fact with vector": (newfact.INGEST, CALLS),
     "batch of 200": (BATCH, BATCHES),
     "search_memories": (SEARCH, SEARCHES),
-    "known_memory": (KNOWN, CALLS),
-    "row read by its id": (READ, CALLS),
+    "known_memory": (KNOWN, 5 * CALLS),
+    "row read by its id": (READ, 10 * CALLS),
 }
 
 

@@ -56,7 +56,8 @@ create or replace function memfold._tenant() returns text
 language sql stable parallel safe
 return case
     when
-        pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
-        or pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member') then memfold._bound_tenant()
+        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+        or current_user <> session_user and pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
+        then memfold._bound_tenant()
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
