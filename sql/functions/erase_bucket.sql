@@ -46,7 +46,11 @@ begin
                     limit max_memories
                 )
             ) as t
-            left join memfold.memory_counters as k on k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
+            left join lateral (
+                select k.observations from memfold.memory_counters as k
+                where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
+                offset 0
+            ) as k on true
         ) as x
         -- a fact that was said very often is a call's work by itself
         where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
@@ -232,7 +236,7 @@ begin
     v_result.kept := 0;
     v_result.remaining := (
         select count(*) from (
-            select from memfold.memories as m where m.tenant_id = r.tenant_id and m.bucket_id = r.bucket_id limit 10000
+            select from memfold.memories as m where m.tenant_id = r.tenant_id and m.bucket_id = r.bucket_id limit 1000
         ) as m
     );
     if v_result.remaining = 0 then

@@ -23,7 +23,7 @@ begin
         v_result := memfold._erase_some(r.tenant_id, v_bucket_id, max_memories);
         v_result.kept := 0;
         v_result.remaining := (
-            select count(*) from (select from memfold.memories as m where m.tenant_id = r.tenant_id limit 10000) as m
+            select count(*) from (select from memfold.memories as m where m.tenant_id = r.tenant_id limit 1000) as m
         );
     end if;
     if v_result.remaining = 0 then

@@ -15,7 +15,7 @@ create type memfold.erasure as (
 comment on type memfold.erasure is
 'What one call erased: texts (memories and aliases) that are gone, texts that lost observations and stay, for other sources
 support them, and ledger rows that are gone. remaining: texts that are left for another call; of a bucket or tenant at most
-10,000 are counted.';
+1,000 are counted.';
 
 -- squawk-ignore ban-drop-constraint
 alter table memfold.runs drop constraint runs_kind_check;
