@@ -330,6 +330,56 @@ from now on (gone_into; null: nothing is left, and what says nothing of others g
 folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has
 memfold.maintenance on.';
 
+create or replace function memfold._beside(tenant_id text, texts uuid[], actions text[]) returns uuid[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return array(
+        select distinct x.id
+        from (
+            select e.* from memfold._events_of(tenant_id, texts) as e
+            where e.target_id is not null and e.tier >= 2
+            union all
+            select e.* from memfold._events_about(tenant_id, texts) as e
+            where e.tier >= 2
+        ) as e
+        cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
+        where e.action = any(actions) and x.id is not null and x.id <> all(texts)
+    );
+end;
+$$;
+revoke all on function memfold._beside(text, uuid[], text[]) from public;
+comment on function memfold._beside(text, uuid[], text[]) is
+'Whoever is, or ever was, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
+
+create or replace function memfold._lock_to_erase(tenant_id text, memory_ids uuid[], patient boolean) returns boolean
+language plpgsql volatile
+as $$
+declare
+    v_wanted uuid[];
+    v_locked uuid[] := array[]::uuid[];
+    v_patient boolean := patient;
+begin
+    loop
+        v_wanted := memory_ids || memfold._beside(tenant_id, memfold._trees(tenant_id, memory_ids),
+            array['merged', 'replaced', 'superseded', 'historical']);
+        if v_wanted <@ v_locked then
+            return true;
+        elsif not memfold._lock_memories(tenant_id, v_wanted, v_patient) then
+            return false;
+        end if;
+        v_locked := v_wanted;
+        -- what waits for a second lock may be waited for
+        v_patient := false;
+    end loop;
+end;
+$$;
+revoke all on function memfold._lock_to_erase(text, uuid[], boolean) from public;
+comment on function memfold._lock_to_erase(text, uuid[], boolean) is
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
+them (see _lock_memories()). patient false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
+
 create or replace function memfold._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
@@ -369,19 +419,8 @@ begin
         where e.event_id = any(event_ids)
         group by e.memory_id
     ) as x;
-    -- whoever is, or ever was, beside one of them on a timeline or folded with it
-    select coalesce(pg_catalog.array_agg(distinct x.id), '{}'),
-        texts || coalesce(pg_catalog.array_agg(distinct x.id) filter (where e.action in ('merged', 'replaced')), '{}')
-    into v_beside, v_named
-    from (
-        select e.* from memfold._events_of(v_tenant_id, texts) as e
-        where e.target_id is not null and e.tier >= 2
-        union all
-        select e.* from memfold._events_about(v_tenant_id, texts) as e
-        where e.tier >= 2
-    ) as e
-    cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
-    where e.action in ('merged', 'replaced', 'superseded', 'historical') and x.id is not null and x.id <> all(texts);
+    v_beside := memfold._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
+    v_named := texts || memfold._beside(v_tenant_id, texts, array['merged', 'replaced']);
     select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.turn) into v_sources, v_turns
     from (
         select distinct e.memory_id, t.turn
@@ -527,4 +566,4 @@ _texts_to_lock()) or of none, out of the ledger, but those that name other
 turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and
 derives what stays: a fact of which a text is left keeps its ids, folds and relations to others, and says what that text says.
 What a judge wrote of several texts goes with any of them. Each text concerned leaves a row erased, without content (reason,
-actor; target_id: where its id leads now). The caller holds the bucket''s lock and has locked the trees.';
+actor; target_id: where its id leads now). The caller holds their lock (_lock_to_erase(), or the bucket''s) and has locked the trees.';

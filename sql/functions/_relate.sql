@@ -1,4 +1,4 @@
-create or replace function memfold._lock_memories(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold._lock_memories(tenant_id text, memory_ids uuid[], patient boolean default true) returns boolean
 language plpgsql volatile
 -- arrays of ids tempt the planner to plan anew
 set plan_cache_mode = force_generic_plan
@@ -23,17 +23,24 @@ begin
             offset 0
         ) as m
         cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p;
-        exit when v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
+        -- no bucket: they are gone
+        exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
-        perform memfold._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
+        if patient then
+            perform memfold._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
+        elsif not memfold._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
+            return false;
+        end if;
         v_locked := case when v_wide then 'bucket' else 'scope' end;
     end loop;
+    return true;
 end;
 $$;
-revoke all on function memfold._lock_memories(text, uuid[]) from public;
-comment on function memfold._lock_memories(text, uuid[]) is
+revoke all on function memfold._lock_memories(text, uuid[], boolean) from public;
+comment on function memfold._lock_memories(text, uuid[], boolean) is
 'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s where their trees and
-timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.';
+timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
+patient false: it never waits, and returns whether it has the lock.';
 
 create or replace function memfold._memory_root(
     tenant_id text, memory_id uuid, refused text[]

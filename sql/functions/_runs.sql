@@ -82,7 +82,10 @@ declare
 begin
     -- in parts, for the time that one takes grows faster than its size
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        v_texts := v_texts || memfold._timeline_texts(tenant_id, memory_ids[v_from:v_from + 199]);
+        -- without those of trees and timelines that are there already
+        v_texts := v_texts || memfold._timeline_texts(tenant_id, array(
+            select i.id from pg_catalog.unnest(memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
+        ));
     end loop;
     return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id

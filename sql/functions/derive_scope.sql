@@ -5,12 +5,15 @@ language plpgsql stable
 as $$
 begin
     return array(
-        select distinct t.id
-        from pg_catalog.unnest(memory_ids) as i (id)
-        cross join lateral (
-            select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
-            where m.tenant_id = _trees.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
+        select t.id
+        from (
+            select distinct r.root
+            from pg_catalog.unnest(memory_ids) as i (id)
+            cross join lateral (
+                select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+                where m.tenant_id = _trees.tenant_id collate "C" and m.memory_id = i.id
+                offset 0
+            ) as r
         ) as r
         cross join lateral (
             select r.root as id
@@ -19,6 +22,7 @@ begin
             where m.tenant_id = _trees.tenant_id collate "C" and m.root_id = r.root
             offset 0
         ) as t
+        order by 1
     );
 end;
 $$;
@@ -493,21 +497,32 @@ begin
     for d in
         select * from memfold._derived_trees(v_tenant_id, v_members) as t order by t.memory_id
     loop
+        -- nothing is written of what stays as it was: of a tree most do
         update memfold.memory_counters as k
         set on_timeline = d.on_timeline, aliases = d.aliases,
             observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
             extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
-        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id and (
+            k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen,
+            k.last_seen
+        ) is distinct from (
+            d.on_timeline, d.aliases, d.observations, d.independent, d.source_confidence, d.extractor_confidence, d.first_seen,
+            d.last_seen
+        );
         update memfold.memories as m
-        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata,
-            status = case
+        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = n.status
+        from (
+            select case
                 when d.root_id is not null then 'merged'
                 when d.rejected then 'rejected'
                 when d.observations = 0 then 'withdrawn'
-                when d.on_timeline and m.status = 'superseded' then 'superseded'
+                when d.on_timeline and o.status = 'superseded' then 'superseded'
                 else 'active'
-            end
-        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+            end as status
+            from memfold.memories as o where o.tenant_id = v_tenant_id and o.memory_id = d.memory_id
+        ) as n
+        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id
+            and (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (d.merged_into, d.root_id, d.metadata, n.status);
     end loop;
     -- whether they were stated since is asked of the trees as they are now
     for v_id in
@@ -547,7 +562,14 @@ begin
     order by 2, 3
     on conflict do nothing;
 
-    foreach v_id in array v_slot_members loop
+    for v_id in
+        select i.id
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
+            limit 1
+        ) as o
+    loop
         delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
     end loop;
     for e in
@@ -588,6 +610,14 @@ begin
             where r.tenant_id = v_tenant_id and r.memory_id = m.root
             offset 0
         ) as r
+        cross join lateral (
+            select from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.live <> (m.status = 'active')
+            union all
+            select from memfold.memory_vectors as v
+            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.live <> (r.status = 'active')
+            limit 1
+        ) as changed
         order by i.id
     loop
         update memfold.memory_counters as k

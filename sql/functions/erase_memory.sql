@@ -15,7 +15,12 @@ declare
 begin
     perform memfold._enter(tenant_id);
     m := memfold._memory_root(tenant_id, memory_id, '{}');
-    perform memfold._lock(m.tenant_id, m.bucket_id, null, true);
+    if not memfold._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
+        raise exception 'the scope is busy' using
+            errcode = 'serialization_failure',
+            detail = 'What the memory is tied to has changed, and another call works there.',
+            hint = 'Retry the call.';
+    end if;
     -- it may lead elsewhere by now, or nowhere
     m := memfold._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold._trees(m.tenant_id, array[m.memory_id]);

@@ -76,11 +76,12 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_result memfold.erasure := (0, 0, 0, 0);
     v_part memfold.erasure;
-    v_buckets text[];
+    v_buckets text[] := array[]::text[];
+    v_locked uuid[] := array[]::uuid[];
     v_ids uuid[];
     v_texts uuid[];
     v_timelines uuid[];
-    b record;
+    g record;
 begin
     perform memfold._enter(tenant_id);
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
@@ -88,47 +89,60 @@ begin
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
             'Pass the id of the turn that is to be forgotten; max_memories is 1 to 1000.');
     end if;
-    -- The buckets' keys, in ascending order: see _lock()
-    for b in
-        select x.bucket_id
+    -- All locks before any row. It waits for the first alone, so that nobody waits for what this holds while this waits for another.
+    for g in
+        select x.bucket_id, array_remove(array_agg(x.memory_id order by x.memory_id), null) as ids
         from (
-            select distinct e.bucket_id from (
-                select e.bucket_id from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+            select e.bucket_id, e.memory_id, m.scope_key
+            from (
+                select distinct e.bucket_id, e.memory_id
+                from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
                 order by e.memory_id nulls first
                 limit max_memories
             ) as e
+            left join lateral (
+                select m.scope_key from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = e.memory_id
+                offset 0
+            ) as m on true
         ) as x
-        order by hashtextextended(x.bucket_id collate "C", hashtextextended(v_tenant_id, 0))
+        group by x.bucket_id, x.scope_key
+        order by (array_agg(x.memory_id order by x.memory_id))[1] nulls first
     loop
-        perform memfold._lock(v_tenant_id, b.bucket_id, null, true);
-        v_buckets := v_buckets || b.bucket_id;
+        if g.ids <> '{}' then
+            exit when not memfold._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
+        elsif v_buckets = '{}' then
+            -- candidates that a rule refused: against archive_events()
+            perform memfold._lock(v_tenant_id, g.bucket_id, 0, true);
+        else
+            exit when not memfold._try_lock(v_tenant_id, g.bucket_id, 0);
+        end if;
+        v_buckets := v_buckets || g.bucket_id;
+        v_locked := v_locked || g.ids;
     end loop;
     delete from memfold.staged_candidates as s
     where s.tenant_id = v_tenant_id and s.source_turn_ids @> array[source_turn_id];
 
-    for b in select x.bucket_id from unnest(v_buckets) as x (bucket_id)
+    for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop
         -- looked for again, now that nothing new comes
         v_ids := array(
             select distinct e.memory_id
             from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
-            where e.bucket_id = b.bucket_id collate "C" and e.memory_id is not null
+            where e.bucket_id = g.bucket_id collate "C" and e.memory_id = any(v_locked)
             order by e.memory_id
-            limit max_memories - v_result.erased - v_result.kept
         );
         v_texts := memfold._trees(v_tenant_id, v_ids);
         v_timelines := memfold._texts_to_lock(v_tenant_id, v_texts);
         perform memfold._lock_texts(v_tenant_id, v_timelines);
         perform memfold._unarchive(v_tenant_id, v_texts);
-        v_part := memfold._erase(v_tenant_id, b.bucket_id, v_texts, v_timelines, array(
+        v_part := memfold._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
             select e.event_id
             from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
-            where e.bucket_id = b.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))
+            where e.bucket_id = g.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))
         ), source_turn_id, reason);
         v_result.erased := v_result.erased + v_part.erased;
         v_result.kept := v_result.kept + v_part.kept;
         v_result.events := v_result.events + v_part.events;
-        exit when v_result.erased + v_result.kept >= max_memories;
     end loop;
     v_result.remaining := (
         select count(distinct coalesce(e.memory_id, e.event_id))
@@ -145,4 +159,4 @@ other turns support stays, in the words of one of them, with its counters derive
 one that others were folded into, the oldest of these takes its place and the folds stay. An observation of several turns stays,
 without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
 (1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
-the buckets concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
+the scopes concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
