@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from typing import Any
 
@@ -103,6 +105,24 @@ def _line(watch: consolidation.Watch, phase: str, name: str, calls: list[float],
     ]
 
 
+def _restate(
+    server: harness.Server, marks: dict[int, str], stop: threading.Event, calls: list[float]
+) -> None:
+    """Tell wordings again that are not erased, without pause."""
+    with consolidation.tenant_session(server, DATABASE, harness.TENANT) as session:
+        for turn in itertools.count():
+            if stop.is_set():
+                return
+            mark = marks[1 + turn % (MERGES // 4)]
+            began = time.perf_counter()
+            session.execute(
+                "select memfold.ingest_memory(%s, 'bench', subject => 'the lamp', source_turn_ids => array[%s])",
+                [f"The lamp is {mark}.", f"turn {mark}"],
+            )
+            calls.append(time.perf_counter() - began)
+            time.sleep(0.005)
+
+
 def _source(server: harness.Server, data: dataset.Dataset, report: harness.Report) -> list[list[object]]:
     """One fact of a thousand wordings, each from a turn of its own, in the bucket that the writers write to."""
     random = np.random.default_rng(5)
@@ -137,16 +157,28 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
         watch.backend = session.info.backend_pid
         with watch.running():
             time.sleep(3)
+            told = 0
             for phase, number in (
                 ("one of the wordings", MERGES // 2),
                 ("the first, that the others were folded into", 0),
+                ("another wording, beside a writer of the same fact", MERGES // 3),
             ):
                 before = _untouched(connection)
+                stop = threading.Event()
+                restated: list[float] = []
+                same = threading.Thread(target=_restate, args=[server, marks, stop, restated])
+                if number == MERGES // 3:
+                    same.start()
+                    time.sleep(1)
                 watch.phase = phase
                 began = time.perf_counter()
                 session.execute("select memfold.erase_source('bench', %s)", [f"turn {marks[number]}"])
                 calls = [time.perf_counter() - began]
                 watch.phase = "after"
+                stop.set()
+                if same.ident:
+                    same.join()
+                told += len(restated)
                 if _untouched(connection) != before:
                     raise harness.BenchError("others have changed")
                 lines.append(
@@ -157,10 +189,11 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
             " m.tenant_id = k.tenant_id and m.root_id = k.memory_id where m.subject = 'the lamp' group by 1"
         ).fetchall()
         broken = connection.execute("select count(*) from memfold.check_invariants('bench')").fetchone()
-    if rows != [(MERGES - 1, MERGES - 2)] or broken != (0,):
+    if rows != [(MERGES - 2 + told, MERGES - 3)] or broken != (0,):
         raise harness.BenchError(f"what is left is {rows}, {broken} invariants are broken")
     report.note(
-        f"Of the {MERGES + 1:,} wordings {MERGES - 1:,} are one memory afterwards. check_invariants() is empty."
+        f"Of the {MERGES + 1:,} wordings {MERGES - 2:,} are one memory afterwards, with each of {told:,} restatements."
+        " check_invariants() is empty."
     )
     return lines
 

@@ -16,13 +16,16 @@ begin
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate' or p.rehash_run is not null)
         into strict v_bucket_id, v_scope_key, v_wide
-        from pg_catalog.unnest(v_texts) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _lock_memories.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
+        from (
+            select distinct m.bucket_id, m.scope_key, m.memory_type
+            from pg_catalog.unnest(v_texts) as i (id)
+            cross join lateral (
+                select m.* from memfold.memories as m
+                where m.tenant_id = _lock_memories.tenant_id collate "C" and m.memory_id = i.id
+                offset 0
+            ) as m
         ) as m
-        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p;
+        cross join lateral memfold._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
         -- no bucket: they are gone
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.

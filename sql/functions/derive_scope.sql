@@ -495,34 +495,44 @@ begin
     end loop;
 
     for d in
-        select * from memfold._derived_trees(v_tenant_id, v_members) as t order by t.memory_id
+        -- nothing is written of what stays as it was: of a large tree that is most
+        select t.*, n.status
+        from memfold._derived_trees(v_tenant_id, v_members) as t
+        cross join lateral (
+            select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
+            offset 0
+        ) as k
+        cross join lateral (
+            select m.* from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+            offset 0
+        ) as m
+        cross join lateral (
+            select case
+                when t.root_id is not null then 'merged'
+                when t.rejected then 'rejected'
+                when t.observations = 0 then 'withdrawn'
+                when t.on_timeline and m.status = 'superseded' then 'superseded'
+                else 'active'
+            end as status
+        ) as n
+        where (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (t.merged_into, t.root_id, t.metadata, n.status)
+            or (
+                k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
+                k.first_seen, k.last_seen
+            ) is distinct from (
+                t.on_timeline, t.aliases, t.observations, t.independent, t.source_confidence, t.extractor_confidence,
+                t.first_seen, t.last_seen
+            )
+        order by t.memory_id
     loop
-        -- nothing is written of what stays as it was: of a tree most do
         update memfold.memory_counters as k
         set on_timeline = d.on_timeline, aliases = d.aliases,
             observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
             extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
-        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id and (
-            k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen,
-            k.last_seen
-        ) is distinct from (
-            d.on_timeline, d.aliases, d.observations, d.independent, d.source_confidence, d.extractor_confidence, d.first_seen,
-            d.last_seen
-        );
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
         update memfold.memories as m
-        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = n.status
-        from (
-            select case
-                when d.root_id is not null then 'merged'
-                when d.rejected then 'rejected'
-                when d.observations = 0 then 'withdrawn'
-                when d.on_timeline and o.status = 'superseded' then 'superseded'
-                else 'active'
-            end as status
-            from memfold.memories as o where o.tenant_id = v_tenant_id and o.memory_id = d.memory_id
-        ) as n
-        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id
-            and (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (d.merged_into, d.root_id, d.metadata, n.status);
+        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
+        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
     end loop;
     -- whether they were stated since is asked of the trees as they are now
     for v_id in
