@@ -109,6 +109,10 @@ class Server:
     def start(self) -> None:
         """Start it, and do not wait."""
         account = self.cluster.account
+        # a postmaster that was killed before it had written it: PostgreSQL leaves this one to its DBA
+        lock = self.data / "postmaster.pid"
+        if lock.exists() and not lock.stat().st_size:
+            lock.unlink()
         other = account.uid != os.geteuid()
         with (self.data.parent / "log").open("ab") as log:
             self.process = subprocess.Popen(
