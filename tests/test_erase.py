@@ -371,6 +371,32 @@ def test_other_tables(db: DB) -> None:
     check(db)
 
 
+def test_the_planner_keeps_no_texts(db: DB) -> None:
+    """Samples would outlive what was erased, until the next analyze."""
+    for number in range(30):
+        ingest(db, f"Fact {number % 10} of Ann", subject="Ann", object="tea", metadata={"n": number})
+    db.execute("analyze")
+    kept = db.execute(
+        "select s.starelid::regclass::text, a.attname::text from pg_statistic as s"
+        " join pg_attribute as a on a.attrelid = s.starelid and a.attnum = s.staattnum"
+        " join pg_class as c on c.oid = s.starelid where c.relnamespace = 'memfold'::regnamespace"
+    ).fetchall()
+    assert "subject" in {name for _, name in kept}
+    texts = {
+        "content",
+        "object",
+        "metadata",
+        "guard",
+        "similar_memories",
+        "reason",
+        "cause",
+        "merged_text",
+        "content_a",
+    }
+    # a policy's guard is one of two words
+    assert [one for one in kept if one[1] in texts and one[0].split(".")[-1] != "policies"] == []
+
+
 def test_several_calls(db: DB) -> None:
     for number in range(7):
         bucket = f"b{number % 3}"
