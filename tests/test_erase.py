@@ -371,6 +371,24 @@ def test_other_tables(db: DB) -> None:
     check(db)
 
 
+@pytest.mark.parametrize("what", ["source", "memory"])
+def test_only_the_same_scope_waits(db: DB, connect: Callable[..., DB], what: str) -> None:
+    """Without a lock another's fold could lead to what is gone; with the bucket's everybody would wait."""
+    ann = ingest(db, "Ann likes tea", subject="Ann", source_turn_ids=["turn-1"]).memory_id
+    eraser, writer = connect(), connect()
+    writer.execute("set lock_timeout = '300ms'")
+    with eraser.transaction():
+        if what == "source":
+            assert erase(eraser, "turn-1")[0] == 1
+        else:
+            assert erase_memory(eraser, ann)[0] == 1
+        assert ingest(writer, "Bob likes chess", subject="Bob").action == "inserted"
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            ingest(writer, "Ann likes chess", subject="Ann")
+    assert ingest(writer, "Ann likes chess", subject="Ann").action == "inserted"
+    check_all(db)
+
+
 def test_the_planner_keeps_no_texts(db: DB) -> None:
     """Samples would outlive what was erased, until the next analyze."""
     for number in range(30):

@@ -251,7 +251,7 @@ begin
             ) as b
             order by b.event_id
         loop
-            -- against erasure, which has the bucket's key
+            -- against erasure, which has this key or the bucket's
             if v_locked = '{}' then
                 perform memfold._lock(v_tenant_id, v_text.bucket_id, 0, true);
             elsif cardinality(v_locked) = 64 or not memfold._try_lock(v_tenant_id, v_text.bucket_id, 0) then
