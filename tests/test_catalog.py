@@ -20,7 +20,7 @@ PUBLIC = {
     "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
     "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_vector_index",
     "current_memories", "current_memory", "derive_scope", "drop_embeddings", "drop_vector_index_ddl",
-    "duplicate_pairs", "effective_confidence", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
+    "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
     "erase_source", "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
     "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
@@ -255,6 +255,11 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
         ("_upkeep_task", "function memfold.apply_decay(text) does not exist"),
         ("schedule_upkeep", 'schema "cron" does not exist'),
         ("unschedule_upkeep", 'relation "cron.job" does not exist'),
+        ("_other_profile", "function memfold.lemmatize(text, text) does not exist"),
+        ("_profile", "function memfold.lemma_profile(text) does not exist"),
+        ("_vectors", "function memfold._holds_model() does not exist"),
+        ("_segmented", "function memfold.segment_words(text, text) does not exist"),
+        ("_lemma_selftest", "function memfold.lemma_selftest() does not exist"),
     }
     complaints = []
     for oid, name in db.execute(f"select p.oid, proname {FUNCTIONS} and lanname = 'plpgsql'").fetchall():

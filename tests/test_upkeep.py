@@ -180,7 +180,7 @@ def test_upkeep(db: DB) -> None:
     assert report["counts"]["staged"] >= 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {"plain", "decay", "syntheses", "staged", "runs"}
+    assert set(report["ms"]) == {"plain", "decay", "syntheses", "staged", "runs", "embed"}
     assert report["left"] == ["plain"]
     assert upkeep(db)["left"] == []
     rows = db.execute(
@@ -334,7 +334,7 @@ def test_schedule(db: DB) -> None:
         ("memfold upkeep", "0 * * * *"),
         ("memfold upkeep it's", "5 4 * * *"),
     ]
-    assert jobs[0][2] == "call memfold.upkeep_all('{plain,decay,syntheses,staged,runs}')"
+    assert jobs[0][2] == "call memfold.upkeep_all('{plain,decay,syntheses,staged,runs,embed}')"
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
     db.execute(jobs[1][2])
@@ -369,7 +369,7 @@ def test_what_the_tasks_call(db: DB) -> None:
     )
     counts: Counter[str] = Counter()
     for _ in range(10):
-        report = upkeep(db, "plain", "decay", "syntheses", "staged", "runs", "clean", "sweep")
+        report = upkeep(db, "plain", "decay", "syntheses", "staged", "runs", "embed", "clean", "sweep")
         assert report["errors"] == {}
         counts.update(report["counts"])
         if not report["left"]:

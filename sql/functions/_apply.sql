@@ -208,7 +208,7 @@ begin
     if v_memory_id is not null and (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
         insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
         select c.tenant_id, c.bucket_id, t.token, v_memory_id
-        from pg_catalog.unnest(memfold._tokens(c.content)) as t (token);
+        from pg_catalog.unnest(memfold._tokens(c.content, (c.policy).segmenter)) as t (token);
     end if;
     if v_memory_id is not null and c.embedding is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)

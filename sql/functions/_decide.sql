@@ -300,7 +300,7 @@ language plpgsql stable
 as $$
 declare
     v_policy constant memfold.policies := c.policy;
-    v_tokens constant text[] := memfold._tokens(c.content);
+    v_tokens constant text[] := memfold._tokens(c.content, v_policy.segmenter);
     v_report constant double precision := coalesce(v_policy.similar_threshold, v_policy.lexical_threshold);
     v_left bigint := v_policy.lexical_neighbours;
     v_neighbour record;
@@ -335,7 +335,7 @@ begin
             and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key);
         continue when not found;
         v_left := v_left - 1;
-        v_similarity := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content));
+        v_similarity := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content, v_policy.segmenter));
         v_guard := null;
         if v_similarity > v_policy.lexical_threshold
             and (d.action is distinct from 'merged' or v_similarity > d.similarity)

@@ -75,6 +75,7 @@ declare
     v_written bigint;
     v_rehashed boolean := false;
     v_limited boolean := false;
+    v_embeds boolean := false;
     v_repeated record;
     v_buckets text[];
     v_types text[];
@@ -106,6 +107,7 @@ begin
         v_policy := v_policies[v_i];
         v_rehashed := v_rehashed or v_policy.rehash_run is not null;
         v_limited := v_limited or v_policy.max_session_repeats is not null;
+        v_embeds := v_embeds or v_policy.embed = 'in_database';
         if v_policy.dedup = 'off' then
             v_policy.canonicalizer := null;
             v_policies[v_i] := v_policy;
@@ -255,6 +257,11 @@ begin
         if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes then
             v_classes := v_decided;
             exit;
+        end if;
+        if v_embeds then
+            -- once, before any lock
+            v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
+            v_embeds := false;
         end if;
         v_seen_classes := v_classes;
         v_seen_scopes := v_root_scopes;

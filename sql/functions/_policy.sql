@@ -20,9 +20,14 @@ begin
             v_policy := v_row.policy;
         end if;
     end loop;
+    if memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
+        -- a quotation is its words
+        v_policy.canonicalizer := 'prose/1';
+    end if;
     return v_policy;
 end;
 $$;
 revoke all on function memfold._policy(text, text, text) from public;
 comment on function memfold._policy(text, text, text) is
-'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default.';
+'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote)
+are never lemmatised: prose/1 for lemma/1.';

@@ -1,4 +1,4 @@
-create or replace function memfold._tokens(content text) returns text[]
+create or replace function memfold._tokens(content text, segmenter text) returns text[]
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -12,8 +12,10 @@ declare
     v_text text collate "C" := memfold._prose_1(content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
-        -- Han, Hiragana and Katakana are written without spaces: each character is a word
-        v_text := pg_catalog.regexp_replace(v_text, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', ' \1 ', 'g');
+        -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless somebody knows better
+        v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
+            v_text, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', ' \1 ', 'g')
+        else memfold._segmented(v_text, segmenter) end;
     end if;
     return array(
         select distinct w.word collate "C"
@@ -26,10 +28,11 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._tokens(text) from public;
-comment on function memfold._tokens(text) is
+revoke all on function memfold._tokens(text, text) from public;
+comment on function memfold._tokens(text, text) is
 'The distinct words of a text for the lexical tier, sorted: its prose/1 form between spaces, without punctuation around it
-and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word.';
+and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or what the
+policy''s segmenter finds.';
 
 create or replace function memfold._jaccard(a text[], b text[]) returns double precision
 language sql immutable strict parallel safe
@@ -48,7 +51,8 @@ begin
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
     from memfold.memories as m
-    cross join lateral pg_catalog.unnest(memfold._tokens(m.content)) as t (token)
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral pg_catalog.unnest(memfold._tokens(m.content, p.segmenter)) as t (token)
     where m.tenant_id = _add_tokens.tenant_id collate "C" and _add_tokens.bucket_id in ('*', m.bucket_id)
         and _add_tokens.memory_type in ('*', m.memory_type) and m.content_hash is not null
     on conflict do nothing;

@@ -533,6 +533,8 @@ as $$
         from block as b
         order by b.profile desc, b.first_code_point
     ) as checksums
+    union all
+    select * from memfold._lemma_selftest()
 $$;
 revoke all on function memfold.canonicalizer_selftest() from public;
 

@@ -19,7 +19,7 @@ begin
         where t.memory_type <> all(p.protected_types)
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
-        t.content::text, t.object::text, memfold._tokens(t.content),
+        t.content::text, t.object::text, memfold._tokens(t.content, (r.rule).segmenter),
         pg_catalog.row_number() over (
             order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
         ), r.rule

@@ -43,6 +43,10 @@ begin
         v_patient := false;
     end if;
 
+    if d.memory_id is null and memfold._is_embedded_here(c, c.policy) then
+        c := memfold._embed(c);
+    end if;
+
     -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
     c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'

@@ -90,9 +90,9 @@ begin
         where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
         offset 0
     ) as m
-    cross join lateral pg_catalog.unnest(memfold._tokens(m.content)) as t (token)
-    where m.content_hash is not null
-        and (memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)).lexical_threshold is not null
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral pg_catalog.unnest(memfold._tokens(m.content, p.segmenter)) as t (token)
+    where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
     -- its transaction may have begun before the rules of the bucket were others
     for v_row in

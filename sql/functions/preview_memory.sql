@@ -39,6 +39,9 @@ begin
             return memfold._event_result(tenant_id, v_event_id);
         end if;
     end if;
+    if memfold._is_embedded_here(c, c.policy) and (memfold._decide_known(c)).memory_id is null then
+        c := memfold._embed(c);
+    end if;
     c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     d := memfold._decide(c);
     return memfold._result(d, d.memory_id, null, null);

@@ -60,10 +60,8 @@ begin
         from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
         where f.name = any(key_fields);
     end if;
-    v_new.canonicalizer := coalesce(
-        case when canonicalizer not like '%/%' then canonicalizer || '/1' else canonicalizer end, v_old.canonicalizer);
+    v_new.canonicalizer := memfold._profile(coalesce(canonicalizer, v_old.canonicalizer));
     v_new.metadata_keys := coalesce(metadata_keys, v_old.metadata_keys);
-    perform memfold.canonicalize('a', v_new.canonicalizer);
 
     if v_running.rehash_run is not null then
         if v_running.memory_type = memory_type and memfold._rules(v_new) = memfold._rules(v_old)

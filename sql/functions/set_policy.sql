@@ -40,7 +40,10 @@ create or replace function memfold.set_policy(
     weights double precision[] default null,
     max_content_length bigint default null,
     max_metadata_size bigint default null,
-    max_session_repeats bigint default null
+    max_session_repeats bigint default null,
+    embed text default null,
+    embed_model text default null,
+    segmenter text default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -86,8 +89,7 @@ begin
     v_new.bucket_id := bucket_id;
     v_new.memory_type := memory_type;
     v_new.dedup := coalesce(dedup, v_new.dedup);
-    v_new.canonicalizer := coalesce(
-        case when canonicalizer not like '%/%' then canonicalizer || '/1' else canonicalizer end, v_new.canonicalizer);
+    v_new.canonicalizer := memfold._profile(coalesce(canonicalizer, v_new.canonicalizer));
     v_new.key_fields := coalesce((
         select coalesce(string_agg(f.name, ',' order by f.place), '')
         from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
@@ -132,8 +134,11 @@ begin
     v_new.max_content_length := coalesce(max_content_length, v_new.max_content_length);
     v_new.max_metadata_size := coalesce(max_metadata_size, v_new.max_metadata_size);
     v_new.max_session_repeats := coalesce(max_session_repeats, v_new.max_session_repeats);
+    v_new.embed := coalesce(embed, v_new.embed);
+    v_new.embed_model := coalesce(embed_model, v_new.embed_model);
+    v_new.segmenter := coalesce(segmenter, v_new.segmenter);
     v_new.updated_at := clock_timestamp();
-    perform memfold.canonicalize('a', v_new.canonicalizer);
+    perform memfold._check_embed(v_new);
 
     if (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys)
         is distinct from (v_old.canonicalizer, v_old.key_fields, v_old.metadata_keys)
@@ -159,7 +164,13 @@ begin
         perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
             'What is allowed: \d+ memfold.policies.');
     end;
-    if v_new.lexical_threshold is not null and v_old.lexical_threshold is null then
+    if v_new.segmenter <> v_old.segmenter then
+        delete from memfold.memory_tokens as t
+        using memfold.memories as m
+        where t.tenant_id = set_policy.tenant_id and set_policy.bucket_id in ('*', t.bucket_id)
+            and m.tenant_id = t.tenant_id and m.memory_id = t.memory_id and set_policy.memory_type in ('*', m.memory_type);
+    end if;
+    if v_new.lexical_threshold is not null and (v_old.lexical_threshold is null or v_new.segmenter <> v_old.segmenter) then
         perform memfold._add_tokens(tenant_id, bucket_id, memory_type);
     end if;
     return v_new;
@@ -169,25 +180,31 @@ revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
 replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
+database makes the vectors, by embed_model (memfold_py).
 The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
-canonicalizer), MF024 (the hash of stored memories would change).';
+canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
+is missing), MF058, MF059.';
 
 create or replace function memfold._preset(policy memfold.policies, preset text) returns memfold.policies
 language plpgsql volatile
@@ -213,7 +230,11 @@ begin
         p.scope := 'bucket';
         p.merge_threshold := 1;
         p.judge_threshold := 0.95;
-        raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+        if memfold._has_python() then
+            p.canonicalizer := 'lemma';
+        else
+            raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+        end if;
     elsif preset = 'replace_newer' then
         p.neighbours := 1;
         p.merge_threshold := 0.95;

@@ -1,12 +1,12 @@
 create or replace function memfold.upkeep(
     tenant_id text,
-    tasks text[] default '{plain,decay,syntheses,staged,runs}'
+    tasks text[] default '{plain,decay,syntheses,staged,runs,embed}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := array['staged', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain'];
+    v_known constant text[] := array['staged', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold.upkeep_step;
     v_counts jsonb := jsonb '{}';
@@ -24,7 +24,7 @@ begin
     perform memfold._enter(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, syntheses, staged, runs, clean and sweep.');
+            'Tasks are plain, decay, syntheses, staged, runs, embed, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
@@ -66,7 +66,7 @@ grant execute on function memfold.upkeep(text, text[]) to memfold_app;
 comment on function memfold.upkeep(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-runs (closes those whose judgements are all answered); not by default clean (clean_exact_duplicates) and sweep
+runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
@@ -101,6 +101,9 @@ begin
         if exists (select from memfold.policies as p where p.decay_rate > 0) then
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
+    elsif task = 'embed' then
+        v_step.number := memfold.embed_pending(tenant_id);
+        v_step.is_left := v_step.number > 0;
     elsif task = 'syntheses' then
         v_step.number := memfold._fall_back_dead(tenant_id);
         v_step.is_left := v_step.number > 0;
@@ -177,7 +180,7 @@ revoke all on function memfold._tenants() from public;
 comment on function memfold._tenants() is 'Every tenant that has memories. Only the owner may call it.';
 
 create or replace procedure memfold.upkeep_all(
-    tasks text[] default '{plain,decay,syntheses,staged,runs}'
+    tasks text[] default '{plain,decay,syntheses,staged,runs,embed}'
 )
 language plpgsql
 as $$

@@ -63,7 +63,7 @@ begin
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname = '_unknown_profile'
+            p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname in ('_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest')
         )
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);

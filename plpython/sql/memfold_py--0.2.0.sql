@@ -1,0 +1,133 @@
+\echo Use "CREATE EXTENSION memfold_py CASCADE" to load this file. \quit
+-- What PL/Python does is in the Python package memfold_py, which must be where the server's Python finds it. Here is only the
+-- way there: each function is three lines. Errors come as those of memfold, and one says that the package is missing.
+
+create function memfold._holds_model() returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    -- one lock for each session that may hold a model, kept until the session ends
+    v_class constant integer := hashtext('memfold models');
+begin
+    if exists (
+        select from pg_locks as l
+        where l.locktype = 'advisory' and l.pid = pg_backend_pid() and l.classid = v_class::oid and l.objsubid = 2
+            and l.database = (select d.oid from pg_database as d where d.datname = current_database())
+    ) then
+        return true;
+    end if;
+    for v_slot in 1..memfold._model_sessions() loop
+        if pg_try_advisory_lock(v_class, v_slot) then
+            return true;
+        end if;
+    end loop;
+    return false;
+end;
+$$;
+comment on function memfold._holds_model() is
+'Whether this session may hold models. It takes a place, where one of MEMFOLD_MODEL_SESSIONS is free, and keeps it.';
+
+create function memfold._model_sessions() returns integer
+language plpython3u stable
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "model_sessions")
+$$;
+comment on function memfold._model_sessions() is
+'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
+
+create function memfold.lemma_profile(language text) returns text
+language plpython3u stable strict
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "profile", language)
+$$;
+comment on function memfold.lemma_profile(text) is
+'The full name of profile lemma/1 for a language (en, de, fr, es, it, pt, or auto: by the text), with the version of the
+lemmatiser that the server has. Raises MF011 for another language, MF058, MF059.';
+
+create function memfold.lemmatize(content text, profile text) returns text
+language plpython3u immutable strict parallel safe
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "lemmatize", content, profile)
+$$;
+comment on function memfold.lemmatize(text, text) is
+'A text with its content words by their lemmas: what is written in lower case and is no function word. Names (capitals),
+negations, numerals, symbols, comparatives stay. profile: as lemma_profile() names it, or a language. Raises MF011, MF058, MF059.';
+
+create function memfold.lemma_selftest(
+    out profile text, out input text, out expected text, out actual text, out ok boolean
+) returns setof record
+language plpython3u stable
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "selftest")
+$$;
+comment on function memfold.lemma_selftest() is
+'Does the lemmatiser give the forms that lemma/1 was made with? A row for each golden pair, and a checksum over common words
+for each language. Part of canonicalizer_selftest().';
+
+create function memfold.embed_texts(contents text[], model text) returns vector[]
+language plpython3u volatile strict
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "embed", model, contents)
+$$;
+comment on function memfold.embed_texts(text[], text) is
+'The vectors of some texts, in order, of unit length, by a registered embedding model that the server holds: a
+sentence-transformers model by name (MEMFOLD_MODELS, or the Hugging Face cache; nothing is downloaded) or by the absolute path
+of its directory. The session keeps the model. Raises MF013 (not registered), MF014 (registered with another size), MF057 (as
+many sessions as are allowed hold a model), MF058 (model or package missing), MF059.';
+
+create function memfold.embed_text(content text, model text) returns vector
+language sql volatile strict
+set search_path = pg_catalog, pg_temp
+return (memfold.embed_texts(array[content], model))[1];
+comment on function memfold.embed_text(text, text) is 'embed_texts() of one text.';
+
+create function memfold.loaded_models(
+    out model text, out route text, out dimensions bigint, out memory bigint, out load_seconds double precision
+) returns setof record
+language plpython3u volatile
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "loaded")
+$$;
+comment on function memfold.loaded_models() is
+'The models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how
+many seconds it took to load them.';
+
+create function memfold.segment_words(content text, language text) returns text[]
+language plpython3u immutable strict parallel safe
+as $$
+try: from memfold_py import server
+except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
+return server.run(plpy, GD, "0.2.0", "tokens", content, language)
+$$;
+comment on function memfold.segment_words(text, text) is
+'The distinct words of a text without spaces: language zh (Chinese, by jieba) or ja (Japanese, by janome). Raises MF011, MF058, MF059.';
+
+do $$
+declare
+    v_function text;
+begin
+    for v_function in
+        select d.objid::regprocedure::text
+        from pg_catalog.pg_depend as d
+        where d.classid = 'pg_catalog.pg_proc'::regclass and d.refclassid = 'pg_catalog.pg_extension'::regclass
+            and d.refobjid = (select e.oid from pg_catalog.pg_extension as e where e.extname = 'memfold_py')
+    loop
+        execute pg_catalog.format('revoke all on function %s from public', v_function);
+        execute pg_catalog.format('alter function %s owner to memfold_owner', v_function);
+        execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
+    end loop;
+end;
+$$;

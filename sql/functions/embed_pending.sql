@@ -1,0 +1,60 @@
+create or replace function memfold.embed_pending(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket text default null,
+    max_results bigint default 32
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_due record;
+    v_number bigint := 0;
+begin
+    perform memfold._enter(tenant_id);
+    if max_results is null or max_results not between 1 and 1000 then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');
+    end if;
+    if not exists (select from memfold.policies as p where p.embed = 'in_database')
+        -- one session at a time, for all would take the same
+        or not pg_try_advisory_xact_lock(hashtextextended('memfold embed_pending ' || tenant_id, 0))
+    then
+        return 0;
+    end if;
+    for v_due in
+        with due as (
+            select m.memory_id, m.content, p.embed_model as model
+            from memfold.memories as m
+            cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+            where m.tenant_id = embed_pending.tenant_id collate "C" and m.embedding_pending
+                and (bucket is null or m.bucket_id = bucket collate "C")
+                and p.embed = 'in_database'
+            order by m.memory_id
+            limit max_results
+        ),
+        texts as (
+            select d.model, array_agg(d.memory_id order by d.memory_id) as ids, array_agg(d.content order by d.memory_id) as contents
+            from due as d
+            group by d.model
+        ),
+        -- all vectors before the first lock, which this transaction keeps
+        made as materialized (
+            select t.ids[v.place] as memory_id, t.model, v.embedding
+            from texts as t
+            cross join lateral memfold._vectors(t.contents, t.model) as v
+        )
+        select m.* from made as m order by m.memory_id
+    loop
+        perform memfold.attach_embedding(v_due.memory_id, v_due.embedding, v_due.model, tenant_id);
+        v_number := v_number + 1;
+    end loop;
+    return v_number;
+end;
+$$;
+revoke all on function memfold.embed_pending(text, text, bigint) from public;
+grant execute on function memfold.embed_pending(text, text, bigint) to memfold_app;
+comment on function memfold.embed_pending(text, text, bigint) is
+'Where a policy embeds in the database: makes the vectors of memories that were stored without one, and runs the tier 2 that
+was skipped, as attach_embedding() does. For what came by a plain INSERT or before the policy, or while as many sessions as are
+allowed held a model. At most max_results (1 to 1,000) a call, oldest first, of one bucket where given; returns how many: call
+it until it returns 0, which it also does where this session may hold no model, or another one is at it. Raises MF001 to
+MF003, MF022, MF056 to MF059; 40001 and 40P01 as ingest_memory() does.';
