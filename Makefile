@@ -83,14 +83,15 @@ help: ## list the goals
 
 setup: $(STAMP) ## make the virtual environment .venv with everything that demo, test and lint need
 
-$(STAMP): python_client/pyproject.toml
+$(STAMP): python_client/pyproject.toml plpython/pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[test,lint]'
+	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[test,lint]' -e 'plpython[embed,cjk]'
 	@touch $@
 
-server: ## set up the full server (PL/Python, pgvector), where this can be done
+server: ## set up the full server (PL/Python and its packages, pgvector), where this can be done
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh
+	@PYTHON='$(PYTHON)' bash tools/server_python.sh
 
 demo: setup ## see about 60 memories being folded, on the embedded server
 	@$(PY) demo/run.py
@@ -104,7 +105,7 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 lint: setup ## check the sources
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy --strict python_client/memfold
+	$(PY) -m mypy --strict python_client/memfold plpython/memfold_py
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/lint_sql.sh
 
 # What only the bench needs is not in the way of who wants to test.

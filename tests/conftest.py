@@ -47,6 +47,11 @@ class Target:
     def available(self) -> bool:
         return self.way != "extension" or self.cluster.extension
 
+    @property
+    def python(self) -> bool:
+        """Whether memfold_py works there."""
+        return self.available and not self.cluster.why_no_python
+
     def load(self, **where: Any) -> None:
         """Install memfold in a database, in this way."""
         with self.cluster.turn():
@@ -73,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
+    config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     for cluster in CLUSTERS:
@@ -84,6 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
+        if cluster.why_no_python:
+            LEFT_OUT.append(f"memfold_py on the {cluster.name} server: {cluster.why_no_python}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -108,7 +116,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return metafunc.definition.get_closest_marker(name) is not None
 
     chosen = [t for t in TARGETS if t.available and _makes_up_for(t)]
-    if marked("core"):
+    if marked("full_server"):
+        chosen = [t for t in TARGETS if t.cluster.name == "full" and t.way == "extension" and t.python]
+    elif marked("core"):
         chosen = [t for t in TARGETS if t.available]
     elif marked("one_server"):
         chosen = chosen[:1]
@@ -132,7 +142,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
-            terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}")
+            python = ", with memfold_py" if target.cluster.name == "full" and whole and target.python else ""
+            terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}{python}")
     if servers.pgbouncer() is not None:
         terminalreporter.line(f"pooler: {servers.pgbouncer()}")
     for line in LEFT_OUT:

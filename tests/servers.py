@@ -58,6 +58,7 @@ class Cluster:
     account: _host.Account = field(default_factory=_host.Account.choose)
     extension: bool = False
     why_no_extension: str = ""
+    why_no_python: str = ""
     templates: set[str] = field(default_factory=set)
 
     @functools.cached_property
@@ -84,7 +85,41 @@ class Cluster:
             settings.update(self._install_extension())
         with (self.base / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
-        self.run(self.bindir / "pg_ctl", "-D", self.base / "data", "-l", self.base / "log", "-w", "start")
+        environment = self._install_python() if extension and self.name == "full" else {}
+        self.run(
+            "/usr/bin/env", *(f"{name}={value}" for name, value in environment.items()),
+            self.bindir / "pg_ctl", "-D", self.base / "data", "-l", self.base / "log", "-w", "start",
+        )  # fmt: skip
+
+    @property
+    def models(self) -> Path:
+        """Where the server looks for embedding models, with memfold_py."""
+        return self.base / "models"
+
+    def _install_python(self) -> dict[str, str]:
+        """The extension memfold_py and what it asks for; gives what the postmaster's environment has to say."""
+        done = subprocess.run(
+            ["bash", ROOT / "tools" / "server_python.sh"],
+            env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        try:
+            if done.returncode != 0:
+                raise RuntimeError(done.stderr.strip()[-300:])
+            make("-C", "plpython", "install", f"PG_CONFIG={self.bindir / 'pg_config'}")
+        except RuntimeError as error:
+            self.why_no_python = str(error)
+            return {}
+        # this work tree's, where the server's account can read it
+        package = self.base / "python"
+        shutil.copytree(ROOT / "plpython" / "memfold_py", package / "memfold_py")
+        self.models.mkdir()
+        for path in (package, *package.rglob("*")):
+            path.chmod(0o755)
+        return {
+            "PYTHONPATH": f"{package}:{done.stdout.strip()}",
+            "MEMFOLD_MODELS": str(self.models),
+            "MEMFOLD_MODEL_SESSIONS": "2",
+        }
 
     def _install_extension(self) -> dict[str, str]:
         """`make install`, into a directory of our own where the server can look there (18+)."""
@@ -379,7 +414,10 @@ STARTED = "MEMFOLD_TEST_SERVERS"
 
 def describe(clusters: list[Cluster]) -> str:
     return json.dumps(
-        [[c.name, str(c.bindir), str(c.base), c.extension, c.why_no_extension] for c in clusters]
+        [
+            [c.name, str(c.bindir), str(c.base), c.extension, c.why_no_extension, c.why_no_python]
+            for c in clusters
+        ]
     )
 
 
@@ -393,8 +431,11 @@ def available() -> tuple[list[Cluster], list[str]]:
     """Clusters that can be had here, not yet started, and what is left out with the reason."""
     if STARTED in os.environ:
         return [
-            Cluster(name, Path(bindir), Path(base), extension=extension, why_no_extension=why)
-            for name, bindir, base, extension, why in json.loads(os.environ[STARTED])
+            Cluster(
+                name, Path(bindir), Path(base),
+                extension=extension, why_no_extension=why, why_no_python=why_no_python,
+            )  # fmt: skip
+            for name, bindir, base, extension, why, why_no_python in json.loads(os.environ[STARTED])
         ], []
     account = _host.Account.choose()
     embedded = _host.bindir()

@@ -22,6 +22,7 @@ Connection = psycopg.Connection[Any]
 ROOT = Path(__file__).resolve().parent.parent
 SQL_FILES = [
     ROOT / "sql" / "schema" / "00.01.00_02_canonicalizer.sql",
+    ROOT / "sql" / "functions" / "_lemma.sql",
     ROOT / "sql" / "functions" / "canonicalizer_selftest.sql",
 ]
 BATCH = 20_000
@@ -114,7 +115,7 @@ REFERENCE = {"prose/1": prose, "flat/1": flat}
 def assigned_points() -> list[int]:
     """What Unicode 14 assigns, private use and U+0000 left out, whatever this Python's Unicode is."""
     text = (
-        SQL_FILES[1].read_text(encoding="utf-8").partition("_canonicalizer_assigned()")[2].partition(";")[0]
+        SQL_FILES[-1].read_text(encoding="utf-8").partition("_canonicalizer_assigned()")[2].partition(";")[0]
     )
     points: list[int] = []
     for part in text.split("[")[1:]:

@@ -86,6 +86,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select action from ingest_memory('Alice has got a cat.', 'acme', subject => 'Alice')",
             "select memory_id, bucket_id, content from pending_embeddings('acme')",
         ],
+        "embed_pending": ["select embed_pending('acme')"],
         "attach_embedding": [
             "select action, tier, method, similarity, memory_id\n"
             "from attach_embedding((select memory_id from pending_embeddings('acme')),\n"

@@ -347,6 +347,30 @@ class SessionRepeatsError(MemfoldError):
     code = "MF055"
 
 
+class PythonMissingError(MemfoldError):
+    """The policy asks for what memfold_py does, and the extension is not in this database."""
+
+    code = "MF056"
+
+
+class ModelSessionsError(MemfoldError):
+    """As many sessions as are allowed hold an embedding model, and this is none of them."""
+
+    code = "MF057"
+
+
+class ServerPackageError(MemfoldError):
+    """The server's Python lacks a package or a model, or cannot load it."""
+
+    code = "MF058"
+
+
+class ServerVersionError(MemfoldError):
+    """The server's Python has another version of memfold_py, or of the lemmatiser, than the database asks for."""
+
+    code = "MF059"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

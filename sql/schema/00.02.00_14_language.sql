@@ -5,7 +5,7 @@ add column embed text collate "C" not null default 'client' check (embed in ('cl
 add column embed_model text collate "C",
 add column segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
 -- squawk-ignore constraint-missing-not-valid
-add check (embed = 'client' or embed_model is not null);
+add constraint policies_embed_model_check check (embed = 'client' or embed_model is not null);
 comment on column memfold.policies.embed is
 'Who makes the vector of a text that comes without one: client (later, by attach_embedding()) or in_database (embed_text() of
 memfold_py, after a tier-1 miss).';
