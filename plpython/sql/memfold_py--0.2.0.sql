@@ -70,8 +70,8 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "0.2.0", "selftest")
 $$;
 comment on function memfold.lemma_selftest() is
-'Does the lemmatiser give the forms that lemma/1 was made with? A row for each golden pair, and a checksum over common words
-for each language. Part of canonicalizer_selftest().';
+'Does the lemmatiser give the forms that lemma/1 was made with? A row a language: its golden pairs, and a
+checksum over common words. Part of canonicalizer_selftest().';
 
 create function memfold.embed_texts(contents text[], model text) returns vector[]
 language plpython3u volatile strict
@@ -93,7 +93,7 @@ return (memfold.embed_texts(array[content], model))[1];
 comment on function memfold.embed_text(text, text) is 'embed_texts() of one text.';
 
 create function memfold.loaded_models(
-    out model text, out route text, out dimensions bigint, out memory bigint, out load_seconds double precision
+    out model text, out route text, out dimensions bigint, out memory bigint, out load_seconds double precision, out texts bigint
 ) returns setof record
 language plpython3u volatile
 as $$
@@ -103,7 +103,7 @@ return server.run(plpy, GD, "0.2.0", "loaded")
 $$;
 comment on function memfold.loaded_models() is
 'The models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how
-many seconds it took to load them.';
+many seconds it took to load them, and how many texts they have embedded.';
 
 create function memfold.segment_words(content text, language text) returns text[]
 language plpython3u immutable strict parallel safe

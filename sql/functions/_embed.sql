@@ -84,11 +84,16 @@ begin
             select t.model, pg_catalog.array_agg(t.content order by t.content collate "C") as contents
             from (select distinct w.model, w.content from waiting as w) as t
             group by t.model
+        ),
+        -- once a model, however the rest is joined
+        made as materialized (
+            select t.model, t.contents[v.place] as content, v.embedding
+            from texts as t
+            cross join lateral memfold._vectors(t.contents, t.model) as v
         )
-        select w.i, w.model, v.embedding
-        from texts as t
-        cross join lateral memfold._vectors(t.contents, t.model) as v
-        join waiting as w on w.model = t.model and w.content = t.contents[v.place]
+        select w.i, w.model, m.embedding
+        from made as m
+        join waiting as w on w.model = m.model and w.content = m.content
     loop
         v_items[v_new.i].embedding := v_new.embedding;
         v_items[v_new.i].embedding_model := v_new.model;
