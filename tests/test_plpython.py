@@ -20,8 +20,8 @@ from tests.conftest import Target
 
 sys.path.insert(0, str(servers.ROOT / "plpython"))
 
-import memfold_py  # noqa: E402
-from memfold_py import embed, golden, lemma, tokens  # noqa: E402
+import memfold_py
+from memfold_py import embed, golden, lemma, tokens
 
 DB = psycopg.Connection[Any]
 MODEL = "minilm"
@@ -35,7 +35,11 @@ WHAT = [
     "was promoted {0} times", "never eats more than {0} apples", "prefers {0} cups of coffee", "lives at number {0}",
     "mag {0} Hunde und kaufte Äpfel", "aime les {0} chiens noirs",
 ]  # fmt: skip
-TEXTS = list(dict.fromkeys(MEMORIES + [f"{who} {what.format(n)}." for n in range(2, 30) for who in WHO for what in WHAT]))[:1000]
+TEXTS = list(
+    dict.fromkeys(
+        MEMORIES + [f"{who} {what.format(n)}." for n in range(2, 30) for who in WHO for what in WHAT]
+    )
+)[:1000]
 
 
 @pytest.fixture
@@ -145,7 +149,9 @@ def test_one_fact_in_two_tenses(py: DB) -> None:
     # a quotation is its words
     assert one(py, ingest, "User likes dogs", "quote") == ("inserted", None)
     assert one(py, ingest, "User liked dogs", "quote") != ("merged", "hash")
-    assert one(py, "select array_agg(distinct canonicalizer) from memories where memory_type = 'quote'") == ["prose/1"]
+    assert one(py, "select array_agg(distinct canonicalizer) from memories where memory_type = 'quote'") == [
+        "prose/1"
+    ]
     # a batch and a look agree
     batch = json.dumps([{"content": "user like dogs", "bucket_id": "words"}])
     assert one(py, "select action, method from ingest_memories(%s, 'acme')", batch) == ("merged", "hash")
@@ -156,7 +162,9 @@ def test_one_fact_in_two_tenses(py: DB) -> None:
 
 @pytest.mark.full_server
 def test_the_preset_takes_it(py: DB) -> None:
-    assert one(py, "select canonicalizer from set_policy('acme', 'h', preset => 'hash_first')").startswith("lemma/1:en:")
+    assert one(py, "select canonicalizer from set_policy('acme', 'h', preset => 'hash_first')").startswith(
+        "lemma/1:en:"
+    )
 
 
 @pytest.mark.full_server
@@ -173,11 +181,17 @@ def test_a_bucket_is_rehashed_to_lemmas_and_back(py: DB) -> None:
 
 @pytest.mark.full_server
 def test_golden_pairs_in_the_server(py: DB) -> None:
-    rows = py.execute("select profile, ok from canonicalizer_selftest() where profile like 'lemma/1:%'").fetchall()
-    assert sorted(rows) == [(f"lemma/1:{language}:{lemma.forms_version()}", True) for language in sorted(lemma.LANGUAGES)]
+    rows = py.execute(
+        "select profile, ok from canonicalizer_selftest() where profile like 'lemma/1:%'"
+    ).fetchall()
+    assert sorted(rows) == [
+        (f"lemma/1:{language}:{lemma.forms_version()}", True) for language in sorted(lemma.LANGUAGES)
+    ]
     for language, a, b, equal, note in golden.GOLDEN:
         profile = f"lemma/1:{language}:{lemma.forms_version()}"
-        assert (one(py, "select canonicalize(%s, %s) = canonicalize(%s, %s)", a, profile, b, profile)) is equal, note
+        assert (
+            one(py, "select canonicalize(%s, %s) = canonicalize(%s, %s)", a, profile, b, profile)
+        ) is equal, note
 
 
 @pytest.mark.full_server
@@ -188,11 +202,15 @@ def test_another_version_of_the_lemmatiser_is_refused_before_it_splits_facts(py:
 
 
 @pytest.mark.full_server
-@pytest.mark.parametrize("profile", ["lemma:xx", "lemma:", "lemma:en:", "lemma/1:en", "lemma/2", "lemma/1:xx:simplemma-2.0.0"])
+@pytest.mark.parametrize(
+    "profile", ["lemma:xx", "lemma:", "lemma:en:", "lemma/1:en", "lemma/2", "lemma/1:xx:simplemma-2.0.0"]
+)
 def test_a_profile_that_there_is_not(py: DB, profile: str) -> None:
     before = one(py, "select count(*) from policies")
     if profile == "lemma/1:en":
-        assert one(py, "select canonicalizer from set_policy('acme', 'p', canonicalizer => %s)", profile).startswith(profile)
+        assert one(
+            py, "select canonicalizer from set_policy('acme', 'p', canonicalizer => %s)", profile
+        ).startswith(profile)
         return
     refused(py, "MF011", "select set_policy('acme', 'p', canonicalizer => %s)", profile)
     assert one(py, "select count(*) from policies") == before
@@ -217,7 +235,10 @@ select sum(texts) from loaded_models();
 def test_psql_alone_folds_paraphrases(py: DB, target: Target) -> None:
     """No client that knows of models: a paraphrase is folded, and what is known is embedded never again."""
     done = subprocess.run(
-        [target.cluster.bindir / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", target.cluster.dsn(py.info.dbname)],
+        [
+            target.cluster.bindir / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1",
+            target.cluster.dsn(py.info.dbname),
+        ],
         input=SESSION, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == ""
@@ -233,7 +254,9 @@ def test_batches_embed_each_new_text_once(py: DB) -> None:
     py.execute("select ingest_memory('The user''s favourite editor is Vim', 'acme')")
     before = texts_embedded(py)
     batch = json.dumps([{"content": text} for text in texts])
-    rows = py.execute("select action, method from ingest_memories(%s, 'acme') order by ordinal", [batch]).fetchall()
+    rows = py.execute(
+        "select action, method from ingest_memories(%s, 'acme') order by ordinal", [batch]
+    ).fetchall()
     assert rows == [("inserted", None), ("merged", "hash"), ("merged", "hash"), ("merged", "vector")]
     # two spellings of one are two texts until they are hashed, and one of them is stored
     assert texts_embedded(py) - before <= 3
@@ -269,8 +292,14 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
         other.execute("set search_path = public, memfold")
         other.execute("select embed_text('x', %s)", [MODEL])
         others.append(other)
-    assert one(py, "select action from ingest_memory('The user''s favourite editor is Vim', 'acme')") == "inserted"
-    assert one(py, "select action from ingest_memory('The favourite editor of the user is Vim', 'acme')") == "inserted"
+    assert (
+        one(py, "select action from ingest_memory('The user''s favourite editor is Vim', 'acme')")
+        == "inserted"
+    )
+    assert (
+        one(py, "select action from ingest_memory('The favourite editor of the user is Vim', 'acme')")
+        == "inserted"
+    )
     error = refused(py, "MF057", "select embed_text('x', %s)", MODEL)
     assert "2" in str(error) + str(error.diag.message_detail)
     assert one(py, "select embed_pending('acme')") == 0
@@ -359,7 +388,9 @@ def test_the_same_as_outside(py: DB, minilm: Path) -> None:
     assert np.array_equal(vectors, outside.astype(np.float32))
     # one by one, other texts do not stand beside: padding moves the last bits
     for text, vector in list(zip(TEXTS, vectors, strict=True))[::100]:
-        single = np.array(json.loads(one(py, "select embed_text(%s, %s)::text", text, MODEL)), dtype=np.float32)
+        single = np.array(
+            json.loads(one(py, "select embed_text(%s, %s)::text", text, MODEL)), dtype=np.float32
+        )
         assert float(single @ vector) > 1 - 1e-5
 
 
@@ -371,7 +402,12 @@ def test_the_same_as_outside(py: DB, minilm: Path) -> None:
     ("language", "known", "candidate", "other"),
     [
         ("zh", "用户在上海学习中文和数学", "用户在上海学习数学和中文", "用户喜欢绿茶"),
-        ("ja", "ユーザーは緑茶とコーヒーが好き", "ユーザーはコーヒーと緑茶が好き", "ユーザーは東京に住んでいる"),
+        (
+            "ja",
+            "ユーザーは緑茶とコーヒーが好き",
+            "ユーザーはコーヒーと緑茶が好き",
+            "ユーザーは東京に住んでいる",
+        ),
     ],
 )
 def test_words_without_spaces(py: DB, language: str, known: str, candidate: str, other: str) -> None:
@@ -406,13 +442,16 @@ def test_another_segmenter_writes_the_words_anew(py: DB) -> None:
 
 @pytest.mark.full_server
 def test_versions_are_compared(py: DB) -> None:
-    assert one(py, "select extversion from pg_extension where extname = 'memfold_py'") == memfold_py.__version__
+    assert (
+        one(py, "select extversion from pg_extension where extname = 'memfold_py'") == memfold_py.__version__
+    )
     control = (servers.ROOT / "plpython" / "memfold_py.control").read_text()
     assert f"default_version = '{memfold_py.__version__}'" in control
     source = one(py, "select prosrc from pg_proc where proname = 'lemmatize'")
     py.execute(
         "create function memfold.later() returns text language plpython3u as $$"
-        + source.replace(memfold_py.__version__, "9.9.9").replace("content, profile", "'a', 'en'") + "$$"
+        + source.replace(memfold_py.__version__, "9.9.9").replace("content, profile", "'a', 'en'")
+        + "$$"
     )
     error = refused(py, "MF059", "select memfold.later()")
     assert "9.9.9" in str(error) + str(error.diag.message_detail)
@@ -453,7 +492,15 @@ def test_its_functions_are_described_and_not_public(py: DB) -> None:
     assert all(description and not public for _, description, public in rows)
     if one(py, "select count(*) from pg_available_extensions where name = 'plpgsql_check'") == 1:
         py.execute("create extension plpgsql_check")
-        names = ("_other_profile", "_profile", "_vectors", "_segmented", "_lemma_selftest", "_holds_model", "embed_pending")
+        names = (
+            "_other_profile",
+            "_profile",
+            "_vectors",
+            "_segmented",
+            "_lemma_selftest",
+            "_holds_model",
+            "embed_pending",
+        )
         for name in names:
             checked = py.execute(
                 "select message from pg_proc as p, plpgsql_check_function_tb(p.oid::regprocedure, extra_warnings => false)"

@@ -26,7 +26,9 @@ def robotics(db: DB) -> DB:
 
 
 def jaccard(db: DB, a: str, b: str) -> float:
-    row = db.execute("select _jaccard(_tokens(%s, 'characters'), _tokens(%s, 'characters'))", [a, b]).fetchone()
+    row = db.execute(
+        "select _jaccard(_tokens(%s, 'characters'), _tokens(%s, 'characters'))", [a, b]
+    ).fetchone()
     assert row is not None
     return float(row[0])
 

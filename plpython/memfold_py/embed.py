@@ -1,170 +1,244 @@
-"""Embedding models of sentence-transformers, from a directory of this machine. Nothing is ever downloaded.
+"""Embedding models inside the process: a directory in, vectors out; nothing is downloaded.
 
-Two routes, both of well-kept libraries: onnxruntime, where the model has an ONNX file, which loads in a fraction of the
-time and memory; else sentence-transformers with torch.
+Two routes. ``onnx`` needs onnxruntime and tokenizers, and a model whose directory has an ONNX file and whose modules are
+a transformer, mean or CLS pooling, and perhaps normalisation. ``sentence-transformers`` takes the others, and needs
+torch. Weights that are pickles, and code that comes with a model, are never loaded.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, Protocol
 
 BATCH = 32
-"""How many texts go through the model together."""
+"""Texts that a model sees at once."""
 
-ONNX_FILES = ("onnx/model.onnx", "model.onnx")
+MODELS = "MEMFOLD_MODELS"
+"""The environment variable that names the directories (``os.pathsep`` between them) that hold models."""
+
+_ONNX_FILES = ("onnx/model.onnx", "model.onnx")
+_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+
+
+class ModelError(Exception):
+    """A model is there and cannot be used; the message says why."""
 
 
 class Model(Protocol):
-    """A model that is loaded: ``dimensions`` of its vectors, ``route`` (onnx or sentence-transformers)."""
+    """A loaded model."""
 
-    dimensions: int
-    route: str
+    @property
+    def route(self) -> str:
+        """``onnx`` or ``sentence-transformers``."""
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in a vector."""
 
     def encode(self, texts: list[str]) -> Any:
-        """The vectors of some texts, in order: float32 array [texts, dimensions], each of unit length."""
+        """The texts' vectors: a numpy array of float32, [len(texts), dimensions].
+
+        Of length 1 if the model normalises. What a text is padded to, its neighbours in the call decide, which can
+        change the last bits of its vector.
+        """
 
 
-def find(name: str) -> Path:
-    """The directory of a model: an absolute path, or a name in MEMFOLD_MODELS or the Hugging Face cache.
+def find(name: str) -> str:
+    """The directory of the model ``name``.
 
-    Raises LookupError, which says where it was looked for.
+    An absolute path to a directory; else a directory of that name in one of ``MEMFOLD_MODELS``; else a repository in
+    the local Hugging Face cache. Raises LookupError, which says where it was looked for.
     """
-    if name.startswith("/"):
+    if not name or "\0" in name or ".." in Path(name).parts:
+        raise LookupError(f"{name!r} is no name of a model")
+    if Path(name).is_absolute():
         if Path(name).is_dir():
-            return Path(name)
+            return name
         raise LookupError(f"there is no directory {name}")
-    if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name, re.ASCII):
-        raise LookupError("a model's name is letters, digits, . _ and -, with at most one / in between")
-    places = [place for place in os.environ.get("MEMFOLD_MODELS", "").split(os.pathsep) if place]
+    places = [Path(place) for place in os.environ.get(MODELS, "").split(os.pathsep) if place]
     for place in places:
-        if (Path(place) / name).is_dir():
-            return Path(place) / name
-    looked = f"MEMFOLD_MODELS ({os.pathsep.join(places) or 'not set'})"
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise LookupError(f"it is not in {looked}, and there is no huggingface_hub to look into its cache") from None
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except Exception as error:
-        raise LookupError(f"it is neither in {looked} nor in the Hugging Face cache") from error
+        if (place / name).is_dir():
+            return str(place / name)
+    looked = [*map(str, places)] or [f"{MODELS} (which is not set)"]
+    if _importable("huggingface_hub"):
+        _offline()
+        try:
+            return str(
+                importlib.import_module("huggingface_hub").snapshot_download(name, local_files_only=True)
+            )
+        except Exception:  # each of its versions has its own errors for "not in the cache"
+            looked.append("the Hugging Face cache")
+    raise LookupError(f"there is no model {name!r} in {', '.join(looked)}")
 
 
-def load(path: str | Path, threads: int) -> Model:
-    """Load the model of a directory, to run on so many threads.
+def load(path: str, threads: int) -> Model:
+    """Load the model in the directory ``path``, to compute in ``threads`` threads.
 
-    Raises ImportError where the packages are missing, ValueError for a directory that holds no such model.
+    Raises ModuleNotFoundError with the name of what is missing, ModelError for a model that cannot be used.
     """
     directory = Path(path)
-    for file in ONNX_FILES:
-        if (directory / file).is_file():
-            return _OnnxModel(directory, directory / file, threads)
-    return _TorchModel(directory, threads)
-
-
-def _read(directory: Path, name: str) -> Any:
+    graph = next((directory / file for file in _ONNX_FILES if (directory / file).is_file()), None)
+    modules = _Modules(directory)
+    onnx_packages = all(map(_importable, ("onnxruntime", "tokenizers", "numpy")))
     try:
-        return json.loads((directory / name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ValueError(f"{name} of the model is no JSON") from error
+        if graph is not None and modules.plain and onnx_packages:
+            return _Onnx(directory, graph, modules, threads)
+        if _importable("sentence_transformers"):
+            return _SentenceTransformers(directory, modules, threads)
+    except ModelError:
+        raise
+    except Exception as error:  # whatever the libraries raise for damaged or foreign files
+        raise ModelError(f"the model in {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    if graph is not None and modules.plain:
+        missing = next(filter(lambda name: not _importable(name), ("onnxruntime", "tokenizers", "numpy")))
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+    raise ModuleNotFoundError("No module named 'sentence_transformers'", name="sentence_transformers")
 
 
-class _OnnxModel:
-    """transformer, pooling, unit length: what almost all models of sentence-transformers are."""
+class _Modules:
+    """What a model's own files say about what comes after the transformer."""
+
+    def __init__(self, directory: Path) -> None:
+        modules = _json(directory / "modules.json", [])
+        self.paths = [directory / str(module["path"]) for module in modules] or [directory]
+        kinds = [str(module["type"]).rsplit(".", 1)[-1] for module in modules]
+        self.normalize = "Normalize" in kinds
+        pooling = {}
+        if "Pooling" in kinds:
+            pooling = _json(self.paths[kinds.index("Pooling")] / "config.json", {})
+        # Older files have a flag for each mode, newer ones a name; none of either is the mean.
+        flags = {
+            key[len("pooling_mode_") :]
+            for key, on in pooling.items()
+            if key.startswith("pooling_mode_") and on
+        }
+        named = pooling.get("pooling_mode") or []
+        modes = flags | ({named} if isinstance(named, str) else set(named)) or {"mean_tokens"}
+        self.cls = modes <= {"cls_token", "cls"}
+        prompt = _json(directory / "config_sentence_transformers.json", {}).get("default_prompt_name")
+        self.plain = (
+            set(kinds) <= {"Transformer", "Pooling", "Normalize"}
+            and (self.cls or modes <= {"mean_tokens", "mean"})
+            and prompt is None
+        )
+
+
+class _Onnx:
+    """onnxruntime on the CPU, with what the model's modules do after it in numpy."""
 
     route = "onnx"
 
-    def __init__(self, directory: Path, file: Path, threads: int) -> None:
-        import numpy
-        import onnxruntime
-        import tokenizers
-
-        kinds = [module["type"].rpartition(".")[2] for module in _read(directory, "modules.json") or []]
-        pooling = _read(directory, "1_Pooling/config.json") or {}
-        self.numpy = numpy
-        self.first = bool(pooling.get("pooling_mode_cls_token"))
-        if not set(kinds) <= {"Transformer", "Pooling", "Normalize"} or not (
-            self.first or pooling.get("pooling_mode_mean_tokens")
-        ):
-            raise ValueError(
-                f"its ONNX file alone does not make its vectors (modules {', '.join(kinds) or 'unknown'}):"
-                " take the file away, and it runs by sentence-transformers"
-            )
+    def __init__(self, directory: Path, graph: Path, modules: _Modules, threads: int) -> None:
+        onnxruntime = importlib.import_module("onnxruntime")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        # no thread of its own goes on spinning in a server's process when a call has ended
+        options.log_severity_level = 3
+        # no thread goes on spinning in a server's process when a call has ended
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        try:
-            self.session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-            self.tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-        except Exception as error:  # each library raises its own, of any kind
-            raise ValueError(str(error)) from error
-        length = (_read(directory, "sentence_bert_config.json") or {}).get("max_seq_length") or 512
-        padding = self.tokenizer.padding or {}
-        self.tokenizer.enable_truncation(max_length=int(length))
-        self.tokenizer.enable_padding(
-            pad_id=padding.get("pad_id", 0), pad_token=padding.get("pad_token", "[PAD]")
+        self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        self._inputs = [entry.name for entry in self._session.get_inputs()]
+        if unknown := set(self._inputs) - {"input_ids", "attention_mask", "token_type_ids"}:
+            raise ModelError(
+                f"the ONNX file wants {', '.join(sorted(unknown))}, which a tokenizer does not give"
+            )
+        outputs = [entry.name for entry in self._session.get_outputs()]
+        named = [name for name in ("last_hidden_state", "token_embeddings") if name in outputs]
+        self._output = (named or outputs)[0]
+        self._modules = modules
+        self._tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(
+            str(directory / "tokenizer.json")
         )
-        self.inputs = [one.name for one in self.session.get_inputs()]
-        self.output = self.session.get_outputs()[0].name
-        self.dimensions = int(self.encode(["a"]).shape[1])
+        self._tokenizer.enable_truncation(_longest(directory))
+        padding = self._tokenizer.padding or {}
+        pad_id = padding.get("pad_id", _json(directory / "config.json", {}).get("pad_token_id") or 0)
+        self._tokenizer.enable_padding(
+            direction=padding.get("direction", "right"),
+            pad_id=pad_id,
+            pad_token=padding.get("pad_token") or self._tokenizer.id_to_token(pad_id) or "[PAD]",
+        )
+        self.dimensions = int(self._vectors(["a"]).shape[1])
 
     def encode(self, texts: list[str]) -> Any:
-        np = self.numpy
-        vectors: Any = None
-        # those of one length together: a short text costs what it is, not what a long one beside it is
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        np = importlib.import_module("numpy")
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         for start in range(0, len(order), BATCH):
-            places = order[start : start + BATCH]
-            encoded = self.tokenizer.encode_batch([texts[i] for i in places])
-            known = {
-                "input_ids": np.array([one.ids for one in encoded], dtype=np.int64),
-                "attention_mask": np.array([one.attention_mask for one in encoded], dtype=np.int64),
-                "token_type_ids": np.array([one.type_ids for one in encoded], dtype=np.int64),
-            }
-            states = self.session.run([self.output], {name: known[name] for name in self.inputs})[0]
-            if self.first:
-                pooled = states[:, 0]
-            else:
-                mask = known["attention_mask"][:, :, None].astype(np.float32)
-                pooled = (states * mask).sum(axis=1) / mask.sum(axis=1)
-            pooled = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-            if vectors is None:
-                vectors = np.empty((len(texts), pooled.shape[1]), dtype=np.float32)
-            vectors[places] = pooled
+            chosen = order[start : start + BATCH]
+            vectors[chosen] = self._vectors([texts[index] for index in chosen])
         return vectors
 
+    def _vectors(self, texts: list[str]) -> Any:
+        np = importlib.import_module("numpy")
+        encoded = self._tokenizer.encode_batch(texts)
+        given = {
+            "input_ids": np.array([entry.ids for entry in encoded], dtype=np.int64),
+            "attention_mask": np.array([entry.attention_mask for entry in encoded], dtype=np.int64),
+            "token_type_ids": np.array([entry.type_ids for entry in encoded], dtype=np.int64),
+        }
+        (states,) = self._session.run([self._output], {name: given[name] for name in self._inputs})
+        if states.ndim != 3:
+            raise ModelError(f"the ONNX file's {self._output} is not a vector per token")
+        if self._modules.cls:
+            vectors = states[:, 0]
+        else:
+            mask = given["attention_mask"][:, :, None].astype(np.float32)
+            vectors = (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1e-9)
+        if self._modules.normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors.astype(np.float32)
 
-class _TorchModel:
+
+class _SentenceTransformers:
+    """The library the model was made with."""
+
     route = "sentence-transformers"
 
-    def __init__(self, directory: Path, threads: int) -> None:
-        # before the imports, which read them
-        os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        import sentence_transformers
-        import torch
-
-        if not any(directory.rglob("*.safetensors")):
-            raise ValueError("it has no weights in a .safetensors file, and a pickle may run anything")
-        torch.set_num_threads(threads)
-        try:
-            self.model = sentence_transformers.SentenceTransformer(
-                str(directory), device="cpu", trust_remote_code=False, local_files_only=True,
-                model_kwargs={"use_safetensors": True},
-            )  # fmt: skip
-        except Exception as error:  # each library raises its own, of any kind
-            raise ValueError(str(error)) from error
+    def __init__(self, directory: Path, modules: _Modules, threads: int) -> None:
+        for path in modules.paths:
+            pickled = [file.name for pattern in _PICKLES for file in path.glob(pattern)]
+            if pickled and not any(path.glob("*.safetensors")):
+                raise ModelError(f"the weights are pickled ({pickled[0]}): only safetensors are loaded")
+        _offline()
+        sentence_transformers = importlib.import_module("sentence_transformers")
+        importlib.import_module("torch").set_num_threads(threads)
+        self._model: Any = sentence_transformers.SentenceTransformer(
+            str(directory),
+            device="cpu",
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True},
+        )
         self.dimensions = int(self.encode(["a"]).shape[1])
 
     def encode(self, texts: list[str]) -> Any:
-        return self.model.encode(
-            texts, batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
+        # As the model's own modules say; a normalisation that they do not have is not added.
+        return self._model.encode(texts, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
+
+
+def _longest(directory: Path) -> int:
+    """Tokens that the model reads; what is longer is cut off."""
+    limit = _json(directory / "sentence_bert_config.json", {}).get("max_seq_length")
+    limit = limit or _json(directory / "config.json", {}).get("max_position_embeddings")
+    return int(limit or 512)
+
+
+def _json(file: Path, missing: Any) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else missing
+    except ValueError as error:
+        raise ModelError(f"{file} is no JSON: {error}") from error
+
+
+def _importable(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _offline() -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"  # read when the libraries are imported
+    os.environ["TRANSFORMERS_OFFLINE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -8,9 +8,11 @@ used), and is one of the few forms in ``_FORMS``, which leave person, mood, voic
 
 from __future__ import annotations
 
+import importlib
 import re
-from functools import lru_cache
-from typing import Any, Callable
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
 
 from memfold_py import UnknownLanguageError
 from memfold_py.words import FUNCTION, IRREGULAR, OWN_SENSE
@@ -29,8 +31,26 @@ _PIECE = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 
+# Stems of verbs that need an e to be spoken: arbeitet, rechnet; but wohnt, lernt.
+_GERMAN_E = re.compile(r"[dt]$|[^aeiouäöülrhmn][mn]$")
+
 # "wird verfolgt" and "wird verfolgen" are two facts, and of "sie kauft" and "sie kaufen" one is about several.
-_GERMAN_VERBS_STAY = frozenset("werden werde wirst wird werdet wurde wurden würde würden worden geworden sie".split())
+_GERMAN_VERBS_STAY = frozenset(
+    (
+        "werden",
+        "werde",
+        "wirst",
+        "wird",
+        "werdet",
+        "wurde",
+        "wurden",
+        "würde",
+        "würden",
+        "worden",
+        "geworden",
+        "sie",
+    )
+)
 
 
 def languages() -> tuple[str, ...]:
@@ -40,9 +60,7 @@ def languages() -> tuple[str, ...]:
 
 def forms_version() -> str:
     """What the lemmas come from, as it stands in a profile's name: ``simplemma-2.0.0``."""
-    import simplemma
-
-    return f"simplemma-{simplemma.__version__}"
+    return f"simplemma-{_simplemma().__version__}"
 
 
 def check(language: str) -> None:
@@ -82,20 +100,24 @@ def detect(text: str) -> str | None:
     Clear is: three different words or more, at least 60 % of them known in that language, and a sixth fewer in any other.
     The first call in a process reads all six dictionaries.
     """
-    from simplemma import LanguageDetector
-
     if len(set(_WORD.findall(text))) < 3:
         return None
-    shares = LanguageDetector(LANGUAGES, lemmatization_strategy=_dictionary()).proportion_in_each_language(text)
-    (first, language), (second, _) = sorted(((shares.get(name, 0.0), name) for name in LANGUAGES), reverse=True)[:2]
+    detector = _simplemma().LanguageDetector(LANGUAGES, lemmatization_strategy=_dictionary())
+    shares = detector.proportion_in_each_language(text)
+    (first, language), (second, _) = sorted(
+        ((shares.get(name, 0.0), name) for name in LANGUAGES), reverse=True
+    )[:2]
     return language if first >= 0.6 and first - second > 1 / 6 else None
 
 
-@lru_cache(maxsize=None)
-def _dictionary() -> Any:
-    from simplemma.strategies import DictionaryLookupStrategy
+def _simplemma() -> Any:
+    # By name: type checking needs no library.
+    return importlib.import_module("simplemma")
 
-    return DictionaryLookupStrategy()
+
+@cache
+def _dictionary() -> Any:
+    return importlib.import_module("simplemma.strategies").DictionaryLookupStrategy()
 
 
 @lru_cache(maxsize=65_536)
@@ -107,7 +129,11 @@ def _lemma(word: str, language: str, verbs: bool) -> str:
     if lemma is None or lemma == word or not (lemma.islower() and lemma.isalpha()):
         return word
     # founded -> found -> find: such a lemma is itself another word's form, and two facts would meet in it.
-    if lemma in FUNCTION[language] or lemma_of(lemma, language) != lemma or not _FORMS[language](word, lemma, verbs):
+    if (
+        lemma in FUNCTION[language]
+        or lemma_of(lemma, language) != lemma
+        or not _FORMS[language](word, lemma, verbs)
+    ):
         return word
     return lemma
 
@@ -125,7 +151,14 @@ def _english(word: str, lemma: str, verbs: bool) -> bool:
     if word.endswith(("ing", "er", "est")):
         return False
     y_less = lemma[:-1] + "i" if lemma.endswith("y") else lemma
-    regular = {lemma + "s", lemma + "es", y_less + "es", lemma + "ed", y_less + "ed", lemma + lemma[-1] + "ed"}
+    regular = {
+        lemma + "s",
+        lemma + "es",
+        y_less + "es",
+        lemma + "ed",
+        y_less + "ed",
+        lemma + lemma[-1] + "ed",
+    }
     if lemma.endswith("e"):
         regular.add(lemma + "d")
     return word in regular
@@ -133,22 +166,31 @@ def _english(word: str, lemma: str, verbs: bool) -> bool:
 
 def _german(word: str, lemma: str, verbs: bool) -> bool:
     """Weak verbs' third person and past; endings of adjectives but -er, which is also the comparative's."""
+    if not verbs and word.endswith(("t", "te", "n")):
+        return False
     if lemma.endswith("n"):
         stem = lemma[: -2 if lemma.endswith("en") else -1]
-        if word in {stem + ending for ending in ("t", "et", "te", "ten", "ete", "eten")}:
-            return verbs
+        # Elsewhere the e is the subjunctive's: "er sage", "ihr saget".
+        endings = ("et", "ete", "eten") if _GERMAN_E.search(stem) else ("t", "te", "ten")
+        if word in {stem + ending for ending in endings}:
+            return True
     return word in {lemma + ending for ending in ("e", "en", "em", "es")}
 
 
 def _french(word: str, lemma: str, verbs: bool) -> bool:
     """Plurals; third person of the present and imperfect of regular verbs. Participles, future, conditional stay."""
     if word in {lemma + "s", lemma + "x", lemma[:-2] + "aux" if lemma.endswith("al") else ""}:
-        return True
-    return _ends(word, lemma, {
-        "er": ("e", "ent", "ait", "aient", "eait", "eaient"),
-        "ir": ("it", "issent", "issait", "issaient"),
-        "re": ("", "ent", "ait", "aient"),
-    })
+        participle = lemma.endswith("é") and lemma_of(lemma[:-1] + "er", "fr")
+        return not participle
+    return _ends(
+        word,
+        lemma,
+        {
+            "er": ("e", "ent", "ait", "aient", "eait", "eaient"),
+            "ir": ("it", "issent", "issait", "issaient"),
+            "re": ("", "ent", "ait", "aient"),
+        },
+    )
 
 
 def _spanish(word: str, lemma: str, verbs: bool) -> bool:
@@ -156,15 +198,17 @@ def _spanish(word: str, lemma: str, verbs: bool) -> bool:
     if word.endswith("s"):
         singular = {lemma + "s", lemma + "es", lemma[:-1] + "ces" if lemma.endswith("z") else ""}
         accentless = _unaccented(lemma) + "es" if lemma.endswith(("ón", "án", "én", "ín", "ún", "és")) else ""
-        return word in {*singular, accentless} and (word.endswith("os") or not _maybe_verb(lemma, "es", ("ar", "er", "ir")))
+        return word in {*singular, accentless} and (
+            word.endswith("os") or not _maybe_verb(lemma, "es", ("ar", "er", "ir"))
+        )
     return _ends(word, lemma, {"ar": ("a", "ó"), "er": ("e", "ió"), "ir": ("e", "ió")})
 
 
 def _portuguese(word: str, lemma: str, verbs: bool) -> bool:
-    """As in Spanish."""
+    """As in Spanish. Words in -ares, -eres, -ires may be the second person of the infinitive."""
     if word.endswith("s"):
         plurals = {lemma + "s"}
-        if lemma.endswith(("r", "z", "s")):
+        if lemma.endswith(("or", "z", "s")):
             plurals.add(lemma + "es")
         if lemma.endswith("m"):
             plurals.add(lemma[:-1] + "ns")
@@ -178,11 +222,15 @@ def _portuguese(word: str, lemma: str, verbs: bool) -> bool:
 
 def _italian(word: str, lemma: str, verbs: bool) -> bool:
     """Plurals of the same gender; third person singular of present, imperfect and preterite of regular verbs."""
-    if _ends(word, lemma, {
-        "are": ("a", "ava", "ò"),
-        "ere": ("e", "eva", "é", "ette"),
-        "ire": ("e", "isce", "iva", "ì"),
-    }):
+    if _ends(
+        word,
+        lemma,
+        {
+            "are": ("a", "ava", "ò"),
+            "ere": ("e", "eva", "é", "ette"),
+            "ire": ("e", "isce", "iva", "ì"),
+        },
+    ):
         return True
     plurals = {lemma[:-1] + "i"} if lemma.endswith(("o", "e")) else set()
     if lemma.endswith(("co", "go")):
@@ -207,7 +255,9 @@ def _ends(word: str, lemma: str, endings: dict[str, tuple[str, ...]]) -> bool:
 def _maybe_verb(noun: str, language: str, infinitives: tuple[str, ...]) -> bool:
     """Whether the plural of ``noun`` may be a verb's second person: "compras pan" is not "compra pan"."""
     stem = noun.rstrip("aeio")
-    return any(lemma_of(stem + extra + infinitive, language) for infinitive in infinitives for extra in ("", "i"))
+    return any(
+        lemma_of(stem + extra + infinitive, language) for infinitive in infinitives for extra in ("", "i")
+    )
 
 
 def _unaccented(word: str) -> str:

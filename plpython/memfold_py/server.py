@@ -1,213 +1,289 @@
-"""The seam: what the extension's functions call. ``plpy`` is handed in, so that all this can be imported without a server."""
+"""What the SQL functions of the extension memfold_py call.
+
+They call ``run``, and hand in ``plpy``, which this package does not import; all else needs no database. Expected failures
+are a ``Refusal``, with the four parts of an error of memfold. Models stay in GD, PL/Python's dictionary
+of the session.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
-from memfold_py import __version__
+from memfold_py import UnknownLanguageError, __version__, embed, golden, lemma, tokens
 
-Session = dict[str, Any]
-"""PL/Python's GD, or any dictionary that lives as long as the session."""
+SESSIONS = "MEMFOLD_MODEL_SESSIONS"
+"""The environment variable that says how many sessions of a database may hold models at a time; 4 where it does not."""
+
+THREADS = "MEMFOLD_MODEL_THREADS"
+"""The environment variable that says in how many threads a session computes; 1 where it does not."""
+
+_PACKAGES = {
+    "simplemma": "",
+    "jieba": "[cjk]",
+    "janome": "[cjk]",
+    "sentence_transformers": "[torch]",
+    "torch": "[torch]",
+}
 
 
-class Refusal(Exception):  # noqa: N818 - what it says is an error, it is not one of ours
-    """What a caller is told: SQLSTATE, message, DETAIL and HINT."""
+class Refusal(Exception):  # noqa: N818 (as the database calls it)
+    """A failure that the caller can do something about: what plpy.error takes."""
 
     def __init__(self, sqlstate: str, message: str, detail: str, hint: str) -> None:
         super().__init__(message)
-        self.sqlstate, self.detail, self.hint = sqlstate, detail, hint
+        self.sqlstate = sqlstate
+        self.message = message
+        self.detail = detail
+        self.hint = hint
 
 
-def run(plpy: Any, session: Session, version: str, function: str, *arguments: Any) -> Any:
-    """Call one of FUNCTIONS for an SQL wrapper of that version, and raise what it refuses as an error of SQL."""
+@dataclass
+class _Loaded:
+    """A model of this session."""
+
+    model: embed.Model
+    resident: int
+    seconds: float
+    texts: int = 0
+
+
+@dataclass
+class _Session:
+    """What a session keeps in its GD."""
+
+    models: dict[str, _Loaded] = field(default_factory=dict)
+
+
+def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: Any) -> Any:  # noqa: N803
+    """As ``call``, for an SQL function: with its permission to hold a model, and with errors that are SQL's."""
     try:
-        return call(plpy, session, version, function, *arguments)
+        if function != "embed":
+            return call(GD, sql_version, function, *args)
+        if not args[1]:
+            return []
+        dimensions = _registered(plpy, args[0])
+        if not plpy.execute("select memfold._holds_model() as may")[0]["may"]:
+            # a place that was let go, as DISCARD ALL does, may be another session's now
+            call(GD, sql_version, "unload")
+            raise Refusal(
+                "MF057",
+                "too many sessions hold an embedding model",
+                f"{_sessions(None)} may in this database, and do ({SESSIONS} in the server's environment).",
+                "Let one of them do it. ingest_memory() stores without a vector meanwhile, and embed_pending() makes up "
+                "for it.",
+            )
+        vectors = call(GD, sql_version, function, *args)
+        if len(vectors[0]) != dimensions:
+            raise Refusal(
+                "MF014",
+                "the embedding has the wrong size",
+                f"Model {args[0]!r} is registered with {dimensions} dimensions, the server's has {len(vectors[0])}.",
+                "Register it under another name, with the dimensions that it has.",
+            )
+        # a float32 as a double prints digits that are read as the same float32
+        return ["[" + ",".join(map(repr, vector)) + "]" for vector in vectors]
     except Refusal as refusal:
-        plpy.error(str(refusal), sqlstate=refusal.sqlstate, detail=refusal.detail, hint=refusal.hint)
+        plpy.error(refusal.message, sqlstate=refusal.sqlstate, detail=refusal.detail, hint=refusal.hint)
 
 
-def call(plpy: Any, session: Session, version: str, function: str, *arguments: Any) -> Any:
-    """As ``run``, but raises Refusal."""
-    if version != __version__:
+def _registered(plpy: Any, model: str) -> int:
+    """The dimensions of a registered model: whoever may register says what this server loads."""
+    plan = plpy.prepare("select dimensions from memfold.embedding_models where model = $1", ["text"])
+    rows = plpy.execute(plan, [model])
+    if len(rows) == 0:
         raise Refusal(
-            "MF059",
-            "the extension memfold_py and its Python package differ",
-            f"The extension is {version}, the package {__version__}.",
-            "Install the other one of the two, and alter extension memfold_py update (docs/plpython.md).",
+            "MF013",
+            "unknown embedding model",
+            f"{model!r} is not registered.",
+            "Register it: select register_embedding_model(model, dimensions).",
         )
-    try:
-        return FUNCTIONS[function](plpy, session, *arguments)
-    except ImportError as error:
-        raise Refusal(
-            "MF058",
-            f"the server's Python lacks a package: {error.name or error}",
-            str(error),
-            "Install it for the Python of the server: pip install 'memfold_py[embed,cjk]' (docs/plpython.md).",
-        ) from error
+    dimensions: int = rows[0]["dimensions"]
+    return dimensions
 
 
-# --- lemma/1 --------------------------------------------------------------------------------------------------------
-
-
-def _unknown_language(language: str) -> Refusal:
-    from memfold_py import lemma
-
-    return Refusal(
-        "MF011",
-        "unknown canonicalizer profile",
-        f"There is no profile lemma/1 for language {language!r}.",
-        f"Languages are {', '.join(lemma.LANGUAGES)}, and auto.",
-    )
-
-
-def profile(_plpy: Any, _session: Session, language: str) -> str:
-    """The full name of lemma/1 for a language."""
-    from memfold_py import lemma
-
-    if language not in (*lemma.LANGUAGES, "auto"):
-        raise _unknown_language(language)
-    return f"lemma/1:{language}:{lemma.forms_version()}"
-
-
-def lemmatize(_plpy: Any, _session: Session, text: str, name: str) -> str:
-    """A text by a profile's full name, or by its language."""
-    from memfold_py import lemma
-
-    language = name
-    if "/" in name:
-        kind, _, rest = name.partition(":")
-        language, _, forms = rest.partition(":")
-        if kind != "lemma/1" or not forms.startswith("simplemma-"):
-            raise Refusal("MF011", "unknown canonicalizer profile", f"There is no profile {name!r}.",
-                          "As lemma_profile(language) names it.")  # fmt: skip
-        if forms != lemma.forms_version():
+def call(GD: dict[str, Any], sql_version: str, function: str, *args: Any) -> Any:  # noqa: N803 (PL/Python's name)
+    """Do what the SQL function asks for and return its value. Raises Refusal; KeyError for an unknown function."""
+    session = GD.get("memfold_py")
+    if session is None:
+        if sql_version != __version__:
             raise Refusal(
                 "MF059",
-                f"the server's lemmatiser is another version than {forms}",
-                f"It is {lemma.forms_version()}, and may give other forms, which would split facts.",
-                f"Install {forms.replace('-', '==')} for the server's Python; or, with it, rehash_bucket() to prose, and to "
-                "lemma with the other (docs/plpython.md).",
+                "the extension memfold_py and its Python package differ in version",
+                f"The extension is {sql_version}, the package {__version__}.",
+                f"Install memfold_py {sql_version} into the server's Python, or ALTER EXTENSION memfold_py UPDATE; "
+                "then connect anew.",
             )
-    if language not in (*lemma.LANGUAGES, "auto"):
-        raise _unknown_language(language)
+        session = GD["memfold_py"] = _Session()
+    with _refusing():
+        return _FUNCTIONS[function](session, *args)
+
+
+def _lemmatize(session: _Session, text: str, profile: str) -> str:
+    """The lemmatised text; ``profile`` is a language, or a whole name, as lemma/1:en:simplemma-2.0.0."""
+    _text(text)
+    if "/" not in profile:
+        return lemma.lemmatize(text, profile)
+    rules, _, rest = profile.partition(":")
+    language, _, forms = rest.partition(":")
+    if rules != "lemma/1" or not forms:
+        raise Refusal(
+            "MF011",
+            f'there is no profile "{profile}"',
+            f"This package has {_profile(session, 'en')} and the like.",
+            "See docs/plpython.md for the profiles.",
+        )
+    if forms != lemma.forms_version():
+        raise Refusal(
+            "MF059",
+            "the profile's dictionary is not the installed one",
+            f"The profile {profile} needs {forms}; installed is {lemma.forms_version()}.",
+            f"Install {forms.replace('-', '==')} into the server's Python. To change over: rehash_bucket() to prose with "
+            f"the old one, then to {_profile(session, language)} (docs/plpython.md).",
+        )
     return lemma.lemmatize(text, language)
 
 
-def selftest(_plpy: Any, _session: Session) -> list[tuple[str, str, str, str, bool]]:
-    """A row a language: (profile, input, expected, actual, ok)."""
-    from memfold_py import golden
+def _profile(session: _Session, language: str) -> str:
+    """The whole name of the profile of a language, or of auto."""
+    lemma.check(language)
+    return f"lemma/1:{language}:{lemma.forms_version()}"
 
+
+def _embed(session: _Session, model: str, texts: list[str]) -> list[list[float]]:
+    """Vectors of some texts. A model is loaded at its first use."""
+    if not texts:
+        raise _bad("There is no text.", "Pass some.")
+    for text in texts:
+        _text(text)
+    if not isinstance(model, str):
+        raise _bad("The model is null.", "Pass its name.")
+    if model not in session.models:
+        session.models[model] = _load(model, _number(THREADS, 1))
+    entry = session.models[model]
+    vectors: list[list[float]] = entry.model.encode(texts).tolist()
+    entry.texts += len(texts)
+    return vectors
+
+
+def _unload(session: _Session) -> None:
+    """Let go of all models."""
+    session.models.clear()
+
+
+def _sessions(_session: _Session | None) -> int:
+    return _number(SESSIONS, 4)
+
+
+def _number(name: str, default: int) -> int:
+    """What an environment variable says, if it is a number from 1 to 999."""
+    value = os.environ.get(name, "")
+    return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else default
+
+
+def _load(name: str, threads: int) -> _Loaded:
+    path = embed.find(name)
+    resident, started = _resident(), time.monotonic()
+    model = embed.load(path, threads)
+    model.encode(["a"])  # the first run reserves memory too
+    return _Loaded(model, max(0, _resident() - resident), time.monotonic() - started)
+
+
+def _loaded(session: _Session) -> list[tuple[str, str, int, int, float, int]]:
+    """This session's models: name, route, dimensions, bytes (0: not known) and seconds that loading took, texts embedded."""
     return [
-        (name, "golden pairs, and common words of the dictionary", "as they were", "as they were" if ok else why, ok)
+        (name, entry.model.route, entry.model.dimensions, entry.resident, entry.seconds, entry.texts)
+        for name, entry in sorted(session.models.items())
+    ]
+
+
+def _tokens(session: _Session, text: str, language: str) -> list[str]:
+    _text(text)
+    return tokens.tokens(text, language)
+
+
+def _selftest(_session: _Session) -> list[tuple[str, str, str, str, bool]]:
+    """A row a language, as canonicalizer_selftest() has them: profile, input, expected, actual, ok."""
+    return [
+        (
+            name,
+            "golden pairs, and common words of the dictionary",
+            "as they were",
+            "as they were" if ok else why,
+            ok,
+        )
         for name, ok, why in golden.selftest()
     ]
 
 
-# --- embedding --------------------------------------------------------------------------------------------------------
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "lemmatize": _lemmatize,
+    "profile": _profile,
+    "embed": _embed,
+    "unload": _unload,
+    "sessions": _sessions,
+    "loaded": _loaded,
+    "tokens": _tokens,
+    "selftest": _selftest,
+}
 
 
-def _number(name: str, default: int) -> int:
-    value = os.environ.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() and 0 < int(value) <= 10_000 else default
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Say what the modules raise in SQL's terms."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        raise Refusal(
+            "MF058",
+            f'the Python package "{name}" is missing',
+            str(error),
+            f"pip install 'memfold_py{_PACKAGES.get(name, '[embed]')}' into the server's Python, see docs/plpython.md; "
+            "then connect anew.",
+        ) from error
+    except LookupError as error:
+        if isinstance(error, (KeyError, IndexError)):
+            raise  # a mistake of ours
+        raise Refusal(
+            "MF058",
+            "the model is missing",
+            str(error),
+            f"Put its directory into one of those that the server's {embed.MODELS} names, see docs/plpython.md.",
+        ) from error
+    except (embed.ModelError, ImportError, OSError) as error:
+        raise Refusal(
+            "MF058",
+            "a model or a package cannot be loaded",
+            f"{type(error).__name__}: {error}",
+            "See docs/plpython.md for the models and versions that are known to work.",
+        ) from error
+    except UnknownLanguageError as error:
+        raise Refusal("MF011", "the language is not known", str(error), "Pass one of those.") from error
 
 
-def model_sessions(_plpy: Any, _session: Session) -> int:
-    """How many sessions of a database may hold models at a time."""
-    return _number("MEMFOLD_MODEL_SESSIONS", 4)
+def _text(text: object) -> None:
+    if not isinstance(text, str):
+        raise _bad("A text is null.", "Pass texts.")
+    if "\0" in text:
+        raise _bad("A text holds the character U+0000.", "Leave it out.")
+
+
+def _bad(detail: str, hint: str) -> Refusal:
+    return Refusal("MF022", "an argument is not allowed", detail, hint)
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has; 0 where the system does not say."""
+    """Bytes of memory that this process holds, where the system says so; else 0."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _load(session: Session, name: str) -> dict[str, Any]:
-    from memfold_py import embed
-
-    models: dict[str, dict[str, Any]] = session.setdefault("memfold_py.models", {})
-    if name not in models:
-        before, started = _resident(), time.monotonic()
-        try:
-            model = embed.load(embed.find(name), _number("MEMFOLD_MODEL_THREADS", 1))
-        except (LookupError, ValueError, OSError) as error:
-            raise Refusal(
-                "MF058",
-                f"the server cannot load the embedding model {name!r}",
-                str(error),
-                "Put its directory into one of MEMFOLD_MODELS in the server's environment (docs/plpython.md).",
-            ) from error
-        models[name] = {
-            "model": model, "memory": max(_resident() - before, 0), "seconds": time.monotonic() - started, "texts": 0,
-        }  # fmt: skip
-    return models[name]
-
-
-def embed(plpy: Any, session: Session, name: str, texts: list[str | None]) -> list[str]:
-    """The vectors of some texts, as pgvector reads them."""
-    plans: Session = session.setdefault("memfold_py.plans", {})
-    if not plans:
-        plans["model"] = plpy.prepare("select dimensions from memfold.embedding_models where model = $1", ["text"])
-        plans["holds"] = plpy.prepare("select memfold._holds_model() as may", [])
-    registered = plpy.execute(plans["model"], [name])
-    if len(registered) == 0:
-        raise Refusal("MF013", "unknown embedding model", f"{name!r} is not registered.",
-                      "Register it: select register_embedding_model(model, dimensions).")  # fmt: skip
-    if any(text is None for text in texts):
-        raise Refusal("MF022", "a text is missing", "One of contents was null.", "Pass texts.")
-    if not texts:
-        return []
-    if not plpy.execute(plans["holds"])[0]["may"]:
-        # a place that was let go, by DISCARD ALL, is another's now
-        session.pop("memfold_py.models", None)
-        raise Refusal(
-            "MF057",
-            "too many sessions hold an embedding model",
-            f"{model_sessions(plpy, session)} may, in this database, and do: MEMFOLD_MODEL_SESSIONS in the server's environment.",
-            "Let another session do it; ingest_memory() stores without a vector meanwhile, and embed_pending() makes up for it.",
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
         )
-    entry = _load(session, name)
-    dimensions = registered[0]["dimensions"]
-    if entry["model"].dimensions != dimensions:
-        raise Refusal(
-            "MF014", "the embedding has the wrong size",
-            f"Model {name!r} is registered with {dimensions} dimensions, the server's has {entry['model'].dimensions}.",
-            "Register it under another name, with the dimensions that it has.",
-        )  # fmt: skip
-    vectors = entry["model"].encode(texts)
-    entry["texts"] += len(texts)
-    # a float32 as a double prints the digits that are read back as the same float32
-    return ["[" + ",".join(map(repr, vector)) + "]" for vector in vectors.tolist()]
-
-
-def loaded(_plpy: Any, session: Session) -> list[tuple[str, str, int, int, float, int]]:
-    """Rows of (model, route, dimensions, bytes, seconds, texts embedded)."""
-    return [
-        (name, one["model"].route, one["model"].dimensions, one["memory"], one["seconds"], one["texts"])
-        for name, one in session.get("memfold_py.models", {}).items()
-    ]
-
-
-# --- words --------------------------------------------------------------------------------------------------------------
-
-
-def tokens(_plpy: Any, _session: Session, text: str, language: str) -> list[str]:
-    """The distinct words of a text of a script without spaces."""
-    from memfold_py import tokens as words
-
-    if language not in words.LANGUAGES:
-        raise Refusal("MF022", "unknown language of words", f"language was {language!r}.",
-                      f"Languages are {', '.join(words.LANGUAGES)}.")  # fmt: skip
-    return words.tokens(text, language)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (profile, lemmatize, selftest, model_sessions, embed, loaded, tokens)
-}
+    except (OSError, ValueError):
+        return 0

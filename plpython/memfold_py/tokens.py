@@ -1,30 +1,52 @@
-"""Words of text that is written without spaces, for the lexical tier: Chinese by jieba, Japanese by janome."""
+"""Words of texts in scripts without spaces, for comparing texts by the words they share."""
 
 from __future__ import annotations
 
-import functools
-import logging
+import importlib
+import tempfile
+from functools import cache
 from typing import Any
 
-LANGUAGES = ("zh", "ja")
+from memfold_py import UnknownLanguageError
 
+LANGUAGES = ("ja", "zh")
 
-@functools.lru_cache(maxsize=None)
-def _cut(language: str) -> Any:
-    if language == "zh":
-        import jieba
-
-        jieba.setLogLevel(logging.WARNING)
-        # HMM guesses at words that are in no dictionary, and guesses depend on what stands beside
-        return functools.partial(jieba.lcut, HMM=False)
-    from janome.tokenizer import Tokenizer
-
-    return functools.partial(Tokenizer().tokenize, wakati=True)
+# Particles and auxiliaries are in every sentence, marks in many: they say little about whether two texts agree.
+_JAPANESE_LEFT_OUT = frozenset(("助詞", "記号", "フィラー"))
 
 
 def tokens(text: str, language: str) -> list[str]:
-    """The distinct words of a text, sorted; language is one of LANGUAGES.
+    """The distinct words of ``text``, sorted by code point; ``language`` is ``zh`` or ``ja``.
 
-    Of canonical text (prose/1): the words come as they are written. Raises ImportError where the package is missing.
+    ``text`` is lower-cased already. A negation is a word of its own or part of one; it is never left out. Raises
+    UnknownLanguageError, a ValueError, for another language, ModuleNotFoundError without jieba (zh) or janome (ja).
     """
-    return sorted({word.strip() for word in _cut(language)(text)} - {""})
+    if language == "zh":
+        # Without the hidden Markov model, which makes up words that are not in the dictionary.
+        found = _chinese().cut(text, HMM=False)
+    elif language == "ja":
+        found = (
+            token.surface
+            for token in _japanese().tokenize(text)
+            if token.part_of_speech.split(",", 1)[0] not in _JAPANESE_LEFT_OUT
+        )
+    else:
+        raise UnknownLanguageError(f"no tokens for {language!r}, only for {' and '.join(LANGUAGES)}")
+    return sorted({word for word in found if any(map(str.isalnum, word))})
+
+
+@cache
+def _chinese() -> Any:
+    jieba = importlib.import_module("jieba")
+    jieba.setLogLevel("WARNING")
+    tokenizer = jieba.Tokenizer()
+    # It keeps what it has read in a file of a known name in /tmp, and would believe whoever had put one there.
+    with tempfile.TemporaryDirectory() as private:
+        tokenizer.tmp_dir = private
+        tokenizer.initialize()
+    return tokenizer
+
+
+@cache
+def _japanese() -> Any:
+    return importlib.import_module("janome.tokenizer").Tokenizer()

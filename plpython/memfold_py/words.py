@@ -8,8 +8,13 @@ IRREGULAR: English forms that no rule derives from their lemma and that may be r
 
 from __future__ import annotations
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 FUNCTION: dict[str, frozenset[str]] = {
-    "en": frozenset("""
+    "en": _words("""
         a an the this that these those here there who whom whose which what when where why how
         i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself
         we us our ours ourselves they them their theirs themselves one ones oneself someone anybody anyone anything
@@ -17,7 +22,7 @@ FUNCTION: dict[str, frozenset[str]] = {
         and or but nor so yet if unless because although though while whereas whether than as since until till once
         of to in on at by for from with without within into onto out up down over under above below between among
         against about across after before behind beside besides beyond during except inside outside near off per
-        through throughout toward towards upon via versus
+        through throughout toward towards upon via versus unlike
         not no never neither nor cannot hardly scarcely barely rarely seldom nearly almost only just even still
         already again too also ever always often sometimes usually soon ago away back now then
         can could may might must shall should will would ought need dare used supposed do does did done doing
@@ -27,8 +32,8 @@ FUNCTION: dict[str, frozenset[str]] = {
         better best worse worst further farther later latter last first second third
         two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty ninety
         hundred hundreds thousand thousands million millions billion billions dozen dozens
-    """.split()),
-    "de": frozenset("""
+    """),
+    "de": _words("""
         der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner keines
         dieser diese dieses diesen diesem jener jene jenes jenen jenem jeder jede jedes jeden jedem welcher welche
         welches welchen welchem wer wen wem wessen was wo wann warum wie woher wohin
@@ -52,8 +57,8 @@ FUNCTION: dict[str, frozenset[str]] = {
         kann kannst können könnt konnte konnten könnte könnten muss musst müssen müsst musste mussten müsste müssten
         darf darfst dürfen durfte durften dürfte dürften soll sollst sollen sollt sollte sollten will willst wollen wollt
         wollte wollten mag magst mögen mochte mochten möchte möchten lasse lässt lassen ließ ließen
-    """.split()),
-    "fr": frozenset("""
+    """),
+    "fr": _words("""
         le la les l un une des du de d au aux ce cet cette ces ça cela ceci celui celle ceux celles
         je j me m moi tu te t toi il elle on nous vous ils elles lui leur leurs se s soi y en
         mon ma mes ton ta tes son sa ses notre nos votre vos mien tien sien
@@ -73,8 +78,8 @@ FUNCTION: dict[str, frozenset[str]] = {
         aurait auraient ait aient
         peux peut pouvons pouvez peuvent pouvait pouvaient pourrait dois doit devons devez doivent devait devaient
         devrait veux veut voulons voulez veulent voulait voulaient voudrait faut fallait faudrait va vont allait
-    """.split()),
-    "es": frozenset("""
+    """),
+    "es": _words("""
         el la los las lo un una unos unas del al este esta estos estas ese esa esos esas aquel aquella aquellos aquellas
         esto eso aquello yo me mí mi mis mío tú tu tus te ti tuyo él ella ellos ellas ello su sus suyo suya se sí le les
         nos nosotros nosotras nuestro nuestra nuestros nuestras vosotros vosotras os vuestro vuestra usted ustedes
@@ -91,8 +96,8 @@ FUNCTION: dict[str, frozenset[str]] = {
         soy eres es somos sois son era eras éramos eran fui fuiste fue fueron ser sido será sería estoy estás está
         estamos están estaba estaban estuvo estar estado he has ha hemos han había habían hubo haber hay
         puedo puedes puede podemos pueden podía podría debo debes debe debemos deben debía debería suele
-    """.split()),
-    "it": frozenset("""
+    """),
+    "it": _words("""
         il lo la i gli le l un uno una del dello della dei degli delle al allo alla ai agli alle dal dallo dalla dai
         dagli dalle nel nello nella nei negli nelle sul sullo sulla sui sugli sulle col coi
         questo questa questi queste quello quella quelli quelle quel quei quegli ciò
@@ -112,8 +117,8 @@ FUNCTION: dict[str, frozenset[str]] = {
         avete hanno aveva avevano ebbe avere avuto sta stanno stava
         posso puoi può possiamo possono poteva potrebbe devo devi deve dobbiamo devono doveva dovrebbe voglio vuoi vuole
         vogliamo vogliono voleva vorrebbe
-    """.split()),
-    "pt": frozenset("""
+    """),
+    "pt": _words("""
         o a os as um uma uns umas do da dos das no na nos nas ao à aos às pelo pela pelos pelas dum duma num numa
         este esta estes estas esse essa esses essas aquele aquela aqueles aquelas isto isso aquilo deste desta desse
         dessa daquele daquela neste nesta nesse nessa
@@ -132,40 +137,41 @@ FUNCTION: dict[str, frozenset[str]] = {
         sou és é somos são era eras éramos eram fui foi foram ser sido será seria estou está estamos estão estava
         estavam esteve estar estado tenho tens tem temos têm tinha tinham teve ter tido hei há havia houve haver
         posso podes pode podemos podem podia poderia devo deve devemos devem devia deveria vou vai vão
-    """.split()),
+    """),
 }
 
 OWN_SENSE: dict[str, frozenset[str]] = {
-    "en": frozenset("""
+    "en": _words("""
         glasses shorts arms goods customs briefs pants jeans clothes cloths looks manners spirits ashes brains savings
         earnings belongings surroundings means news odds thanks regards remains stairs stakes terms times works ways finals
+        damages premises quarters proceeds contents authorities airs waters irons grounds forces funds
         headquarters sports spectacles binoculars scissors bored broke drunk left lay laid fell felt ground wound bound
         bore leaves lives saw sawed founded grounded wounded bounded
         united married related mixed advanced based limited gifted talented
-    """.split()),
-    "de": frozenset("""
+    """),
+    "de": _words("""
         verschiedene verschiedenen verschiedener bestimmte bestimmten bestimmter gewisse gewissen eigene eigenen eigener
-    """.split()),
-    "fr": frozenset("""
+    """),
+    "fr": _words("""
         lunettes vacances ciseaux toilettes devoirs échecs affaires ménages parents droits frais
-    """.split()),
-    "es": frozenset("""
+    """),
+    "es": _words("""
         gafas vacaciones celos esposas deberes bienes padres hijos hermanos abuelos tíos reyes novios señores alrededores
-    """.split()),
-    "it": frozenset("""
+    """),
+    "it": _words("""
         occhiali ferie nozze scacchi figli fratelli nonni zii genitori
-    """.split()),
-    "pt": frozenset("""
+    """),
+    "pt": _words("""
         óculos férias costas bens pais filhos irmãos avós tios namorados
-    """.split()),
+    """),
 }
 """Spanish, Italian and Portuguese masculine plurals of people are here too: padres are both parents, padre is one."""
 
-IRREGULAR: frozenset[str] = frozenset("""
+IRREGULAR: frozenset[str] = _words("""
     is are am has have
     ate became began bought brought built came caught chose dealt drank drew drove dreamt flew forgot forgave fought found
     gave grew heard held hid kept knew learnt led lent lost made meant met paid ran rang rode rose said sang sank sent
     shook slept smelt sold sought spent spoke stole stood stuck struck sung swam swore taught told took threw
     understood went withdrew woke won wore wrote
     children men women feet teeth mice geese
-""".split())
+""")

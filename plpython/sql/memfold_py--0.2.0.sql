@@ -33,7 +33,7 @@ language plpython3u stable
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "model_sessions")
+return server.run(plpy, GD, "0.2.0", "sessions")
 $$;
 comment on function memfold._model_sessions() is
 'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
