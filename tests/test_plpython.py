@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from memfold import migrate
+from memfold.cli import main
 from tests import minilm_onnx, servers
-from tests.conftest import Target
+from tests.conftest import Make, Target
 
 sys.path.insert(0, str(servers.ROOT / "plpython"))
 
@@ -475,7 +478,37 @@ def test_a_server_without_the_package(target: Target, bare: servers.Cluster) -> 
         db.execute("set search_path = public, memfold")
         error = refused(db, "MF058", "select set_policy('acme', canonicalizer => 'lemma')")
         assert "memfold_py" in str(error)
+        said = CliRunner().invoke(main, ["doctor", "--dsn", bare.dsn()])
+        assert said.exit_code == 1
+        assert "canonicalizer self-test not run: " in said.output
         assert one(db, "select action from ingest_memory('User likes tea', 'acme')") == "inserted"
+
+
+@pytest.mark.full_server
+def test_doctor_knows_it(py: DB, dsn: str) -> None:
+    assert migrate.drift(dsn) == []
+    said = CliRunner().invoke(main, ["doctor", "--dsn", dsn])
+    assert "PROBLEM" not in said.output, said.output
+
+
+@pytest.mark.full_server
+def test_a_dump_comes_back(py: DB, target: Target, make: Make, tmp_path: Path) -> None:
+    py.execute("select set_policy('acme', 'words', canonicalizer => 'lemma')")
+    py.execute("select ingest_memory('User likes dogs', 'acme', 'words')")
+    copy = make()
+    for command in (
+        ["pg_dump", "-Fc", "-f", tmp_path / "dump", "-d", target.cluster.dsn(py.info.dbname)],
+        ["pg_restore", "--exit-on-error", "-d", copy, tmp_path / "dump"],
+    ):
+        done = subprocess.run(
+            [target.cluster.bindir / command[0], *command[1:]], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    with psycopg.connect(copy, autocommit=True) as back:
+        back.execute("set search_path = public, memfold")
+        ingest = "select action, method from ingest_memory('User liked dogs', 'acme', 'words')"
+        assert one(back, ingest) == ("merged", "hash")
+        assert one(back, "select count(*) from check_invariants('acme')") == 0
 
 
 @pytest.mark.full_server

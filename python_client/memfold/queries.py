@@ -318,6 +318,13 @@ from pg_catalog.pg_proc as p
 where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
     -- of no file: `memfold adopt` makes these for a table, apply_calibration() for a model
     and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Made by (memfold adopt|apply_calibration)'
+    -- nor are those of memfold_py, an extension of its own
+    and not exists (
+        select from pg_catalog.pg_depend as d
+        join pg_catalog.pg_extension as e on e.oid = d.refobjid
+        where d.classid = 'pg_catalog.pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e'
+            and d.refclassid = 'pg_catalog.pg_extension'::regclass and e.extname = 'memfold_py'
+    )
 """
 
 # calibration ------------------------------------------------------------------------------------------------

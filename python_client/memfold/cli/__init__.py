@@ -25,7 +25,7 @@ from memfold.cli._shared import (
 )
 from memfold.client import Memfold
 from memfold.embedders import OpenAIEmbedder
-from memfold.errors import MemfoldError
+from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
 __all__ = ["main"]
 
@@ -295,9 +295,12 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             wrong = f": {test['failed']} fail, such as {test['example']}" if test["failed"] else ""
             report(not test["failed"], f"canonicalizer self-test, {test['checks']} checks{wrong}")
         except MemfoldError as error:
-            if error.sqlstate != "42501":
+            if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
+                report(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
+            elif error.sqlstate == "42501":
+                report(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
+            else:
                 raise
-            report(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
         invalid = [row["name"] for row in client._query(queries.INVALID_INDEXES)]
         report(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
         try:
