@@ -262,7 +262,7 @@ def test_a_run_that_was_killed_goes_on(
     run: Callable[..., Result], dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
     """kill -9 after a state was written and while a call is under way: every line counts exactly once."""
-    total = 1500
+    total = 6000
     bad = {"content": ""}
     lines = [bad if n == 3 else {"content": f"fact {n % 700}", "subject": f"s{n % 7}"} for n in range(total)]
     file = write(tmp_path / "m.jsonl", *lines)

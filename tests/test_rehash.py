@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import psutil
 import psycopg
 import pytest
 
@@ -842,7 +841,11 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         # without delay, or the run is done
         while not db.execute("select 1 from runs where (report ->> 'rows')::int > 20").fetchone():
             pass
-        os.kill(pid, signal.SIGKILL)
+        # All of it: without a postmaster the session that holds the row would go, and the run could end.
+        postmaster = psutil.Process(pid)
+        postmaster.suspend()
+        for process in (*postmaster.children(), postmaster):
+            process.kill()
     for thread in threads:
         thread.join()
     assert all(isinstance(error, psycopg.OperationalError) for error in errors), errors
