@@ -430,6 +430,39 @@ def test_tenant_id_may_be_left_to_the_setting(routed: Routed) -> None:
         assert error.value.sqlstate == "MF001"
 
 
+def test_settings_of_the_session_change_no_argument(routed: Routed) -> None:
+    """PL/Proxy sends arguments as text: 3 January must not become 1 March."""
+    tenant = routed.tenant(1)
+    with routed.connect("app", tenant) as db, routed.shard(1) as shard:
+        db.execute(
+            "set datestyle = 'SQL, DMY'; set timezone = 'Asia/Tokyo'; set intervalstyle = 'sql_standard';"
+            "set extra_float_digits = -15; set bytea_output = 'escape'; set client_encoding = 'latin1'"
+        )
+        ingest(
+            db, "été", tenant_id=tenant, observed_at="2025-01-03 04:05:06.789012+00",
+            source_confidence=0.12345678901234566, metadata={"n": 0.1}, **vector(0.3),
+        )  # fmt: skip
+        query = (
+            "select content, first_seen = '2025-01-03 04:05:06.789012+00', source_confidence = 0.12345678901234566,"
+            " metadata from memfold.memory_audit where tenant_id = %s"
+        )
+        assert one(shard, query, tenant) == ("été", True, True, {"n": 0.1})
+        assert one(db, query, tenant) == ("été", True, True, {"n": 0.1})
+        assert one(shard, "select embedding from memfold.memory_vectors where tenant_id = %s", tenant) == one(
+            shard, "select %s::vector", vector(0.3)["embedding"]
+        )
+        known = "select content_hash from memfold.known_memory('été', %s)"
+        shard.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        assert one(db, known, tenant) == one(shard, known, tenant)
+        ingest(db, "Ete", tenant_id=tenant, **vector(0.25))
+        db.execute("select memfold.set_policy(%s, decay_interval => '1 day 2 hours')", [tenant])
+        assert one(
+            shard,
+            "select decay_interval = '1 day 2 hours' from memfold.policies where tenant_id = %s",
+            tenant,
+        )
+
+
 def test_the_client(routed: Routed) -> None:
     tenant = routed.tenant()
     with Memfold(routed.router.dsn(user="app"), tenant) as client:

@@ -69,6 +69,13 @@ VIEWS = {
     "embedding_models": False,
 }
 
+# How an argument of a type is written for the server to read the same value.
+AS_TEXT = {
+    "timestamp with time zone": "set datestyle = 'ISO'",
+    "interval": "set intervalstyle = 'postgres'",
+    "double precision": "set extra_float_digits = 1",
+}
+
 FUNCTIONS = """
 select
     p.oid,
@@ -285,7 +292,7 @@ QUEUE = """
 create function memfold._claim_on(
     shard integer, worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
@@ -403,6 +410,12 @@ class Function:
         # PL/Proxy takes no other than volatile ones
         return f"volatile{' strict' if self.strict else ''} set search_path = pg_catalog, pg_temp"
 
+    def sending(self) -> str:
+        """The attributes of what hands arguments on: as text, which must not depend on the session's settings."""
+        kinds = {kind.removesuffix("[]") for kind in self.types}
+        pinned = [setting for kind, setting in AS_TEXT.items() if kind in kinds]
+        return " ".join([self.attributes(), *pinned])
+
     def routed(self) -> str:
         """The statement that makes it on the router."""
         if self.name not in EVERYWHERE:
@@ -410,7 +423,7 @@ class Function:
                 f"memfold.{self.name}({self.arguments})",
                 self.result,
                 "plproxy",
-                self.attributes(),
+                self.sending(),
                 self.body(),
             )
         names = self.names or []
@@ -424,7 +437,7 @@ class Function:
         )
         return "\n".join(
             [
-                create(f"{private}({given})", f"setof {self.result}", "plproxy", self.attributes(), self.body()),
+                create(f"{private}({given})", f"setof {self.result}", "plproxy", self.sending(), self.body()),
                 f"comment on function {private}({', '.join(self.types)}) is",
                 f"'{self.name}() on every server that it is for.';",
                 *grants(f"{private}({', '.join(self.types)})", self.callers),

@@ -604,7 +604,7 @@ grant execute on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text
 
 create function memfold.apply_decay(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, at timestamp with time zone DEFAULT now(), max_operations bigint DEFAULT 10000)
 returns memfold.decay_report
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -637,7 +637,7 @@ grant execute on function memfold.approve_run(run_id uuid, verdict text, max_ope
 
 create function memfold.archive_events(before timestamp with time zone, max_events bigint DEFAULT 1000, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.archived_rows
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -745,7 +745,7 @@ grant execute on function memfold.clean_exact_duplicates(tenant_id text, bucket_
 
 create function memfold.collect_pairs(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, embedding_model text DEFAULT NULL::text, max bigint DEFAULT 10000, min_age interval DEFAULT '30 days'::interval)
 returns TABLE(evidence text, label text, pairs bigint)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -763,7 +763,7 @@ grant execute on function memfold.collect_pairs(tenant_id text, bucket_id text, 
 
 create function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text DEFAULT NULL::text, threshold double precision DEFAULT NULL::double precision, approval text DEFAULT 'judge'::text, max_operations bigint DEFAULT 1000, max_judgements bigint DEFAULT 1000, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, cluster bigint, memory_id uuid, representative_id uuid, similarity double precision, guard text[], content text, representative_content text, action text)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -812,7 +812,7 @@ grant execute on function memfold.create_vector_index(embedding_model text) to m
 
 create function memfold.current_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone)
 returns TABLE(memory_id uuid, content text, memory_type text, subject text, predicate text, object text, valid_from timestamp with time zone, valid_to timestamp with time zone, repetition_count bigint, confidence double precision)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold._route_read(tenant_id);
@@ -873,7 +873,7 @@ grant execute on function memfold.drop_embeddings(model text, after uuid, max_re
 
 create function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text DEFAULT NULL::text, thresholds double precision[] DEFAULT '{0.98,0.95,0.9}'::double precision[])
 returns TABLE(threshold double precision, pairs bigint)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -888,7 +888,7 @@ grant execute on function memfold.duplicate_pairs(tenant_id text, bucket_id text
 
 create function memfold.effective_confidence(memory_id uuid, at timestamp with time zone DEFAULT now(), tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns double precision
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1051,7 +1051,7 @@ grant execute on function memfold.export_bucket(tenant_id text, bucket_id text) 
 
 create function memfold.fail_judgement(judgement_id uuid, error text, worker text DEFAULT NULL::text, counted boolean DEFAULT true, retry_after interval DEFAULT NULL::interval, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns text
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route_judge(tenant_id);
@@ -1068,7 +1068,7 @@ grant execute on function memfold.fail_judgement(judgement_id uuid, error text, 
 
 create function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
 returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1118,7 +1118,7 @@ grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id te
 
 create function memfold.ingest_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT now(), idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1242,7 +1242,7 @@ grant execute on function memfold.pending_embeddings(tenant_id text, bucket text
 
 create function memfold.preview_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT now(), idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1256,7 +1256,7 @@ grant execute on function memfold.preview_memory(content text, tenant_id text, b
 
 create function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision DEFAULT 0.3, unused_for interval DEFAULT '90 days'::interval, max_operations bigint DEFAULT 200, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, memory_id uuid, content text, confidence double precision, last_used timestamp with time zone, helpful_count bigint, harmful_count bigint, reason text)
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1301,7 +1301,7 @@ grant execute on function memfold.reembed_status(from_model text, to_model text,
 
 create function memfold._all_register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision)
 returns setof void
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on all;
@@ -1385,7 +1385,7 @@ grant execute on function memfold.replace_embedding_model(model text, replaced_b
 
 create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, fuller uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.resolution
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route_judge(tenant_id);
@@ -1403,7 +1403,7 @@ grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict t
 
 create function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
 returns SETOF memfold.found_memory
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
@@ -1427,7 +1427,7 @@ grant execute on function memfold.search_memories(tenant_id text, bucket_id text
 
 create function memfold._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
 returns setof memfold.policies
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route_rules(tenant_id);
@@ -1634,7 +1634,7 @@ grant execute on function memfold.upkeep(tenant_id text, tasks text[]) to memfol
 create function memfold._claim_on(
     shard integer, worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
-language plproxy volatile set search_path = pg_catalog, pg_temp
+language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
