@@ -451,9 +451,9 @@ def test_settings_of_the_session_change_no_argument(routed: Routed) -> None:
         assert one(shard, "select embedding from memfold.memory_vectors where tenant_id = %s", tenant) == one(
             shard, "select %s::vector", vector(0.3)["embedding"]
         )
-        known = "select content_hash from memfold.known_memory('été', %s)"
+        known = "select content_hash from memfold.known_memory(%s, %s)"
         shard.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
-        assert one(db, known, tenant) == one(shard, known, tenant)
+        assert one(db, known, "été", tenant) == one(shard, known, "ÉTÉ", tenant)
         ingest(db, "Ete", tenant_id=tenant, **vector(0.25))
         db.execute("select memfold.set_policy(%s, decay_interval => '1 day 2 hours')", [tenant])
         assert one(
