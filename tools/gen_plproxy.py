@@ -296,8 +296,9 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
-    select * from memfold.claim_judgements($2, $3, $4, $5,
-        case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end, $7);
+    select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
+        "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
+        "judgement_ids" => $7);
 $$;
 comment on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
@@ -308,7 +309,7 @@ as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
     select * from memfold.revive_judgements(
-        case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
+        "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
 comment on function memfold._revive_on(integer, text) is 'revive_judgements() on one server.';
 
@@ -397,14 +398,19 @@ class Function:
         return f"memfold._route{'_judge' if 'memfold_judge' in self.callers else ''}(tenant_id)"
 
     def remote(self) -> str:
-        """The call that a server gets. Arguments are computed before it, so it finds itself in its tenant."""
-        places = [
+        """The call that a server gets. Arguments are computed before it, so it finds itself in its tenant.
+
+        By name, so that a server of another release gets what is meant or refuses; quoted, or PL/Proxy would put
+        the value in the place of its name.
+        """
+        values = [
             f"pg_catalog.set_config('memfold.tenant_id', ${place}, true)"
             if name == "tenant_id"
             else f"${place}"
             for place, name in enumerate(self.names or [], 1)
         ]
-        return f"memfold.{self.name}({', '.join(places)})"
+        given = [f'"{name}" => {value}' for name, value in zip(self.names or [], values, strict=True)]
+        return f"memfold.{self.name}({', '.join(given)})"
 
     def attributes(self) -> str:
         # PL/Proxy takes no other than volatile ones

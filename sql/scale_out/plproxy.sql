@@ -561,7 +561,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.add_embeddings($1, $2, $3, $4, $5, $6, pg_catalog.set_config('memfold.tenant_id', $7, true));
+    select * from memfold.add_embeddings("embedding_model" => $1, "memory_ids" => $2, "contents" => $3, "embeddings" => $4, "run_id" => $5, "patient" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
 $$;
 comment on function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid, patient boolean, tenant_id text) is
 'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
@@ -579,7 +579,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.add_labelled_pair($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true), $5, $6);
+    select * from memfold.add_labelled_pair("content_a" => $1, "content_b" => $2, "label" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "similarities" => $5, "origin" => $6);
 $$;
 comment on function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text, similarities jsonb, origin text) is
 'Says what two texts are to each other, for calibration: duplicate, refinement, contradiction or distinct; returns the pair''s id.
@@ -594,7 +594,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.add_labelled_pairs($1, pg_catalog.set_config('memfold.tenant_id', $2, true));
+    select * from memfold.add_labelled_pairs("pairs" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) is
 'Many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
@@ -608,7 +608,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.apply_decay(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.apply_decay("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "at" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.apply_decay(tenant_id text, bucket_id text, at timestamp with time zone, max_operations bigint) is
 'Writes effective_confidence(memory_id, at) of the active memories of a bucket (''*'': of all) into memory_counters
@@ -625,7 +625,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.approve_run($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.approve_run("run_id" => $1, "verdict" => $2, "max_operations" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
@@ -641,7 +641,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.archive_events($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.archive_events("before" => $1, "max_events" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.archive_events(before timestamp with time zone, max_events bigint, tenant_id text) is
 'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
@@ -661,7 +661,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.attach_embedding($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.attach_embedding("memory_id" => $1, "embedding" => $2, "embedding_model" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) is
 'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
@@ -677,7 +677,7 @@ language plproxy volatile strict set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on any;
-    select * from memfold.canonicalize($1, $2);
+    select * from memfold.canonicalize("content" => $1, "profile" => $2);
 $$;
 comment on function memfold.canonicalize(content text, profile text) is
 'Canonical form of a text: two texts with the same form are one fact to tier 1.
@@ -718,7 +718,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.check_invariants(pg_catalog.set_config('memfold.tenant_id', $1, true));
+    select * from memfold.check_invariants("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true));
 $$;
 comment on function memfold.check_invariants(tenant_id text) is
 'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
@@ -733,7 +733,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.clean_exact_duplicates(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.clean_exact_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "dry_run" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) is
 'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
@@ -749,7 +749,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.collect_pairs(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5);
+    select * from memfold.collect_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "max" => $4, "min_age" => $5);
 $$;
 comment on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max bigint, min_age interval) is
 'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
@@ -767,7 +767,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.consolidate(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6, $7, $8);
+    select * from memfold.consolidate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "threshold" => $4, "approval" => $5, "max_operations" => $6, "max_judgements" => $7, "dry_run" => $8);
 $$;
 comment on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) is
 'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
@@ -786,7 +786,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.create_vector_index($1);
+    select * from memfold.create_vector_index("embedding_model" => $1);
 $$;
 comment on function memfold._all_create_vector_index(text) is
 'create_vector_index() on every server that it is for.';
@@ -816,7 +816,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route_read(tenant_id);
-    select * from memfold.current_memories(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.current_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3);
 $$;
 comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
@@ -831,7 +831,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route_read(tenant_id);
-    select * from memfold.current_memory($1, pg_catalog.set_config('memfold.tenant_id', $2, true));
+    select * from memfold.current_memory("id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.current_memory(id uuid, tenant_id text) is
 'Where an id leads today: the memory that holds its fact, after all folds, and after an erasure that left the fact. Any id ever
@@ -846,7 +846,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.derive_scope(pg_catalog.set_config('memfold.tenant_id', $1, true), $2);
+    select * from memfold.derive_scope("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "memory_ids" => $2);
 $$;
 comment on function memfold.derive_scope(tenant_id text, memory_ids uuid[]) is
 'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
@@ -861,7 +861,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.drop_embeddings($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true), $5);
+    select * from memfold.drop_embeddings("model" => $1, "after" => $2, "max_results" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "run_id" => $5);
 $$;
 comment on function memfold.drop_embeddings(model text, after uuid, max_results bigint, tenant_id text, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) is
 'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
@@ -877,7 +877,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.duplicate_pairs(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.duplicate_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "thresholds" => $4);
 $$;
 comment on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) is
 'How many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would meet with other
@@ -892,7 +892,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.effective_confidence($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.effective_confidence("memory_id" => $1, "at" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.effective_confidence(memory_id uuid, at timestamp with time zone, tenant_id text) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
@@ -908,7 +908,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.embed_pending(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.embed_pending("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
 $$;
 comment on function memfold.embed_pending(tenant_id text, bucket text, max_results bigint) is
 'Where a policy embeds in the database: makes the vectors of memories that were stored without one, and runs the tier 2 that
@@ -925,7 +925,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.end_reembedding($1, pg_catalog.set_config('memfold.tenant_id', $2, true));
+    select * from memfold.end_reembedding("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.end_reembedding(run_id uuid, tenant_id text) is
 'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
@@ -939,7 +939,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.end_session($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3, $4);
+    select * from memfold.end_session("session_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "dry_run" => $4);
 $$;
 comment on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) is
 'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
@@ -957,7 +957,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.erase_bucket(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.erase_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) is
 'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy. About max_memories (1 to
@@ -974,7 +974,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.erase_memory($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.erase_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.erase_memory(memory_id uuid, reason text, tenant_id text) is
 'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
@@ -990,7 +990,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.erase_source(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.erase_source("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "source_turn_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_source(tenant_id text, source_turn_id text, reason text, max_memories bigint) is
 'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
@@ -1008,7 +1008,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.erase_tenant(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
 'Forgets a tenant: every bucket as erase_bucket() does, then its policies, predicates, antonyms and labelled pairs. About max_memories (1
@@ -1024,7 +1024,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route_read(tenant_id);
-    select * from memfold.explain_memory($1, pg_catalog.set_config('memfold.tenant_id', $2, true));
+    select * from memfold.explain_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.explain_memory(memory_id uuid, tenant_id text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
@@ -1039,7 +1039,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.export_bucket(pg_catalog.set_config('memfold.tenant_id', $1, true), $2);
+    select * from memfold.export_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2);
 $$;
 comment on function memfold.export_bucket(tenant_id text, bucket_id text) is
 'Everything about a bucket, as of one moment, one JSON object a row, in the order in which import_bucket() takes it: a header (format
@@ -1055,7 +1055,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route_judge(tenant_id);
-    select * from memfold.fail_judgement($1, $2, $3, $4, $5, $6, $7, $8, $9, pg_catalog.set_config('memfold.tenant_id', $10, true));
+    select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "worker" => $3, "counted" => $4, "retry_after" => $5, "model" => $6, "input_tokens" => $7, "output_tokens" => $8, "cost" => $9, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $10, true));
 $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
@@ -1072,7 +1072,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.find_similar(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6, $7, $8, $9);
+    select * from memfold.find_similar("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding" => $3, "embedding_model" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'The active memories whose text, or whose alias''s text (matched_id), has a cosine of at least threshold to the vector, most
@@ -1087,7 +1087,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.import_bucket(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.import_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "lines" => $3);
 $$;
 comment on function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb) is
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
@@ -1104,7 +1104,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.ingest_memories($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3);
+    select * from memfold.ingest_memories("candidates" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
 $$;
 comment on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) is
 'Takes in many candidates at once: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory().
@@ -1122,7 +1122,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.ingest_memory($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+    select * from memfold.ingest_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
 $$;
 comment on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
 'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
@@ -1141,7 +1141,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.ingest_plain_rows(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.ingest_plain_rows("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_rows" => $3);
 $$;
 comment on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) is
 'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
@@ -1157,7 +1157,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.ingest_staged($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3);
+    select * from memfold.ingest_staged("batch_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
 $$;
 comment on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) is
 'ingest_memories() for candidates that the client has copied into staged_candidates under a batch_id of its own: faster, above
@@ -1172,7 +1172,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.known_memory($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3, $4, $5, $6, $7);
+    select * from memfold.known_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "metadata" => $7);
 $$;
 comment on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) is
 'The tier-1 probe alone: the memory that holds this text, if the bucket knows it (memory_id: where an alias leads;
@@ -1187,7 +1187,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.merge_memories($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.merge_memories("memory_id" => $1, "into_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.merge_memories(memory_id uuid, into_id uuid, reason text, tenant_id text) is
 'A person folds one memory into another of the same bucket, whatever their scopes: memory_id becomes an alias of into_id,
@@ -1202,7 +1202,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.missing_embeddings($1, $2, $3, $4, pg_catalog.set_config('memfold.tenant_id', $5, true));
+    select * from memfold.missing_embeddings("from_model" => $1, "to_model" => $2, "after" => $3, "max_results" => $4, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $5, true));
 $$;
 comment on function memfold.missing_embeddings(from_model text, to_model text, after uuid, max_results bigint, tenant_id text) is
 'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
@@ -1217,7 +1217,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.pairs_to_label(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.pairs_to_label("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "embedding_model" => $2, "max" => $3);
 $$;
 comment on function memfold.pairs_to_label(tenant_id text, embedding_model text, max bigint) is
 'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
@@ -1232,7 +1232,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.pending_embeddings(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3);
+    select * from memfold.pending_embeddings("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
 $$;
 comment on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) is
 'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
@@ -1246,7 +1246,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.preview_memory($1, pg_catalog.set_config('memfold.tenant_id', $2, true), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+    select * from memfold.preview_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
 $$;
 comment on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
 'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
@@ -1260,7 +1260,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.prune_memories(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6);
+    select * from memfold.prune_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_confidence" => $3, "unused_for" => $4, "max_operations" => $5, "dry_run" => $6);
 $$;
 comment on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) is
 'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
@@ -1276,7 +1276,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.record_feedback($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.record_feedback("memory_id" => $1, "helpful" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) is
 'Counts whether a memory (of an alias: the memory where it leads) helped or harmed, and returns both counts: search_memories()
@@ -1290,7 +1290,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.reembed_status($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.reembed_status("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.reembed_status(from_model text, to_model text, tenant_id text) is
 'How far a tenant is on the way from one embedding model to another: vectors of each; missing: memories with a vector of the old one
@@ -1305,7 +1305,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.register_embedding_model($1, $2, $3, $4);
+    select * from memfold.register_embedding_model("model" => $1, "dimensions" => $2, "merge_threshold" => $3, "judge_threshold" => $4);
 $$;
 comment on function memfold._all_register_embedding_model(text, bigint, double precision, double precision) is
 'register_embedding_model() on every server that it is for.';
@@ -1333,7 +1333,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.reject_memory($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.reject_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.reject_memory(memory_id uuid, reason text, tenant_id text) is
 'A person says: not this. The memory (of an alias: where it leads) becomes a tombstone: it is no longer shown, and its text
@@ -1348,7 +1348,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.remove_labelled_pair($1, pg_catalog.set_config('memfold.tenant_id', $2, true));
+    select * from memfold.remove_labelled_pair("pair_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) is
 'Takes a labelled pair away. Of past decisions collect_pairs() finds it again. Raises MF001, MF002, MF042.';
@@ -1361,7 +1361,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.replace_embedding_model($1, $2);
+    select * from memfold.replace_embedding_model("model" => $1, "replaced_by" => $2);
 $$;
 comment on function memfold._all_replace_embedding_model(text, text) is
 'replace_embedding_model() on every server that it is for.';
@@ -1389,7 +1389,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_
 as $$
     cluster 'memfold';
     run on memfold._route_judge(tenant_id);
-    select * from memfold.resolve_judgement($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, pg_catalog.set_config('memfold.tenant_id', $11, true));
+    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "fuller" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $11, true));
 $$;
 comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
 'Answers a judgement, under the lock of its scope and only if both sides are still what was judged. verdict: duplicate (the
@@ -1407,7 +1407,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.search_memories(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+    select * from memfold.search_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "query_embedding" => $3, "embedding_model" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
 $$;
 comment on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
@@ -1431,7 +1431,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route_rules(tenant_id);
-    select * from memfold.set_policy(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45);
+    select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "min_confidence" => $26, "search_threshold" => $27, "touch" => $28, "rank_confidence" => $29, "rank_feedback" => $30, "consolidate_threshold" => $31, "session_threshold" => $32, "protected_types" => $33, "protected_confidence" => $34, "decay_rate" => $35, "decay_floor" => $36, "decay_interval" => $37, "notify" => $38, "weights" => $39, "max_content_length" => $40, "max_metadata_size" => $41, "max_session_repeats" => $42, "embed" => $43, "embed_model" => $44, "segmenter" => $45);
 $$;
 comment on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text) is
 'set_policy() on every server that it is for.';
@@ -1464,7 +1464,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route_rules(tenant_id);
-    select * from memfold.set_predicate(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4);
+    select * from memfold.set_predicate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "predicate" => $2, "cardinality" => $3, "conflict" => $4);
 $$;
 comment on function memfold._all_set_predicate(text, text, text, text) is
 'set_predicate() on every server that it is for.';
@@ -1491,7 +1491,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.start_reembedding($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.start_reembedding("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) is
 'Begins to give the memories of a tenant, which have vectors of from_model, vectors of to_model too, or goes on where an earlier
@@ -1506,7 +1506,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.supersede_memory($1, $2, $3, pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.supersede_memory("memory_id" => $1, "by_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text, tenant_id text) is
 'A person retires a memory in favour of another of the same bucket: memory_id becomes history from now on, by_id is current.
@@ -1521,7 +1521,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.sweep_duplicates(pg_catalog.set_config('memfold.tenant_id', $1, true), $2, $3, $4, $5, $6, $7);
+    select * from memfold.sweep_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "dry_run" => $4, "max_operations" => $5, "memory_ids" => $6, "into_run" => $7);
 $$;
 comment on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) is
 'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
@@ -1541,7 +1541,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.undo($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.undo("event_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.undo(event_id uuid, reason text, tenant_id text) is
 'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
@@ -1557,7 +1557,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.undo_run($1, $2, pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.undo_run("run_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
 'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
@@ -1573,7 +1573,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.unregister_embedding_model($1);
+    select * from memfold.unregister_embedding_model("model" => $1);
 $$;
 comment on function memfold._all_unregister_embedding_model(text) is
 'unregister_embedding_model() on every server that it is for.';
@@ -1600,7 +1600,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.update_memory($1, $2, $3, $4, $5, $6, pg_catalog.set_config('memfold.tenant_id', $7, true));
+    select * from memfold.update_memory("memory_id" => $1, "content" => $2, "object" => $3, "embedding" => $4, "embedding_model" => $5, "reason" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
 $$;
 comment on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) is
 'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
@@ -1616,7 +1616,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold._route(tenant_id);
-    select * from memfold.upkeep(pg_catalog.set_config('memfold.tenant_id', $1, true), $2);
+    select * from memfold.upkeep("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
 $$;
 comment on function memfold.upkeep(tenant_id text, tasks text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
@@ -1638,8 +1638,9 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
-    select * from memfold.claim_judgements($2, $3, $4, $5,
-        case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end, $7);
+    select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
+        "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
+        "judgement_ids" => $7);
 $$;
 comment on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
@@ -1650,7 +1651,7 @@ as $$
     cluster 'memfold';
     run on memfold._route_queue(tenant_id, shard);
     select * from memfold.revive_judgements(
-        case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
+        "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
 comment on function memfold._revive_on(integer, text) is 'revive_judgements() on one server.';
 
