@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import sys
@@ -588,8 +589,6 @@ def test_walls_of_the_router(routed: Routed) -> None:
         assert (
             db.execute("select umoptions from pg_user_mappings where umoptions is not null").fetchall() == []
         )
-        # an operator of one's own is not asked
-        db.execute("create function pg_temp.lie(text, text) returns boolean language sql as 'select false'")
         db.execute("reset memfold.tenant_id")
         assert seen(db) == set()
     with routed.connect("bound", other) as db:
@@ -604,12 +603,6 @@ def test_walls_of_the_router(routed: Routed) -> None:
         assert seen(db) >= {mine, other}
         assert one(db, "select count(*) from memfold.current_memories(%s)", other) == 1
         refused(db, "select memfold.ingest_memory('x', %s)", mine, code="42501")
-    # and nothing of a call's tenant stays in the router's session on the server
-    for number in (0, 1):
-        with routed.connect("app", mine) as db, routed.shard(number) as shard:
-            db.execute("select count(*) from memfold.memories")
-            shard.execute("set role memfold_router")
-            assert one(shard, "select count(*) from memfold.memories") == 0
     with routed.connect() as db:
         db.execute("delete from memfold.tenant_roles")
 
@@ -617,6 +610,11 @@ def test_walls_of_the_router(routed: Routed) -> None:
 def test_a_tenant_is_bound_for_its_call_alone(routed: Routed) -> None:
     """One session of the router has one connection to a server, for all tenants."""
     tenants = [routed.tenant(0) for _ in range(2)]
+    with routed.connect() as admin:
+        admin.execute(
+            "create function public.left_over() returns text language plproxy as $$ cluster 'memfold'; run on 0;"
+            " select coalesce(current_setting('memfold.tenant_id', true), ''); $$"
+        )
     with routed.connect("app") as db:
         for tenant in tenants * 3:
             db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
@@ -625,6 +623,7 @@ def test_a_tenant_is_bound_for_its_call_alone(routed: Routed) -> None:
                 (tenant, "what both say")
             ]
             assert one(db, "select observations from memfold.dedup_stats") > 0
+            assert one(db, "select public.left_over()") == ""
     with routed.shard(0) as shard:
         rows = shard.execute(
             "select observations from memfold.dedup_stats where tenant_id = any(%s)", [tenants]
@@ -725,27 +724,34 @@ def test_equal_candidates_of_concurrent_writers(routed: Routed, number: int) -> 
 
 
 def test_paraphrases_of_concurrent_writers(routed: Routed) -> None:
-    tenant = routed.tenant(1)
+    """16 texts of one fact at once, any two of them within the merge threshold, on both servers."""
+    tenants = [routed.tenant(number) for number in (0, 1)]
+    words = ["likes", "loves", "enjoys", "prefers", "wants", "favours", "picks", "chooses"]
+    forms = ["The user {} a dark screen", "A dark screen is what the user {}"]
+    texts = [form.format(word) for word in words for form in forms]
+    start = threading.Barrier(WRITERS)
 
     def writer(i: int) -> None:
-        with routed.connect("app", tenant) as db:
-            for round_ in range(5):
+        with routed.connect("app") as db:
+            for turn in range(10):
+                tenant = tenants[turn % 2]
+                db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+                start.wait(60)
                 ingest(
-                    db, f"User takes kind {i} of tea", tenant_id=tenant, bucket_id=f"b{round_}", **vector(1 - i * 1e-4)
+                    db, texts[i], tenant_id=tenant, bucket_id=f"round {turn}", subject="user",
+                    **vector(math.cos(0.02 * i)),
                 )  # fmt: skip
 
     together(*[lambda i=i: writer(i) for i in range(WRITERS)])  # type: ignore[misc]
-    with routed.shard(1) as shard:
-        rows = shard.execute(
-            "select bucket_id, sum(observations) from memfold.memories join memfold.memory_counters"
-            " using (tenant_id, memory_id) where tenant_id = %s and status = 'active' group by 1",
-            [tenant],
-        ).fetchall()
-        events = one(
-            shard, "select count(*) from memfold.memory_events where tenant_id = %s and observation", tenant
-        )
-        assert sum(count for _, count in rows) == events == 5 * WRITERS
-        check(shard)
+    for number, tenant in enumerate(tenants):
+        with routed.shard(number) as shard:
+            found = shard.execute(
+                "select count(*) filter (where status = 'active'), max(repetition_count)"
+                " from memfold.memory_audit where tenant_id = %s group by bucket_id",
+                [tenant],
+            ).fetchall()
+            assert found == [(1, WRITERS - 1)] * 5
+            check(shard)
 
 
 def test_a_rollback_of_the_router_undoes_nothing(routed: Routed) -> None:
