@@ -572,6 +572,9 @@ def test_walls_of_the_router(routed: Routed) -> None:
         refused(db, "select memfold.ingest_memory('x', %s)", other)
         refused(db, "select memfold.current_memories(%s)", other)
         refused(db, "select memfold.set_policy('*', conflict => 'review')")
+        refused(db, "select memfold.resolve_judgement(%s, 'distinct', tenant_id => %s)", NOBODY, other)
+        refused(db, "select memfold.fail_judgement(%s, 'no', tenant_id => %s)", NOBODY, other)
+        refused(db, "select memfold.revive_judgements(%s)", other)
         # what the functions here are made of is behind the wall too
         refused(db, "select memfold._claim_on(0, 'w', 10, '1 minute', false, %s, null)", other)
         refused(db, "select memfold._revive_on(0, %s)", other)
