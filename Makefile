@@ -21,7 +21,7 @@ PY        := $(VENV)/bin/python
 STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo test lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo test test-plproxy lint bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -103,6 +103,9 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n 2 --dist loadgroup
+
+test-plproxy: setup ## the tests of the router alone, where a server has PL/Proxy (docs/scale-out.md)
+	$(PY) -m pytest tests/test_plproxy.py
 
 lint: setup ## check the sources
 	$(PY) -m ruff check .

@@ -87,6 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
         LEFT_OUT.append("tests/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed")
+    if servers.plproxy() is None:
+        LEFT_OUT.append("tests/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed")
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
@@ -146,6 +148,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}{python}")
     if servers.pgbouncer() is not None:
         terminalreporter.line(f"pooler: {servers.pgbouncer()}")
+    if servers.plproxy() is not None:
+        terminalreporter.line(f"router: PL/Proxy of {servers.plproxy()}")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 

@@ -427,6 +427,22 @@ def pgbouncer() -> Path | None:
     return Path(found) if found else None
 
 
+@functools.cache
+def plproxy() -> Path | None:
+    """The programs of a server that has PL/Proxy and pgvector (tools/full_server.sh installs PL/Proxy as pgbouncer)."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for bindir in [*find_full_server.candidates(), *installed]:
+        if not (bindir / "pg_config").is_file() or not (bindir / "postgres").is_file():
+            continue
+        asked = subprocess.run(
+            [bindir / "pg_config", "--sharedir"], capture_output=True, text=True, check=False
+        )
+        extensions = Path(asked.stdout.strip()) / "extension"
+        if all((extensions / f"{name}.control").is_file() for name in ("plproxy", "vector")):
+            return bindir
+    return None
+
+
 def available() -> tuple[list[Cluster], list[str]]:
     """Clusters that can be had here, not yet started, and what is left out with the reason."""
     if STARTED in os.environ:

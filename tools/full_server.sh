@@ -32,8 +32,17 @@ pooler() {
     [ -z "$ours" ] || rm -f "$policy"
     update-rc.d pgbouncer disable >/dev/null 2>&1 || true
 }
+# The router that tests/test_plproxy.py asks for: the same.
+router() {
+    local package=postgresql-$("$1/postgres" -V | sed 's/^[^0-9]*\([0-9]*\).*/\1/')-plproxy
+    [ ! -e "$("$1/pg_config" --sharedir)/extension/plproxy.control" ] || return 0
+    { [ "$(id -u)" -eq 0 ] && [ -z "${MEMFOLD_FULL_SERVER:-}" ] && command -v apt-get >/dev/null; } || return 0
+    known "$package" || { "${apt[@]}" update >/dev/null && known "$package"; } || return 0
+    install "$package" || say "$package cannot be installed; its tests are left out"
+}
 finish() {
     pooler
+    router "$1"
     say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
     exit 0
 }
