@@ -1,0 +1,270 @@
+-- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. docs/scale-out.md says when and how.
+--
+-- Run it on the coordinator, as a superuser: psql -v ON_ERROR_STOP=1 -f citus.sql. It is one transaction. Run it again
+-- after each upgrade of memfold: what is distributed already is left alone, functions are brought up to date.
+begin;
+
+set local search_path = pg_catalog, pg_temp;
+set local client_min_messages = warning;
+-- A trigger of memfold touches its own row, or refuses.
+set local citus.enable_unsafe_triggers = on;
+set local citus.multi_shard_modify_mode = 'sequential';
+
+do $$
+begin
+    if not exists (select from pg_extension where extname = 'citus') then
+        raise exception 'Citus is not installed in this database' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'CREATE EXTENSION citus on every node, and add the workers.';
+    elsif to_regclass('memfold.memories') is null then
+        raise exception 'memfold is not installed in this database' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'memfold init DSN, with citus.enable_ddl_propagation = off.';
+    elsif exists (select from pg_extension where extname = 'memfold') then
+        raise exception 'memfold is here as an extension, whose objects Citus does not distribute' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'Install it by memfold init.';
+    elsif (select groupid from pg_dist_local_group) <> 0 then
+        raise exception 'this is not the coordinator' using errcode = 'object_not_in_prerequisite_state';
+    end if;
+end;
+$$;
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+-- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
+-- rows of them. So the views step aside while tables are distributed.
+create temporary table held_views on commit drop as
+select
+    c.oid::regclass::text as name,
+    row_number() over (order by c.oid) as place,
+    format('create view %s %s as %s', c.oid::regclass,
+        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)) as definition,
+    c.relowner::regrole::text as owner,
+    (
+        select coalesce(string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), ';'), '')
+        from pg_description as d
+        join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
+        where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
+    ) as column_comments,
+    obj_description(c.oid, 'pg_class') as comment,
+    (
+        select coalesce(string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), ';'), '')
+        from aclexplode(c.relacl) as x
+        where x.grantee not in (0, c.relowner)
+    ) as grants
+from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+
+create temporary table held_triggers on commit drop as
+select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
+from pg_trigger
+where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace = 'memfold'::regnamespace)
+    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+
+do $$
+declare
+    v_row record;
+begin
+    if exists (select from held_views) then
+        execute (select 'drop view ' || string_agg(name, ', ') from held_views);
+    end if;
+    for v_row in select * from held_triggers loop
+        execute format('drop trigger %I on %s', v_row.name, v_row.relation);
+    end loop;
+    -- rules: everyone reads them, and those of tenant '*' are everyone's
+    for v_row in
+        select t.name from unnest(array[
+            'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'predicates', 'antonyms'
+        ]) with ordinality as t (name, place)
+        where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
+        order by t.place
+    loop
+        perform create_reference_table(('memfold.' || v_row.name)::regclass);
+    end loop;
+    for v_row in
+        select t.name, t.place from unnest(array[
+            'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
+            'archive_positions', 'staged_candidates'
+        ]) with ordinality as t (name, place)
+        where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
+        order by t.place
+    loop
+        perform create_distributed_table(('memfold.' || v_row.name)::regclass, 'tenant_id',
+            colocate_with => case when v_row.name = 'memories' then 'none' else 'memfold.memories' end);
+    end loop;
+    for v_row in select * from held_triggers where name <> 'replace_shipped' loop
+        execute v_row.definition;
+    end loop;
+    for v_row in select * from held_views order by place loop
+        execute v_row.definition;
+        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
+        execute v_row.grants;
+        execute v_row.column_comments;
+        execute format('comment on view %s is %L', v_row.name, v_row.comment);
+    end loop;
+end;
+$$;
+
+-- The guard -----------------------------------------------------------------------------------------------------------
+
+create or replace function memfold._at_home(tenant_id text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if coalesce(tenant_id, '') = '' then
+        perform memfold._fail('MF001', 'tenant_id is missing',
+            format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(tenant_id)),
+            'Pass tenant_id: on Citus it is what the call goes by.');
+    end if;
+    if not exists (
+        select
+        from pg_dist_placement as p
+        join pg_dist_local_group as g on g.groupid = p.groupid
+        where p.shardid = get_shard_id_for_distribution_column('memfold.memories', tenant_id)
+    ) then
+        perform memfold._fail('MF060', 'the call does not run on the node of its tenant',
+            'Citus did not send it there: locks taken here would keep nobody out.',
+            'Write SELECT ... FROM memfold.f(...) with tenant_id as a literal or a parameter: no default, no expression, no'
+            ' sub-select, no second function or table beside it; outside BEGIN where the function says so. After a shard'
+            ' was moved: retry.');
+    end if;
+end;
+$body$;
+revoke all on function memfold._at_home(text) from public;
+grant execute on function memfold._at_home(text) to memfold_app, memfold_auditor;
+comment on function memfold._at_home(text) is
+'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
+
+-- Always in doubt: _enter() has to look where the call runs.
+create or replace function memfold._is_entered(tenant_id text) returns boolean
+language sql stable parallel safe
+return false;
+
+create or replace function memfold._enter(tenant_id text) returns void
+language plpgsql volatile
+as $body$
+declare
+    v_bound constant name := memfold._bound_role(memfold._actor()::name);
+    v_here constant text := nullif(pg_catalog.current_setting('memfold.tenant_id', true), '');
+begin
+    perform memfold._at_home(tenant_id);
+    if v_bound is not null and not exists (
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+    ) then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
+            'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
+    elsif v_bound is null and (tenant_id = '*' or v_here <> tenant_id)
+        and not pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
+            'One transaction works for one tenant.');
+    end if;
+    if pg_catalog.octet_length(tenant_id) > 512 then
+        perform memfold._fail('MF003', 'tenant_id is too long',
+            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
+            'Identifiers have at most 512 bytes of UTF-8.');
+    end if;
+    if v_here is distinct from tenant_id then
+        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
+    end if;
+end;
+$body$;
+comment on function memfold._enter(text) is
+'The wall at every entry point, on Citus: the call must run on the node of its tenant (MF060). A session''s settings do not
+reach there, so the argument says who the tenant is; a role that is bound to a tenant is bound here too. Raises MF001 to MF003.';
+
+create or replace function memfold._enter_judge(tenant_id text) returns void
+language plpgsql volatile
+as $body$
+begin
+    if tenant_id <> '' and tenant_id <> '*' and memfold._bound_role(memfold._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
+    then
+        perform memfold._at_home(tenant_id);
+        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
+    else
+        perform memfold._enter(tenant_id);
+    end if;
+end;
+$body$;
+
+create or replace function memfold._enter_reader(tenant_id text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    perform memfold._at_home(tenant_id);
+    if coalesce(current_setting('memfold.tenant_id', true), '') = '' then
+        perform set_config('memfold.tenant_id', tenant_id, true);
+    end if;
+end;
+$body$;
+revoke all on function memfold._enter_reader(text) from public;
+grant execute on function memfold._enter_reader(text) to memfold_app, memfold_auditor;
+comment on function memfold._enter_reader(text) is
+'What functions that read as their caller begin with on Citus: the guard, and the tenant that row level security goes by.';
+
+do $$
+declare
+    v_definition text;
+    v_function regprocedure;
+begin
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
+    loop
+        v_definition := pg_get_functiondef(v_function);
+        if v_definition !~ '_enter_reader' then
+            execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
+        end if;
+    end loop;
+    alter function memfold._at_home(text) owner to memfold_owner;
+    alter function memfold._enter_reader(text) owner to memfold_owner;
+end;
+$$;
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
+-- the tenant's node.
+do $$
+declare
+    v_function record;
+begin
+    -- The types first: what a function declares is no dependency of it either, but its arguments are.
+    execute (
+        select 'create function memfold._types(' || string_agg(t.oid::regtype::text, ', ') || ') returns void begin atomic end'
+        from pg_type as t
+        join pg_class as c on c.oid = t.typrelid and c.relkind = 'c'
+        where t.typnamespace = 'memfold'::regnamespace
+    );
+    perform create_distributed_function(p.oid::regprocedure)
+    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_types';
+    drop function memfold._types;
+    for v_function in
+        select p.oid::regprocedure as name, p.prokind,
+            p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.proname not in (
+                -- they have no tenant's work to do
+                'schedule_upkeep', 'unschedule_upkeep', 'derive_scope'
+            ) as sent
+        from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace
+            and not exists (
+                select from pg_dist_object as o
+                where o.classid = 'pg_proc'::regclass and o.objid = p.oid and (
+                    o.distribution_argument_index is not null or p.proname ~ '^_' or 'tenant_id' <> all(p.proargnames[:p.pronargs])
+                )
+            )
+        order by p.oid
+    loop
+        if v_function.sent then
+            perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
+        else
+            perform create_distributed_function(v_function.name);
+        end if;
+    end loop;
+    grant memfold_app to memfold_tenant;
+end;
+$$;
+commit;
