@@ -27,6 +27,22 @@ begin
 end;
 $$;
 
+-- Rules are on every node, so that whoever changes them writes to every node, and there has to log in: a role for the
+-- functions that do, and for nothing else. memfold_owner, whose functions work on the tenant's node, cannot log in:
+-- whatever of them would reach beyond it fails. Row level security of the other nodes knows no tenant.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'memfold_rules') then
+        set local citus.enable_ddl_propagation = off;  -- it goes with what names it, below
+        create role memfold_rules login bypassrls in role memfold_owner;
+        set local citus.enable_ddl_propagation = on;
+    end if;
+end;
+$$;
+
+-- Roles go where an object names them, and with them their memberships; nothing else names this one.
+grant usage on schema memfold to memfold_tenant, memfold_rules;
+
 -- Tables --------------------------------------------------------------------------------------------------------------
 
 -- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
@@ -228,6 +244,52 @@ $$;
 
 -- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
 -- the tenant's node.
+-- Citus plans a statement for the tenant it is run for, never for any.
+do $$
+declare
+    v_function regprocedure;
+begin
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and 'plan_cache_mode=force_generic_plan' = any(p.proconfig)
+    loop
+        execute format('alter function %s reset plan_cache_mode', v_function);
+    end loop;
+end;
+$$;
+
+-- Citus does not plan an SQL function that reads a distributed table by its parameters. Its body goes into PL/pgSQL.
+do $$
+declare
+    v_function record;
+    v_head text;
+    v_body text;
+begin
+    for v_function in
+        select distinct p.oid, p.proretset
+        from pg_proc as p
+        join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
+        join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
+        where p.pronamespace = 'memfold'::regnamespace and p.prosqlbody is not null
+            and p.proname not in ('_bound_tenant', '_tenant') and p.prosrc = ''
+            and exists (
+                select from pg_dist_partition as t where t.logicalrelid = c.oid
+            )
+    loop
+        v_body := pg_get_function_sqlbody(v_function.oid);
+        v_head := pg_get_functiondef(v_function.oid);
+        v_head := replace(left(v_head, length(v_head) - length(v_body) - 1), E'\n LANGUAGE sql\n', E'\n LANGUAGE plpgsql\n');
+        if v_body ~ '^\s*RETURN' then
+            v_body := v_body || ';';
+        else
+            v_body := regexp_replace(v_body, '^\s*BEGIN ATOMIC\s*(.*?);?\s*END\s*$', '\1');
+            v_body := case when v_function.proretset then 'return query ' || v_body || ';' else 'return (' || v_body || ');' end;
+        end if;
+        execute v_head || E'\nas $body$\n#variable_conflict use_column\nbegin\n' || v_body || E'\nend;\n$body$';
+    end loop;
+end;
+$$;
+
 do $$
 declare
     v_function record;
@@ -260,11 +322,40 @@ begin
     loop
         if v_function.sent then
             perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
+            if v_function.prokind = 'f' then
+                -- memfold's functions ask tables from within statements on tables: all of it on one node
+                execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
+            end if;
         else
             perform create_distributed_function(v_function.name);
         end if;
     end loop;
-    grant memfold_app to memfold_tenant;
+    for v_function in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in (
+            'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
+            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket'
+        )
+    loop
+        execute format('alter function %s owner to memfold_rules', v_function.name);
+    end loop;
 end;
 $$;
 commit;
+
+-- Forced delegation, without which Citus sends no call from within a transaction, holds every statement of the function to one
+-- spelling of the tenant, collation included, on the node that it was sent to. So it is forced by the coordinator only. In
+-- a transaction of its own: the workers have to see what was distributed.
+do $$
+begin
+    if exists (
+        select from pg_catalog.run_command_on_workers(
+            'with forced as (update pg_catalog.pg_dist_object as o set force_delegation = false from pg_catalog.pg_proc as p'
+            ' where o.classid = ''pg_proc''::regclass and p.oid = o.objid and p.pronamespace = ''memfold''::regnamespace'
+            ' and o.force_delegation returning 1) select count(*) from forced'
+        ) where not success
+    ) then
+        raise exception 'a worker could not be reached' using hint = 'Run the script again.';
+    end if;
+end;
+$$;
