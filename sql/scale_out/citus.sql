@@ -151,6 +151,34 @@ grant execute on function memfold._at_home(text) to memfold_app, memfold_auditor
 comment on function memfold._at_home(text) is
 'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
 
+-- The wall as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
+-- that tenant by a constant that it sees when it plans. Row level security holds each table to it; said to be immutable,
+-- this function is that constant. So no plan may outlive its tenant: _planned_for() throws away what an earlier call has left.
+create or replace function memfold._tenant_here() returns text
+language plpgsql immutable set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    return nullif(current_setting('memfold.tenant_id', true), '');
+end;
+$body$;
+revoke all on function memfold._tenant_here() from public;
+grant execute on function memfold._tenant_here() to memfold_queue;
+comment on function memfold._tenant_here() is
+'memfold.tenant_id, called immutable: only for the walls on Citus, behind _planned_for().';
+
+create or replace function memfold._planned_for(tenant_id text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    perform set_config('memfold.tenant_id', tenant_id, true);
+    -- always: what the last call has planned for is not to be known, it may have been rolled back
+    discard plans;
+end;
+$body$;
+revoke all on function memfold._planned_for(text) from public;
+comment on function memfold._planned_for(text) is
+'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
+
 -- Always in doubt: _enter() has to look where the call runs.
 create or replace function memfold._is_entered(tenant_id text) returns boolean
 language sql stable parallel safe
@@ -182,9 +210,7 @@ begin
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
             'Identifiers have at most 512 bytes of UTF-8.');
     end if;
-    if v_here is distinct from tenant_id then
-        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
-    end if;
+    perform memfold._planned_for(tenant_id);
 end;
 $body$;
 comment on function memfold._enter(text) is
@@ -199,7 +225,7 @@ begin
         and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
     then
         perform memfold._at_home(tenant_id);
-        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
+        perform memfold._planned_for(tenant_id);
     else
         perform memfold._enter(tenant_id);
     end if;
@@ -207,24 +233,29 @@ end;
 $body$;
 
 create or replace function memfold._enter_reader(tenant_id text) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
+language plpgsql volatile
 as $body$
 begin
-    perform memfold._at_home(tenant_id);
-    if coalesce(current_setting('memfold.tenant_id', true), '') = '' then
-        perform set_config('memfold.tenant_id', tenant_id, true);
+    if memfold._bound_role(memfold._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_auditor', 'member')
+    then
+        perform memfold._at_home(tenant_id);
+        perform memfold._planned_for(tenant_id);
+    else
+        perform memfold._enter(tenant_id);
     end if;
 end;
 $body$;
 revoke all on function memfold._enter_reader(text) from public;
-grant execute on function memfold._enter_reader(text) to memfold_app, memfold_auditor;
 comment on function memfold._enter_reader(text) is
-'What functions that read as their caller begin with on Citus: the guard, and the tenant that row level security goes by.';
+'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _enter(), and
+an auditor may read any tenant.';
 
 do $$
 declare
     v_definition text;
     v_function regprocedure;
+    v_policy record;
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
@@ -235,8 +266,31 @@ begin
             execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
         end if;
     end loop;
-    alter function memfold._at_home(text) owner to memfold_owner;
-    alter function memfold._enter_reader(text) owner to memfold_owner;
+    -- one after another: behind the walls, which hold each table to the tenant
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
+    loop
+        execute format('alter function %s security definer volatile', v_function);
+    end loop;
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and (
+            p.proname in ('_at_home', '_enter_reader', '_tenant_here', '_planned_for')
+            -- of one tenant at a time here: over the walls there is no node that has them all
+            or p.proname in ('_claim', '_revive')
+        )
+    loop
+        execute format('alter function %s owner to memfold_owner', v_function);
+    end loop;
+    for v_policy in
+        select p.polrelid::regclass as name, p.polname from pg_policy as p
+        join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
+        where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
+            and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
+    loop
+        execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
+    end loop;
 end;
 $$;
 
