@@ -72,7 +72,7 @@ class Cluster:
             raise RuntimeError(f"{args[0]} failed: {printed}")
         return printed
 
-    def start(self, *, extension: bool = True) -> None:
+    def start(self, *, extension: bool = True, **more: str) -> None:
         self.base.chmod(0o755)
         if os.geteuid() == 0:
             os.chown(self.base, self.account.uid, self.account.gid)
@@ -80,7 +80,7 @@ class Cluster:
             self.bindir / "initdb", "-D", self.base / "data", "-U", SUPERUSER, "-A", "trust",
             "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
-        settings = dict(SETTINGS, unix_socket_directories=str(self.base), port=str(PORT))
+        settings = {**SETTINGS, "unix_socket_directories": str(self.base), "port": str(PORT), **more}
         if extension:
             settings.update(self._install_extension())
         with (self.base / "data" / "postgresql.conf").open("a") as conf:

@@ -129,7 +129,7 @@ begin
     -- scope's lock. All turns are taken for new here.
     update memfold.memory_counters as k
     set observations = k.observations + 1,
-        independent = k.independent + case v_turns when 0 then 1 else v_turns end,
+        independent = k.independent + case when v_turns = 0 then 1 else v_turns end,
         source_confidence = greatest(k.source_confidence, c.source_confidence),
         extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
         first_seen = least(k.first_seen, c.observed_at),

@@ -430,26 +430,28 @@ begin
     ) as x;
 
     perform memfold._maintain(true);
-    with other_turns as (
-        -- what they support stays
+    v_removed := event_ids;
+    if _erase.turn is not null then
+        -- what they support by other turns stays
+        v_removed := array(
+            select i.id from unnest(event_ids) as i (id)
+            where i.id not in (
+                select e.event_id from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
+                union all
+                select e.event_id from memfold.memory_events_archive as e
+                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
+            )
+        );
         update memfold.memory_events as e
         set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
-        from (select i.id from unnest(event_ids) as i (id)) as i
-        where e.tenant_id = v_tenant_id and e.event_id = i.id and _erase.turn is not null
-            and not e.source_turn_ids <@ array[_erase.turn]
-        returning e.event_id
-    ),
-    other_turns_archived as (
+        from unnest(event_ids) as i (id)
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
         update memfold.memory_events_archive as e
         set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
-        from (select i.id from unnest(event_ids) as i (id)) as i
-        where e.tenant_id = v_tenant_id and e.event_id = i.id and _erase.turn is not null
-            and not e.source_turn_ids <@ array[_erase.turn]
-        returning e.event_id
-    )
-    select array_agg(i.id) into v_removed
-    from unnest(event_ids) as i (id)
-    where i.id not in (select o.event_id from other_turns as o union all select o.event_id from other_turns_archived as o);
+        from unnest(event_ids) as i (id)
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
+    end if;
     v_removed := coalesce(v_removed, '{}');
     v_result.events := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
     -- what is still supported is derived below

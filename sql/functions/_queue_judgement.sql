@@ -113,7 +113,7 @@ declare
     v_judgement_id uuid;
 begin
     update memfold.judgements as o
-    set state = 'moot', reason = 'one of the two was folded: asked anew about where it leads', resolved_at = pg_catalog.clock_timestamp()
+    set state = 'moot', reason = 'one of the two was folded: asked anew about where it leads', resolved_at = memfold._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     insert into memfold.judgements as n (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id

@@ -83,11 +83,16 @@ comment on function memfold._hash_under(memfold.memories, memfold.policies) is
 'The hash that a stored text has by the rules of a policy. Null: its content is empty by them.';
 
 create or replace function memfold._is_stale(m memfold.memories, policy memfold.policies) returns boolean
-language sql stable
-return policy.rehash_run is not null and m.canonicalizer is not null and (
-    (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
-    or m.metadata_signature is distinct from memfold._stored_signature(m, policy.metadata_keys)
-);
+language plpgsql stable
+as $$
+-- Not as an expression, whose dependencies would be a circle to Citus: the table, this function, that one, the table.
+begin
+    return policy.rehash_run is not null and m.canonicalizer is not null and (
+        (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
+        or m.metadata_signature is distinct from memfold._stored_signature(m, policy.metadata_keys)
+    );
+end;
+$$;
 revoke all on function memfold._is_stale(memfold.memories, memfold.policies) from public;
 comment on function memfold._is_stale(memfold.memories, memfold.policies) is
 'The rehash that is under way has not reached this text yet.';

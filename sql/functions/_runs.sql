@@ -38,6 +38,8 @@ comment on function memfold._run(text, uuid) is 'A run. Raises MF038. Only reads
 create or replace function memfold._end_run(tenant_id text, run_id uuid, report jsonb) returns void
 language plpgsql volatile
 as $$
+declare
+    v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as r
     set report = r.report - array['open', 'moot', 'dead'] || _end_run.report || (
@@ -58,7 +60,7 @@ begin
             ) as c
         ),
         state = case when w.waits then 'open' else 'done' end,
-        ended_at = case when not w.waits then pg_catalog.clock_timestamp() end
+        ended_at = case when not w.waits then v_now end
     from (
         select exists (
             select from memfold.judgements as j

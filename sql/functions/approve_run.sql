@@ -8,7 +8,7 @@ begin
     foreach v_id in array judgement_ids loop
         update memfold.judgements as o
         set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
-            resolved_at = pg_catalog.clock_timestamp()
+            resolved_at = memfold._clock()
         where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = v_id;
     end loop;
 end;
@@ -130,7 +130,7 @@ begin
             n := memfold._refresh_judgement(j);
             if n.state = 'moot' then
                 update memfold.judgements as o
-                set state = 'moot', reason = n.reason, resolved_at = clock_timestamp()
+                set state = 'moot', reason = n.reason, resolved_at = memfold._clock()
                 where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
                 v_waiting := v_waiting - 1;
             elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then

@@ -582,25 +582,25 @@ begin
     loop
         delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
     end loop;
+    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+    select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+    from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
+    cross join lateral (
+        select m.bucket_id, m.scope_key from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+        offset 0
+    ) as m;
+    -- a statement of its own, not one with the INSERT in it: to Citus that is work for several nodes
     for e in
-        with timelines as (
-            select t.* from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
-        ),
-        made as (
-            insert into memfold.memory_intervals
-                (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
-            select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
-            from timelines as t
-            cross join lateral (
-                select m.bucket_id, m.scope_key from memfold.memories as m
-                where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-                offset 0
-            ) as m
-        )
-        select t.memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
-        from timelines as t
-        group by t.memory_id
-        order by t.memory_id
+        select i.id as memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select t.valid_to from memfold.memory_intervals as t
+            where t.tenant_id = v_tenant_id and t.memory_id = i.id
+            offset 0
+        ) as t
+        group by i.id
+        order by i.id
     loop
         update memfold.memories as m
         set status = e.status

@@ -183,10 +183,11 @@ declare
     v_report constant jsonb := pg_catalog.jsonb_build_object(
         'erased', coalesce((r.report ->> 'erased')::bigint, 0) + result.erased,
         'events', coalesce((r.report ->> 'events')::bigint, 0) + result.events);
+    v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as o
-    set report = v_report, state = case result.remaining when 0 then 'done' else 'open' end,
-        ended_at = case result.remaining when 0 then pg_catalog.clock_timestamp() end
+    set report = v_report, state = case when result.remaining = 0 then 'done' else 'open' end,
+        ended_at = case when result.remaining = 0 then v_now end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     if result.remaining = 0 then
         insert into memfold.memory_events (tenant_id, bucket_id, action, method, reason, cause, run_id, actor)

@@ -50,11 +50,12 @@ begin
         j.attempts := greatest(j.attempts - 1, 0);
     end if;
     j.state := case when j.attempts >= 8 then 'dead' else 'open' end;
+    -- 5 s, 10 s, 20 s and so on to one hour, a fifth more or less so that they do not all come back at once
+    j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
+        least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
     update memfold.judgements as o
     set state = j.state, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
-        -- 5 s, 10 s, 20 s and so on to one hour, a fifth more or less so that they do not all come back at once
-        next_attempt_at = clock_timestamp() + coalesce(retry_after,
-            least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()))
+        next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if j.state = 'dead' and memfold._falls_back(j) then
         return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
@@ -135,7 +136,7 @@ begin
         n.state := 'done';
     end if;
     update memfold.judgements as o
-    set state = n.state, reason = n.reason, resolved_at = pg_catalog.clock_timestamp()
+    set state = n.state, reason = n.reason, resolved_at = memfold._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     return n.state;
 end;

@@ -257,6 +257,7 @@ as $$
 declare
     r memfold.runs;
     v_missing bigint;
+    v_now constant timestamptz := clock_timestamp();
 begin
     perform memfold._enter(tenant_id);
     r := memfold._run(tenant_id, run_id);
@@ -268,7 +269,7 @@ begin
     update memfold.runs as o
     set report = o.report || jsonb_build_object('added', coalesce((o.report ->> 'added')::bigint, 0), 'missing', v_missing),
         state = case when v_missing = 0 then 'done' else o.state end,
-        ended_at = case when v_missing = 0 then coalesce(o.ended_at, clock_timestamp()) end
+        ended_at = case when v_missing = 0 then coalesce(o.ended_at, v_now) end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     return v_missing;
 end;
@@ -350,7 +351,7 @@ begin
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
     update memfold.embedding_models as m
-    set replaced_by = replace_embedding_model.replaced_by, replaced_at = clock_timestamp()
+    set replaced_by = replace_embedding_model.replaced_by, replaced_at = memfold._clock()
     where m.model = replace_embedding_model.model collate "C"
         and m.replaced_by is distinct from replace_embedding_model.replaced_by;
 end;
@@ -378,6 +379,7 @@ declare
     v_ids uuid[];
     v_bare bigint;
     r memfold.runs;
+    v_now constant timestamptz := clock_timestamp();
 begin
     perform memfold._enter(tenant_id);
     perform memfold._check_model(model, true);
@@ -426,7 +428,7 @@ begin
     update memfold.runs as o
     set report = o.report || jsonb_build_object('dropped', coalesce((o.report ->> 'dropped')::bigint, 0) + dropped),
         state = case when dropped < max_results then 'done' else o.state end,
-        ended_at = case when dropped < max_results then clock_timestamp() end
+        ended_at = case when dropped < max_results then v_now end
     where o.tenant_id = v_tenant_id and o.run_id = drop_embeddings.run_id;
 end;
 $$;

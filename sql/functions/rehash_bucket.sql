@@ -127,7 +127,7 @@ begin
     update memfold.policies as p
     set canonicalizer = v_new.canonicalizer, key_fields = v_new.key_fields, metadata_keys = v_new.metadata_keys,
         rehash_run = v_run_id, rehash_from_canonicalizer = v_old.canonicalizer, rehash_from_key_fields = v_old.key_fields,
-        rehash_from_metadata_keys = v_old.metadata_keys, updated_at = clock_timestamp()
+        rehash_from_metadata_keys = v_old.metadata_keys, updated_at = memfold._clock()
     where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
         and (p.memory_type = _rehash_begin.memory_type collate "C" or p.rehash_run = v_running.rehash_run);
     return v_run_id;
@@ -327,7 +327,7 @@ begin
     if v_ended then
         update memfold.policies as p
         set rehash_run = null, rehash_from_canonicalizer = null, rehash_from_key_fields = null,
-            rehash_from_metadata_keys = null, updated_at = clock_timestamp()
+            rehash_from_metadata_keys = null, updated_at = memfold._clock()
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id;
         update memfold.runs as r
         set state = 'undone'

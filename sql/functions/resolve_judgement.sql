@@ -221,7 +221,7 @@ begin
     update memfold.judgements as o
     set state = n.state, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
         merged_text = n.merged_text, model = n.model, input_tokens = n.input_tokens,
-        output_tokens = n.output_tokens, cost = n.cost, resolved_at = clock_timestamp()
+        output_tokens = n.output_tokens, cost = n.cost, resolved_at = memfold._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if n.state = 'done' then
         r := memfold._carry_out(n, v_newer, v_older, fuller);

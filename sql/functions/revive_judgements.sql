@@ -19,7 +19,7 @@ begin
         for no key update skip locked
     )
     update memfold.judgements as j
-    set state = 'open', attempts = 0, next_attempt_at = clock_timestamp(), worker = null, leased_until = null
+    set state = 'open', attempts = 0, next_attempt_at = memfold._clock(), worker = null, leased_until = null
     from revived as r
     where j.tenant_id = r.tenant_id and j.judgement_id = r.judgement_id;
     get diagnostics v_count = row_count;

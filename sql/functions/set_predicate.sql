@@ -14,7 +14,7 @@ begin
     values (set_predicate.tenant_id, memfold.canonicalize(set_predicate.predicate, 'prose/1'),
         set_predicate.cardinality, set_predicate.conflict)
     on conflict (tenant_id, predicate) do update
-    set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = now();
+    set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at;
 exception when check_violation or not_null_violation then
     perform memfold._fail('MF017', 'an option has a value that is not allowed',
         format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),

@@ -23,7 +23,7 @@ begin
             'runs_overview shows the state of runs.');
     end if;
     update memfold.judgements as j
-    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = clock_timestamp()
+    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold._clock()
     where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased', 'dead');
     return query
     select u.* from memfold._undo(r.tenant_id, array(
@@ -33,7 +33,7 @@ begin
         order by e.event_id
     ), undo_run.reason, r.run_id) as u;
     update memfold.runs as o
-    set state = 'undone', ended_at = clock_timestamp(),
+    set state = 'undone', ended_at = memfold._clock(),
         report = o.report || jsonb_strip_nulls(jsonb_build_object('undone_because', undo_run.reason, 'undone', (
             select count(*) from memfold.memory_events as e
             where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'undone'

@@ -1,0 +1,415 @@
+-- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. docs/scale-out.md says when and how.
+--
+-- Run it on the coordinator, as a superuser: psql -v ON_ERROR_STOP=1 -f citus.sql. It is one transaction. Run it again
+-- after each upgrade of memfold: what is distributed already is left alone, functions are brought up to date.
+begin;
+
+set local search_path = pg_catalog, pg_temp;
+set local client_min_messages = warning;
+-- A trigger of memfold touches its own row, or refuses.
+set local citus.enable_unsafe_triggers = on;
+set local citus.multi_shard_modify_mode = 'sequential';
+
+do $$
+begin
+    if not exists (select from pg_extension where extname = 'citus') then
+        raise exception 'Citus is not installed in this database' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'CREATE EXTENSION citus on every node, and add the workers.';
+    elsif to_regclass('memfold.memories') is null then
+        raise exception 'memfold is not installed in this database' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'memfold init DSN, with citus.enable_ddl_propagation = off.';
+    elsif exists (select from pg_extension where extname = 'memfold') then
+        raise exception 'memfold is here as an extension, whose objects Citus does not distribute' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'Install it by memfold init.';
+    elsif (select groupid from pg_dist_local_group) <> 0 then
+        raise exception 'this is not the coordinator' using errcode = 'object_not_in_prerequisite_state';
+    end if;
+end;
+$$;
+
+-- Rules are on every node, so that whoever changes them writes to every node, and there has to log in: a role for the
+-- functions that do, and for nothing else. memfold_owner, whose functions work on the tenant's node, cannot log in:
+-- whatever of them would reach beyond it fails. Row level security of the other nodes knows no tenant.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'memfold_rules') then
+        set local citus.enable_ddl_propagation = off;  -- it goes with what names it, below
+        create role memfold_rules login bypassrls in role memfold_owner;
+        set local citus.enable_ddl_propagation = on;
+    end if;
+end;
+$$;
+
+-- Roles go where an object names them, and with them their memberships; nothing else names this one.
+grant usage on schema memfold to memfold_tenant, memfold_rules;
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+-- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
+-- rows of them. So the views step aside while tables are distributed.
+create temporary table held_views on commit drop as
+select
+    c.oid::regclass::text as name,
+    row_number() over (order by c.oid) as place,
+    format('create view %s %s as %s', c.oid::regclass,
+        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)) as definition,
+    c.relowner::regrole::text as owner,
+    (
+        select coalesce(string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), ';'), '')
+        from pg_description as d
+        join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
+        where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
+    ) as column_comments,
+    obj_description(c.oid, 'pg_class') as comment,
+    (
+        select coalesce(string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), ';'), '')
+        from aclexplode(c.relacl) as x
+        where x.grantee not in (0, c.relowner)
+    ) as grants
+from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+
+create temporary table held_triggers on commit drop as
+select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
+from pg_trigger
+where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace = 'memfold'::regnamespace)
+    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+
+do $$
+declare
+    v_row record;
+begin
+    if exists (select from held_views) then
+        execute (select 'drop view ' || string_agg(name, ', ') from held_views);
+    end if;
+    for v_row in select * from held_triggers loop
+        execute format('drop trigger %I on %s', v_row.name, v_row.relation);
+    end loop;
+    -- rules: everyone reads them, and those of tenant '*' are everyone's
+    for v_row in
+        select t.name from unnest(array[
+            'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'predicates', 'antonyms'
+        ]) with ordinality as t (name, place)
+        where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
+        order by t.place
+    loop
+        perform create_reference_table(('memfold.' || v_row.name)::regclass);
+    end loop;
+    for v_row in
+        select t.name, t.place from unnest(array[
+            'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
+            'archive_positions', 'staged_candidates'
+        ]) with ordinality as t (name, place)
+        where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
+        order by t.place
+    loop
+        perform create_distributed_table(('memfold.' || v_row.name)::regclass, 'tenant_id',
+            colocate_with => case when v_row.name = 'memories' then 'none' else 'memfold.memories' end);
+    end loop;
+    for v_row in select * from held_triggers where name <> 'replace_shipped' loop
+        execute v_row.definition;
+    end loop;
+    for v_row in select * from held_views order by place loop
+        execute v_row.definition;
+        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
+        execute v_row.grants;
+        execute v_row.column_comments;
+        execute format('comment on view %s is %L', v_row.name, v_row.comment);
+    end loop;
+end;
+$$;
+
+-- The guard -----------------------------------------------------------------------------------------------------------
+
+create or replace function memfold._at_home(tenant_id text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if coalesce(tenant_id, '') = '' then
+        perform memfold._fail('MF001', 'tenant_id is missing',
+            format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(tenant_id)),
+            'Pass tenant_id: on Citus it is what the call goes by.');
+    end if;
+    if not exists (
+        select
+        from pg_dist_placement as p
+        join pg_dist_local_group as g on g.groupid = p.groupid
+        where p.shardid = get_shard_id_for_distribution_column('memfold.memories', tenant_id)
+    ) then
+        perform memfold._fail('MF060', 'the call does not run on the node of its tenant',
+            'Citus did not send it there: locks taken here would keep nobody out.',
+            'Write SELECT ... FROM memfold.f(...) with tenant_id as a literal or a parameter: no default, no expression, no'
+            ' sub-select, no second function or table beside it; outside BEGIN where the function says so. After a shard'
+            ' was moved: retry.');
+    end if;
+end;
+$body$;
+revoke all on function memfold._at_home(text) from public;
+grant execute on function memfold._at_home(text) to memfold_app, memfold_auditor;
+comment on function memfold._at_home(text) is
+'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
+
+-- The wall as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
+-- that tenant by a constant that it sees when it plans. Row level security holds each table to it; said to be immutable,
+-- this function is that constant. So no plan may outlive its tenant: _planned_for() throws away what an earlier call has left.
+create or replace function memfold._tenant_here() returns text
+language plpgsql immutable set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    return nullif(current_setting('memfold.tenant_id', true), '');
+end;
+$body$;
+revoke all on function memfold._tenant_here() from public;
+grant execute on function memfold._tenant_here() to memfold_queue;
+comment on function memfold._tenant_here() is
+'memfold.tenant_id, called immutable: only for the walls on Citus, behind _planned_for().';
+
+create or replace function memfold._planned_for(tenant_id text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    perform set_config('memfold.tenant_id', tenant_id, true);
+    -- always: what the last call has planned for is not to be known, it may have been rolled back
+    discard plans;
+end;
+$body$;
+revoke all on function memfold._planned_for(text) from public;
+comment on function memfold._planned_for(text) is
+'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
+
+-- Always in doubt: _enter() has to look where the call runs.
+create or replace function memfold._is_entered(tenant_id text) returns boolean
+language sql stable parallel safe
+return false;
+
+create or replace function memfold._enter(tenant_id text) returns void
+language plpgsql volatile
+as $body$
+declare
+    v_bound constant name := memfold._bound_role(memfold._actor()::name);
+    v_here constant text := nullif(pg_catalog.current_setting('memfold.tenant_id', true), '');
+begin
+    perform memfold._at_home(tenant_id);
+    if v_bound is not null and not exists (
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+    ) then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
+            'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
+    elsif v_bound is null and (tenant_id = '*' or v_here <> tenant_id)
+        and not pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
+            'One transaction works for one tenant.');
+    end if;
+    if pg_catalog.octet_length(tenant_id) > 512 then
+        perform memfold._fail('MF003', 'tenant_id is too long',
+            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
+            'Identifiers have at most 512 bytes of UTF-8.');
+    end if;
+    perform memfold._planned_for(tenant_id);
+end;
+$body$;
+comment on function memfold._enter(text) is
+'The wall at every entry point, on Citus: the call must run on the node of its tenant (MF060). A session''s settings do not
+reach there, so the argument says who the tenant is; a role that is bound to a tenant is bound here too. Raises MF001 to MF003.';
+
+create or replace function memfold._enter_judge(tenant_id text) returns void
+language plpgsql volatile
+as $body$
+begin
+    if tenant_id <> '' and tenant_id <> '*' and memfold._bound_role(memfold._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
+    then
+        perform memfold._at_home(tenant_id);
+        perform memfold._planned_for(tenant_id);
+    else
+        perform memfold._enter(tenant_id);
+    end if;
+end;
+$body$;
+
+create or replace function memfold._enter_reader(tenant_id text) returns void
+language plpgsql volatile
+as $body$
+begin
+    if memfold._bound_role(memfold._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_auditor', 'member')
+    then
+        perform memfold._at_home(tenant_id);
+        perform memfold._planned_for(tenant_id);
+    else
+        perform memfold._enter(tenant_id);
+    end if;
+end;
+$body$;
+revoke all on function memfold._enter_reader(text) from public;
+comment on function memfold._enter_reader(text) is
+'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _enter(), and
+an auditor may read any tenant.';
+
+do $$
+declare
+    v_definition text;
+    v_function regprocedure;
+    v_policy record;
+begin
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
+    loop
+        v_definition := pg_get_functiondef(v_function);
+        if v_definition !~ '_enter_reader' then
+            execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
+        end if;
+    end loop;
+    -- one after another: behind the walls, which hold each table to the tenant
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
+    loop
+        execute format('alter function %s security definer volatile', v_function);
+    end loop;
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and (
+            p.proname in ('_at_home', '_enter_reader', '_tenant_here', '_planned_for')
+            -- of one tenant at a time here: over the walls there is no node that has them all
+            or p.proname in ('_claim', '_revive')
+        )
+    loop
+        execute format('alter function %s owner to memfold_owner', v_function);
+    end loop;
+    for v_policy in
+        select p.polrelid::regclass as name, p.polname from pg_policy as p
+        join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
+        where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
+            and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
+    loop
+        execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
+    end loop;
+end;
+$$;
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
+-- the tenant's node.
+-- Citus plans a statement for the tenant it is run for, never for any.
+do $$
+declare
+    v_function regprocedure;
+begin
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and 'plan_cache_mode=force_generic_plan' = any(p.proconfig)
+    loop
+        execute format('alter function %s reset plan_cache_mode', v_function);
+    end loop;
+end;
+$$;
+
+-- Citus does not plan an SQL function that reads a distributed table by its parameters. Its body goes into PL/pgSQL.
+do $$
+declare
+    v_function record;
+    v_head text;
+    v_body text;
+begin
+    for v_function in
+        select distinct p.oid, p.proretset
+        from pg_proc as p
+        join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
+        join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
+        where p.pronamespace = 'memfold'::regnamespace and p.prosqlbody is not null
+            and p.proname not in ('_bound_tenant', '_tenant') and p.prosrc = ''
+            and exists (
+                select from pg_dist_partition as t where t.logicalrelid = c.oid
+            )
+    loop
+        v_body := pg_get_function_sqlbody(v_function.oid);
+        v_head := pg_get_functiondef(v_function.oid);
+        v_head := replace(left(v_head, length(v_head) - length(v_body) - 1), E'\n LANGUAGE sql\n', E'\n LANGUAGE plpgsql\n');
+        if v_body ~ '^\s*RETURN' then
+            v_body := v_body || ';';
+        else
+            v_body := regexp_replace(v_body, '^\s*BEGIN ATOMIC\s*(.*?);?\s*END\s*$', '\1');
+            v_body := case when v_function.proretset then 'return query ' || v_body || ';' else 'return (' || v_body || ');' end;
+        end if;
+        execute v_head || E'\nas $body$\n#variable_conflict use_column\nbegin\n' || v_body || E'\nend;\n$body$';
+    end loop;
+end;
+$$;
+
+do $$
+declare
+    v_function record;
+begin
+    -- The types first: what a function declares is no dependency of it either, but its arguments are.
+    execute (
+        select 'create function memfold._types(' || string_agg(t.oid::regtype::text, ', ') || ') returns void begin atomic end'
+        from pg_type as t
+        join pg_class as c on c.oid = t.typrelid and c.relkind = 'c'
+        where t.typnamespace = 'memfold'::regnamespace
+    );
+    perform create_distributed_function(p.oid::regprocedure)
+    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_types';
+    drop function memfold._types;
+    for v_function in
+        select p.oid::regprocedure as name, p.prokind,
+            p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.proname not in (
+                -- they have no tenant's work to do
+                'schedule_upkeep', 'unschedule_upkeep', 'derive_scope'
+            ) as sent
+        from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace
+            and not exists (
+                select from pg_dist_object as o
+                where o.classid = 'pg_proc'::regclass and o.objid = p.oid and (
+                    o.distribution_argument_index is not null or p.proname ~ '^_' or 'tenant_id' <> all(p.proargnames[:p.pronargs])
+                )
+            )
+        order by p.oid
+    loop
+        if v_function.sent then
+            perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
+            if v_function.prokind = 'f' then
+                -- memfold's functions ask tables from within statements on tables: all of it on one node
+                execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
+            end if;
+        else
+            perform create_distributed_function(v_function.name);
+        end if;
+    end loop;
+    for v_function in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in (
+            'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
+            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket'
+        )
+    loop
+        execute format('alter function %s owner to memfold_rules', v_function.name);
+    end loop;
+end;
+$$;
+commit;
+
+-- Forced delegation, without which Citus sends no call from within a transaction, holds every statement of the function to one
+-- spelling of the tenant, collation included, on the node that it was sent to. So it is forced by the coordinator only. In
+-- a transaction of its own: the workers have to see what was distributed.
+do $$
+begin
+    if exists (
+        select from pg_catalog.run_command_on_workers(
+            'with forced as (update pg_catalog.pg_dist_object as o set force_delegation = false from pg_catalog.pg_proc as p'
+            ' where o.classid = ''pg_proc''::regclass and p.oid = o.objid and p.pronamespace = ''memfold''::regnamespace'
+            ' and o.force_delegation returning 1) select count(*) from forced'
+        ) where not success
+    ) then
+        raise exception 'a worker could not be reached' using hint = 'Run the script again.';
+    end if;
+end;
+$$;

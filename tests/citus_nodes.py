@@ -1,0 +1,107 @@
+"""A coordinator and workers with Citus: servers on sockets of their own, memfold on the coordinator.
+
+Where Citus is comes from CITUS_PG_CONFIG, the pg_config of a server that has it. Nothing here builds or fetches it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from memfold import migrate
+from tests import servers
+
+VARIABLE = "CITUS_PG_CONFIG"
+SCRIPT = servers.ROOT / "sql" / "scale_out" / "citus.sql"
+SETTINGS = {
+    "shared_preload_libraries": "citus",
+    "wal_level": "logical",
+    "max_wal_senders": "10",
+    "max_replication_slots": "10",
+    "max_prepared_transactions": "200",
+    "max_connections": "200",
+    # the nodes talk over sockets, where there is no TLS
+    "citus.node_conninfo": "sslmode=prefer",
+    "citus.show_shards_for_app_name_prefixes": "psql",
+    "citus.enable_statistics_collection": "off",
+}
+
+
+def bindir() -> tuple[Path | None, str]:
+    """Where the server's programs are that CITUS_PG_CONFIG names, or why there is no Citus to test on."""
+    config = os.environ.get(VARIABLE)
+    if not config:
+        return None, f"{VARIABLE} names no server's pg_config"
+    try:
+        found = [
+            Path(
+                subprocess.run([config, f"--{what}"], capture_output=True, text=True, check=True).stdout.strip()
+            )
+            for what in ("bindir", "sharedir")
+        ]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return None, f"{VARIABLE}={config}: {error}"
+    if not (found[1] / "extension" / "citus.control").exists():
+        return None, f"{VARIABLE}={config}: that server has no Citus"
+    return found[0], ""
+
+
+@dataclass
+class Nodes:
+    """A coordinator (the first node) and its workers: one directory, a port each."""
+
+    bindir: Path
+    workers: int = 2
+    database: str = "postgres"
+    clusters: list[servers.Cluster] = field(default_factory=list)
+
+    def start(self) -> None:
+        for number in range(1 + self.workers):
+            cluster = servers.Cluster(f"citus{number}", self.bindir)
+            self.clusters.append(cluster)
+            cluster.start(extension=False, **SETTINGS)
+            with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+                connection.execute("create extension citus")
+                connection.execute("create extension vector")
+        host = self.clusters[0].base
+        with self.connect() as connection:
+            connection.execute("select citus_set_coordinator_host(%s, %s)", [str(host), servers.PORT])
+            for cluster in self.clusters[1:]:
+                connection.execute("select citus_add_node(%s, %s)", [str(cluster.base), servers.PORT])
+
+    def stop(self) -> None:
+        for cluster in self.clusters:
+            cluster.stop()
+
+    def dsn(self, node: int = 0, user: str = servers.SUPERUSER) -> str:
+        return self.clusters[node].dsn(self.database, user)
+
+    def connect(self, node: int = 0, user: str = servers.SUPERUSER) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.dsn(node, user), autocommit=True)
+
+    def install(self) -> None:
+        """As an administrator does: memfold on the coordinator, then the script that distributes it."""
+        migrate.install(self.dsn())
+        self.distribute()
+
+    def distribute(self) -> None:
+        with self.connect() as connection:
+            connection.execute(SCRIPT.read_bytes())
+
+    def workers_of(self, tenants: Sequence[str]) -> dict[str, int]:
+        """On which node each tenant's shard is."""
+        with self.connect() as connection:
+            hosts = {str(cluster.base): number for number, cluster in enumerate(self.clusters)}
+            found = connection.execute(
+                "select t, p.nodename from unnest(%s::text[]) as t"
+                " join pg_dist_shard_placement as p"
+                " on p.shardid = get_shard_id_for_distribution_column('memfold.memories', t)",
+                [list(tenants)],
+            ).fetchall()
+        return {str(tenant): hosts[str(host)] for tenant, host in found}
