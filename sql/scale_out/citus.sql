@@ -294,6 +294,97 @@ begin
 end;
 $$;
 
+-- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant. It may not be
+-- sent as it is: a null where Citus looks for the tenant takes the server down.
+do $$
+declare
+    v_function record;
+    v_copy regprocedure;
+begin
+    for v_function in
+        select p.oid, p.proname from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('claim_judgements', 'revive_judgements')
+            and p.prosrc !~ '_of_tenant'
+    loop
+        execute replace(pg_get_functiondef(v_function.oid), 'FUNCTION memfold.' || v_function.proname,
+            'FUNCTION memfold._' || v_function.proname || '_of_tenant');
+        select p.oid::regprocedure into v_copy from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname = '_' || v_function.proname || '_of_tenant';
+        execute format('revoke all on function %s from public', v_copy);
+        execute format('alter function %s owner to memfold_owner', v_copy);
+        execute format('comment on function %s is %L', v_copy, v_function.proname || '() on the node of one tenant.');
+    end loop;
+end;
+$$;
+
+create or replace function memfold._queues(tenant_id text) returns setof text
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if memfold._bound_role(memfold._actor()::name) is null and (
+        pg_has_role(memfold._actor(), 'memfold_judge', 'member') or pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    ) then
+        if tenant_id is not null then
+            return next tenant_id;
+        else
+            return query
+            select j.tenant_id::text from memfold.judgements as j
+            where j.state in ('open', 'leased', 'dead') group by j.tenant_id order by random();
+        end if;
+    elsif tenant_id is distinct from nullif(memfold._tenant(), '') and tenant_id is not null or memfold._tenant() is null then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            'The queue is that of another tenant, or of all.',
+            'Run SET memfold.tenant_id, or work as a member of memfold_judge.');
+    else
+        return next memfold._tenant();
+    end if;
+end;
+$body$;
+revoke all on function memfold._queues(text) from public;
+comment on function memfold._queues(text) is
+'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF002.';
+
+create or replace function memfold.claim_judgements(
+    worker text,
+    max bigint default 10,
+    lease interval default '1 minute',
+    review boolean default false,
+    tenant_id text default null,
+    judgement_ids uuid[] default null
+) returns setof memfold.claimed_judgement
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    v_tenant text;
+    v_count bigint := 0;
+    v_given bigint;
+begin
+    for v_tenant in select q from memfold._queues(tenant_id) as q loop
+        return query
+        select * from memfold._claim_judgements_of_tenant(worker, max - v_count, lease, review, v_tenant, judgement_ids);
+        get diagnostics v_given = row_count;
+        v_count := v_count + v_given;
+        exit when v_count >= max;
+    end loop;
+end;
+$body$;
+
+create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    v_tenant text;
+    v_given bigint;
+    v_count bigint := 0;
+begin
+    for v_tenant in select q from memfold._queues(tenant_id) as q loop
+        select r into v_given from memfold._revive_judgements_of_tenant(v_tenant) as r;
+        v_count := v_count + v_given;
+    end loop;
+    return v_count;
+end;
+$body$;
+
 -- Functions -----------------------------------------------------------------------------------------------------------
 
 -- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
@@ -360,16 +451,20 @@ begin
     drop function memfold._types;
     for v_function in
         select p.oid::regprocedure as name, p.prokind,
-            p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.proname not in (
-                -- they have no tenant's work to do
-                'schedule_upkeep', 'unschedule_upkeep', 'derive_scope'
+            (p.proname !~ '^_' or p.proname ~ '_of_tenant$') and 'tenant_id' = any(p.proargnames[:p.pronargs])
+            and p.proname not in (
+                -- of no tenant, or of all
+                'schedule_upkeep', 'unschedule_upkeep', 'claim_judgements', 'revive_judgements',
+                -- called by those that were sent
+                'derive_scope'
             ) as sent
         from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace
             and not exists (
                 select from pg_dist_object as o
                 where o.classid = 'pg_proc'::regclass and o.objid = p.oid and (
-                    o.distribution_argument_index is not null or p.proname ~ '^_' or 'tenant_id' <> all(p.proargnames[:p.pronargs])
+                    o.distribution_argument_index is not null or 'tenant_id' <> all(p.proargnames[:p.pronargs])
+                    or p.proname ~ '^_' and p.proname !~ '_of_tenant$'
                 )
             )
         order by p.oid
@@ -388,7 +483,8 @@ begin
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
             'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
-            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket'
+            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket',
+            'claim_judgements', 'revive_judgements', '_queues'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);
