@@ -172,9 +172,12 @@ def test_walls(nodes: citus_nodes.Nodes) -> None:
         connection.execute("select * from memfold.ingest_memory('Bound to acme.', 'acme')")
         assert sqlstate(connection, "select * from memfold.ingest_memory('x', 'globex')") == "MF002"
         assert sqlstate(connection, "select * from memfold.current_memories('globex')") == "MF002"
-        assert connection.execute("select count(*) from memfold.memories").fetchone() == (0,)
+        found = connection.execute("select distinct tenant_id from memfold.memories").fetchall()
+        assert found == [("acme",)]
     with nodes.connect(0, "appl") as connection:
         connection.execute("select * from memfold.ingest_memory('Globex only.', 'globex')")
+        # settings of this session do not reach the nodes where rows are
+        assert connection.execute("select count(*) from memfold.memories").fetchone() == (0,)
         # one node's session serves one tenant after the other
         for _ in range(5):
             for tenant, other in (("acme", "globex"), ("globex", "acme")):

@@ -407,7 +407,7 @@ begin
         join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
         join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
         where p.pronamespace = 'memfold'::regnamespace and p.prosqlbody is not null
-            and p.proname not in ('_bound_tenant', '_tenant') and p.prosrc = ''
+            and p.prosrc = ''
             and exists (
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
             )
@@ -471,8 +471,8 @@ begin
         where p.pronamespace = 'memfold'::regnamespace
         order by p.oid
     loop
-        if v_function.sent and v_function.prokind = 'f' then
-            -- memfold's functions ask tables from within statements on tables: all of it on one node
+        if v_function.sent and v_function.prokind = 'f' or v_function.name = 'memfold._bound_tenant()'::regprocedure then
+            -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
             set local citus.enable_ddl_propagation = off;
             execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
             set local citus.enable_ddl_propagation = on;
