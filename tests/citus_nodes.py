@@ -87,7 +87,7 @@ class Nodes:
 
     def install(self) -> None:
         """As an administrator does: memfold on the coordinator, then the script that distributes it."""
-        migrate.install(self.dsn())
+        migrate.install(self.dsn() + " options='-ccitus.enable_ddl_propagation=off'")
         self.distribute()
 
     def distribute(self) -> None:

@@ -67,14 +67,15 @@ select
         where x.grantee not in (0, c.relowner)
     ) as grants
 from pg_class as c
-where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
-    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
 from pg_trigger
 where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace = 'memfold'::regnamespace)
-    and not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass);
+    -- those that an upgrade has made again go
+    and (tgname = 'replace_shipped'
+        or not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass));
 
 do $$
 declare
@@ -84,8 +85,13 @@ begin
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
     end if;
     for v_row in select * from held_triggers loop
+        -- one that an upgrade has made again is on this node only
+        perform set_config('citus.enable_ddl_propagation', case when exists (
+            select from pg_dist_partition as p where p.logicalrelid = v_row.relation::regclass
+        ) then 'off' else 'on' end, true);
         execute format('drop trigger %I on %s', v_row.name, v_row.relation);
     end loop;
+    set local citus.enable_ddl_propagation = on;
     -- rules: everyone reads them, and those of tenant '*' are everyone's
     for v_row in
         select t.name from unnest(array[
@@ -111,15 +117,11 @@ begin
     for v_row in select * from held_triggers where name <> 'replace_shipped' loop
         execute v_row.definition;
     end loop;
-    for v_row in select * from held_views order by place loop
-        execute v_row.definition;
-        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
-        execute v_row.grants;
-        execute v_row.column_comments;
-        execute format('comment on view %s is %L', v_row.name, v_row.comment);
-    end loop;
 end;
 $$;
+
+-- From here on functions are changed on this node only. At the end each goes to all nodes as it has become.
+set local citus.enable_ddl_propagation = off;
 
 -- The guard -----------------------------------------------------------------------------------------------------------
 
@@ -255,7 +257,6 @@ do $$
 declare
     v_definition text;
     v_function regprocedure;
-    v_policy record;
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
@@ -283,21 +284,102 @@ begin
     loop
         execute format('alter function %s owner to memfold_owner', v_function);
     end loop;
-    for v_policy in
-        select p.polrelid::regclass as name, p.polname from pg_policy as p
-        join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
-        where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
-            and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
+end;
+$$;
+
+-- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant. It may not be
+-- sent as it is: a null where Citus looks for the tenant takes the server down.
+do $$
+declare
+    v_function record;
+    v_copy regprocedure;
+begin
+    for v_function in
+        select p.oid, p.proname from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('claim_judgements', 'revive_judgements')
+            and p.prosrc !~ '_of_tenant'
     loop
-        execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
+        execute replace(pg_get_functiondef(v_function.oid), 'FUNCTION memfold.' || v_function.proname,
+            'FUNCTION memfold._' || v_function.proname || '_of_tenant');
+        select p.oid::regprocedure into v_copy from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname = '_' || v_function.proname || '_of_tenant';
+        execute format('revoke all on function %s from public', v_copy);
+        execute format('alter function %s owner to memfold_owner', v_copy);
+        execute format('comment on function %s is %L', v_copy, v_function.proname || '() on the node of one tenant.');
     end loop;
 end;
 $$;
 
+create or replace function memfold._queues(tenant_id text) returns setof text
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if memfold._bound_role(memfold._actor()::name) is null and (
+        pg_has_role(memfold._actor(), 'memfold_judge', 'member') or pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    ) then
+        if tenant_id is not null then
+            return next tenant_id;
+        else
+            return query
+            select j.tenant_id::text from memfold.judgements as j
+            where j.state in ('open', 'leased', 'dead') group by j.tenant_id order by random();
+        end if;
+    elsif tenant_id is distinct from nullif(memfold._tenant(), '') and tenant_id is not null or memfold._tenant() is null then
+        perform memfold._fail('MF002', 'the session is not of this tenant',
+            'The queue is that of another tenant, or of all.',
+            'Run SET memfold.tenant_id, or work as a member of memfold_judge.');
+    else
+        return next memfold._tenant();
+    end if;
+end;
+$body$;
+revoke all on function memfold._queues(text) from public;
+comment on function memfold._queues(text) is
+'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF002.';
+
+create or replace function memfold.claim_judgements(
+    worker text,
+    max bigint default 10,
+    lease interval default '1 minute',
+    review boolean default false,
+    tenant_id text default null,
+    judgement_ids uuid[] default null
+) returns setof memfold.claimed_judgement
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    v_tenant text;
+    v_count bigint := 0;
+    v_given bigint;
+begin
+    for v_tenant in select q from memfold._queues(tenant_id) as q loop
+        return query
+        select * from memfold._claim_judgements_of_tenant(worker, max - v_count, lease, review, v_tenant, judgement_ids);
+        get diagnostics v_given = row_count;
+        v_count := v_count + v_given;
+        exit when v_count >= max;
+    end loop;
+end;
+$body$;
+
+create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    v_tenant text;
+    v_given bigint;
+    v_count bigint := 0;
+begin
+    for v_tenant in select q from memfold._queues(tenant_id) as q loop
+        select r into v_given from memfold._revive_judgements_of_tenant(v_tenant) as r;
+        v_count := v_count + v_given;
+    end loop;
+    return v_count;
+end;
+$body$;
+
 -- Functions -----------------------------------------------------------------------------------------------------------
 
--- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
--- the tenant's node.
 -- Citus plans a statement for the tenant it is run for, never for any.
 do $$
 declare
@@ -325,7 +407,7 @@ begin
         join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
         join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
         where p.pronamespace = 'memfold'::regnamespace and p.prosqlbody is not null
-            and p.proname not in ('_bound_tenant', '_tenant') and p.prosrc = ''
+            and p.prosrc = ''
             and exists (
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
             )
@@ -344,10 +426,24 @@ begin
 end;
 $$;
 
+-- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
+-- the tenant's node.
 do $$
 declare
     v_function record;
+    v_policy record;
+    v_row record;
 begin
+    for v_function in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname in (
+            'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
+            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket',
+            'claim_judgements', 'revive_judgements', '_queues'
+        )
+    loop
+        execute format('alter function %s owner to memfold_rules', v_function.name);
+    end loop;
     -- The types first: what a function declares is no dependency of it either, but its arguments are.
     execute (
         select 'create function memfold._types(' || string_agg(t.oid::regtype::text, ', ') || ') returns void begin atomic end'
@@ -355,58 +451,74 @@ begin
         join pg_class as c on c.oid = t.typrelid and c.relkind = 'c'
         where t.typnamespace = 'memfold'::regnamespace
     );
+    set local citus.enable_ddl_propagation = on;
     perform create_distributed_function(p.oid::regprocedure)
     from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_types';
     drop function memfold._types;
     for v_function in
         select p.oid::regprocedure as name, p.prokind,
-            p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.proname not in (
-                -- they have no tenant's work to do
-                'schedule_upkeep', 'unschedule_upkeep', 'derive_scope'
-            ) as sent
+            (p.proname !~ '^_' or p.proname ~ '_of_tenant$') and 'tenant_id' = any(p.proargnames[:p.pronargs])
+            and p.proname not in (
+                -- of no tenant, or of all
+                'schedule_upkeep', 'unschedule_upkeep', 'claim_judgements', 'revive_judgements',
+                -- called by those that were sent
+                'derive_scope'
+            ) as sent,
+            exists (
+                select from pg_dist_object as o where o.classid = 'pg_proc'::regclass and o.objid = p.oid
+            ) as is_there
         from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace
-            and not exists (
-                select from pg_dist_object as o
-                where o.classid = 'pg_proc'::regclass and o.objid = p.oid and (
-                    o.distribution_argument_index is not null or p.proname ~ '^_' or 'tenant_id' <> all(p.proargnames[:p.pronargs])
-                )
-            )
         order by p.oid
     loop
+        if v_function.sent and v_function.prokind = 'f' or v_function.name = 'memfold._bound_tenant()'::regprocedure then
+            -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
+            set local citus.enable_ddl_propagation = off;
+            execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
+            set local citus.enable_ddl_propagation = on;
+        end if;
+        if v_function.is_there then
+            -- it went with a table, or in an earlier run, as it was then
+            execute pg_get_functiondef(v_function.name);
+        end if;
         if v_function.sent then
             perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
-            if v_function.prokind = 'f' then
-                -- memfold's functions ask tables from within statements on tables: all of it on one node
-                execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
-            end if;
         else
             perform create_distributed_function(v_function.name);
         end if;
     end loop;
-    for v_function in
-        select p.oid::regprocedure as name from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname in (
-            'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
-            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket'
-        )
+    for v_policy in
+        select p.polrelid::regclass as name, p.polname from pg_policy as p
+        join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
+        where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
+            and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
     loop
-        execute format('alter function %s owner to memfold_rules', v_function.name);
+        execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
+    end loop;
+    for v_row in select * from held_views order by place loop
+        execute v_row.definition;
+        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
+        execute v_row.grants;
+        execute v_row.column_comments;
+        execute format('comment on view %s is %L', v_row.name, v_row.comment);
     end loop;
 end;
 $$;
 commit;
 
--- Forced delegation, without which Citus sends no call from within a transaction, holds every statement of the function to one
--- spelling of the tenant, collation included, on the node that it was sent to. So it is forced by the coordinator only. In
--- a transaction of its own: the workers have to see what was distributed.
+-- What Citus does not bring to the workers, in transactions of their own, for they have to see what was distributed:
+-- that PUBLIC was refused a function; and that delegation is forced by the coordinator only. Without force Citus sends no
+-- call from within a transaction; with it, on the node that the call was sent to, it holds every statement of the function
+-- to one spelling of the tenant, collation included.
 do $$
 begin
     if exists (
         select from pg_catalog.run_command_on_workers(
-            'with forced as (update pg_catalog.pg_dist_object as o set force_delegation = false from pg_catalog.pg_proc as p'
+            'do $do$ begin set local citus.enable_ddl_propagation = off;'
+            ' revoke all on all routines in schema memfold from public;'
+            ' update pg_catalog.pg_dist_object as o set force_delegation = false from pg_catalog.pg_proc as p'
             ' where o.classid = ''pg_proc''::regclass and p.oid = o.objid and p.pronamespace = ''memfold''::regnamespace'
-            ' and o.force_delegation returning 1) select count(*) from forced'
+            ' and o.force_delegation; end $do$'
         ) where not success
     ) then
         raise exception 'a worker could not be reached' using hint = 'Run the script again.';
