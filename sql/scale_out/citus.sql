@@ -102,6 +102,10 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
+    if not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.staged_candidates'::regclass) then
+        -- shards are moved by logical replication
+        alter table memfold.staged_candidates set logged;
+    end if;
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
