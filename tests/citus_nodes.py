@@ -41,7 +41,9 @@ def bindir() -> tuple[Path | None, str]:
     try:
         found = [
             Path(
-                subprocess.run([config, f"--{what}"], capture_output=True, text=True, check=True).stdout.strip()
+                subprocess.run(
+                    [config, f"--{what}"], capture_output=True, text=True, check=True
+                ).stdout.strip()
             )
             for what in ("bindir", "sharedir")
         ]

@@ -100,11 +100,16 @@ def test_sixteen_writers(nodes: citus_nodes.Nodes, kind: str, way: str) -> None:
                 for turn in range(rounds):
                     for fact in range(facts):
                         ingest(connection, number, (fact + number) % facts, turn)
-        except Exception as failure:  # noqa: BLE001 (told by the test)
+        except Exception as failure:
             failures.append(failure)
 
     def ingest(connection: psycopg.Connection[Any], number: int, fact: int, turn: int) -> None:
-        arguments: dict[str, Any] = {"tenant": tenant, "subject": f"s{fact}", "embedding": None, "model": None}
+        arguments: dict[str, Any] = {
+            "tenant": tenant,
+            "subject": f"s{fact}",
+            "embedding": None,
+            "model": None,
+        }
         arguments["content"] = f"Fact {'abcd'[fact]} holds"
         if kind == "paraphrases":
             words = "".join(chr(97 + int(digit)) for digit in f"{number:02}{turn}")
@@ -180,10 +185,11 @@ def test_walls(nodes: citus_nodes.Nodes) -> None:
         assert connection.execute("select count(*) from memfold.memories").fetchone() == (0,)
         # one node's session serves one tenant after the other
         for _ in range(5):
-            for tenant, other in (("acme", "globex"), ("globex", "acme")):
+            for tenant in ("acme", "globex"):
                 statement = "select content from memfold.current_memories(%s)"
                 texts = {text for (text,) in connection.execute(statement.encode(), [tenant])}
-                assert ("Globex only." in texts) == (tenant == "globex") and texts, other
+                assert texts
+                assert ("Globex only." in texts) == (tenant == "globex")
         assert sqlstate(connection, "select * from memfold.set_policy('*', 'x')") == "MF002"
 
 
@@ -205,16 +211,21 @@ def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
         again = one(ingest, "Alice owns a cat.", tenant, "Alice", "[0.88,0.12,0.41]", "t2")
         not_one = one(ingest, "Alice has no cat.", tenant, "Alice", "[0.90,0.11,0.40]", "t3")
         assert (first[0], again[0], not_one[0]) == ("inserted", "merged", "escalated")
-        claimed = judge.execute("select tenant_id, judgement_id from memfold.claim_judgements('w')").fetchall()
+        claimed = judge.execute(
+            "select tenant_id, judgement_id from memfold.claim_judgements('w')"
+        ).fetchall()
         assert claimed == [(tenant, not_one[3])]
         resolved = judge.execute(
-            "select * from memfold.resolve_judgement(%s, 'duplicate', 0.9, tenant_id => %s)", [not_one[3], tenant]
+            "select * from memfold.resolve_judgement(%s, 'duplicate', 0.9, tenant_id => %s)",
+            [not_one[3], tenant],
         ).fetchall()
         assert len(resolved) == 1
         assert one("select count(*) from memfold.current_memories(%s)", tenant) == (1,)
         one("select * from memfold.undo(%s, tenant_id => %s)", again[2], tenant)
         assert one("select count(*) from memfold.current_memories(%s)", tenant) == (2,)
-        found = one("select content from memfold.search_memories(%s, 'default', '[0.9,0.1,0.4]', 'toy')", tenant)
+        found = one(
+            "select content from memfold.search_memories(%s, 'default', '[0.9,0.1,0.4]', 'toy')", tenant
+        )
         assert found is not None
         one("select memfold.set_predicate(%s, 'lives_in')", tenant)
         for town, action in (("Rome", "inserted"), ("Oslo", "superseded"), ("Rome", "superseded")):

@@ -371,6 +371,12 @@ class ServerVersionError(MemfoldError):
     code = "MF059"
 
 
+class AwayFromHomeError(MemfoldError):
+    """On Citus: the call does not run on the node of its tenant, where alone its locks keep others out."""
+
+    code = "MF060"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 
