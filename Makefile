@@ -21,7 +21,7 @@ PY        := $(VENV)/bin/python
 STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo test test-plproxy lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo test test-plproxy test-citus lint bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -106,6 +106,10 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 
 test-plproxy: setup ## the tests of the router alone, where a server has PL/Proxy (docs/scale-out.md)
 	$(PY) -m pytest tests/test_plproxy.py
+
+test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
+	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
+	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest tests/test_citus.py
 
 lint: setup ## check the sources
 	$(PY) -m ruff check .

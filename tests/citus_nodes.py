@@ -67,7 +67,8 @@ class Nodes:
         for number in range(1 + self.workers):
             cluster = servers.Cluster(f"citus{number}", self.bindir)
             self.clusters.append(cluster)
-            cluster.start(extension=False, **SETTINGS)
+            settings = {**SETTINGS, "citus.local_hostname": str(cluster.base)}
+            cluster.start(extension=False, **settings)
             with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
                 connection.execute("create extension citus")
                 connection.execute("create extension vector")

@@ -21,7 +21,7 @@ import pytest
 from pytest_postgresql import factories
 
 from memfold import migrate
-from tests import servers
+from tests import citus_nodes, servers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -89,6 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append("tests/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed")
     if servers.plproxy() is None:
         LEFT_OUT.append("tests/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed")
+    if citus_nodes.bindir()[0] is None:
+        LEFT_OUT.append(f"tests/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")

@@ -185,11 +185,11 @@ def test_walls(nodes: citus_nodes.Nodes) -> None:
         assert connection.execute("select count(*) from memfold.memories").fetchone() == (0,)
         # one node's session serves one tenant after the other
         for _ in range(5):
-            for tenant, other in (("acme", "globex"), ("globex", "acme")):
+            for tenant in ("acme", "globex"):
                 statement = "select content from memfold.current_memories(%s)"
                 texts = {text for (text,) in connection.execute(statement.encode(), [tenant])}
-                assert texts, other
-                assert ("Globex only." in texts) == (tenant == "globex"), other
+                assert texts
+                assert ("Globex only." in texts) == (tenant == "globex")
         assert sqlstate(connection, "select * from memfold.set_policy('*', 'x')") == "MF002"
 
 

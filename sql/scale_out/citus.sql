@@ -7,8 +7,8 @@ begin;
 set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
 -- A trigger of memfold touches its own row, or refuses.
-set local citus.enable_unsafe_triggers = on;
-set local citus.multi_shard_modify_mode = 'sequential';
+select set_config('citus.enable_unsafe_triggers', 'on', true);
+select set_config('citus.multi_shard_modify_mode', 'sequential', true);
 
 do $$
 begin
@@ -51,8 +51,10 @@ create temporary table held_views on commit drop as
 select
     c.oid::regclass::text as name,
     row_number() over (order by c.oid) as place,
-    format('create view %s %s as %s', c.oid::regclass,
-        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)) as definition,
+    format(
+        'create view %s %s as %s', c.oid::regclass,
+        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)
+    ) as definition,
     c.relowner::regrole::text as owner,
     (
         select coalesce(string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), ';'), '')
@@ -73,9 +75,11 @@ create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
 from pg_trigger
 where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace = 'memfold'::regnamespace)
-    -- those that an upgrade has made again go
-    and (tgname = 'replace_shipped'
-        or not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass));
+-- those that an upgrade has made again go
+and (
+    tgname = 'replace_shipped'
+    or not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass)
+);
 
 do $$
 declare
@@ -102,6 +106,10 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
+    if not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.staged_candidates'::regclass) then
+        -- shards are moved by logical replication
+        alter table memfold.staged_candidates set logged;
+    end if;
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
@@ -121,7 +129,7 @@ end;
 $$;
 
 -- From here on functions are changed on this node only. At the end each goes to all nodes as it has become.
-set local citus.enable_ddl_propagation = off;
+select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- The guard -----------------------------------------------------------------------------------------------------------
 
