@@ -27,9 +27,10 @@ begin
 end;
 $$;
 
--- Rules are on every node, so that whoever changes them writes to every node, and there has to log in: a role for the
--- functions that do, and for nothing else. memfold_owner, whose functions work on the tenant's node, cannot log in:
--- whatever of them would reach beyond it fails. Row level security of the other nodes knows no tenant.
+-- A role that the nodes come to one another as, for what reaches beyond a tenant's node: to change rules, which are on
+-- every node, and to move shards. memfold_owner, whose functions work on the tenant's node, cannot log in: whatever of them
+-- would reach beyond it fails. The tables are this role's, so that memfold_owner is held to the walls without their being
+-- forced: logical replication, which moves shards, does not write into a table whose walls bind its owner.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'memfold_rules') then
@@ -96,6 +97,17 @@ begin
         execute format('drop trigger %I on %s', v_row.name, v_row.relation);
     end loop;
     set local citus.enable_ddl_propagation = on;
+    for v_row in
+        select c.oid::regclass::text as name, c.relforcerowsecurity as is_forced from pg_class as c
+        where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p')
+            and c.relowner = 'memfold_owner'::regrole
+    loop
+        execute format('alter table %s owner to memfold_rules', v_row.name);
+        execute format('grant all on %s to memfold_owner', v_row.name);
+        if v_row.is_forced then
+            execute format('alter table %s no force row level security', v_row.name);
+        end if;
+    end loop;
     -- rules: everyone reads them, and those of tenant '*' are everyone's
     for v_row in
         select t.name from unnest(array[
@@ -133,6 +145,22 @@ select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- The guard -----------------------------------------------------------------------------------------------------------
 
+create or replace function memfold._lives_here(tenant_id text) returns boolean
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    return exists (
+        select
+        from pg_dist_placement as p
+        join pg_dist_local_group as g on g.groupid = p.groupid
+        where p.shardid = get_shard_id_for_distribution_column('memfold.memories', tenant_id)
+    );
+end;
+$body$;
+revoke all on function memfold._lives_here(text) from public;
+grant execute on function memfold._lives_here(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold._lives_here(text) is 'Whether this node has the tenant''s shards. tenant_id is not null.';
+
 create or replace function memfold._at_home(tenant_id text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
@@ -140,26 +168,42 @@ begin
     if coalesce(tenant_id, '') = '' then
         perform memfold._fail('MF001', 'tenant_id is missing',
             format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(tenant_id)),
-            'Pass tenant_id: on Citus it is what the call goes by.');
-    end if;
-    if not exists (
-        select
-        from pg_dist_placement as p
-        join pg_dist_local_group as g on g.groupid = p.groupid
-        where p.shardid = get_shard_id_for_distribution_column('memfold.memories', tenant_id)
-    ) then
+            'Pass tenant_id, or set memfold.tenant_id.');
+    elsif not memfold._lives_here(tenant_id) then
         perform memfold._fail('MF060', 'the call does not run on the node of its tenant',
-            'Citus did not send it there: locks taken here would keep nobody out.',
-            'Write SELECT ... FROM memfold.f(...) with tenant_id as a literal or a parameter: no default, no expression, no'
-            ' sub-select, no second function or table beside it; outside BEGIN where the function says so. After a shard'
-            ' was moved: retry.');
+            'Locks taken here would keep nobody out: the tenant''s shards have been moved while the call was on its way, or'
+            ' Citus did not send it.',
+            'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...), or CALL.');
     end if;
 end;
 $body$;
 revoke all on function memfold._at_home(text) from public;
-grant execute on function memfold._at_home(text) to memfold_app, memfold_auditor;
+grant execute on function memfold._at_home(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 comment on function memfold._at_home(text) is
 'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
+
+-- The walls of the session that calls, as they are on a plain server. Behind them, on the tenant's node, are those below.
+do $$
+declare
+    v_name text;
+begin
+    foreach v_name in array array['_enter', '_enter_judge'] loop
+        if (select prosrc !~ '_at_home' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
+            execute replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
+                'FUNCTION memfold.' || v_name || '(', 'FUNCTION memfold.' || v_name || '_session('),
+                'memfold._enter(', 'memfold._enter_session('),
+                '_enter.tenant_id', '_enter_session.tenant_id');
+            execute format('alter function memfold.%I security definer set search_path = pg_catalog, pg_temp',
+                v_name || '_session');
+            execute format('alter function memfold.%I owner to memfold_owner', v_name || '_session');
+            execute format('revoke all on function memfold.%I from public', v_name || '_session');
+            execute format('grant execute on function memfold.%I to memfold_app, memfold_judge, memfold_auditor, memfold_rules', v_name || '_session');
+            execute format('comment on function memfold.%I is %L', v_name || '_session',
+                'The wall of the session that calls, on Citus: what ' || v_name || '() is on a plain server. Raises MF001 to MF003.');
+        end if;
+    end loop;
+end;
+$$;
 
 -- The wall as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
 -- that tenant by a constant that it sees when it plans. Row level security holds each table to it; said to be immutable,
@@ -189,7 +233,21 @@ revoke all on function memfold._planned_for(text) from public;
 comment on function memfold._planned_for(text) is
 'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
 
--- Always in doubt: _enter() has to look where the call runs.
+-- What inlines _is_entered() leaves _enter() out: here it has to look where the call runs. The session's wall has a copy.
+do $$
+begin
+    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold._is_entered(text)'::regprocedure)
+    then
+        execute replace(pg_get_functiondef('memfold._is_entered(text)'::regprocedure), '._is_entered(', '._is_entered_session(');
+        revoke all on function memfold._is_entered_session(text) from public;
+        alter function memfold._is_entered_session(text) owner to memfold_owner;
+        comment on function memfold._is_entered_session(text) is 'The usual case of _enter_session().';
+        execute replace(pg_get_functiondef('memfold._enter_session(text)'::regprocedure),
+            'memfold._is_entered(', 'memfold._is_entered_session(');
+    end if;
+end;
+$$;
+
 create or replace function memfold._is_entered(tenant_id text) returns boolean
 language sql stable parallel safe
 return false;
@@ -224,8 +282,9 @@ begin
 end;
 $body$;
 comment on function memfold._enter(text) is
-'The wall at every entry point, on Citus: the call must run on the node of its tenant (MF060). A session''s settings do not
-reach there, so the argument says who the tenant is; a role that is bound to a tenant is bound here too. Raises MF001 to MF003.';
+'The wall at every entry point on the node of the tenant, on Citus (else MF060). The settings of the session that called do
+not reach here: the argument says who the tenant is, _enter_session() has compared it; a role that is bound to a tenant is bound
+here too. Raises MF001 to MF003.';
 
 create or replace function memfold._enter_judge(tenant_id text) returns void
 language plpgsql volatile
@@ -256,6 +315,21 @@ begin
     end if;
 end;
 $body$;
+create or replace function memfold._enter_reader_session(tenant_id text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if memfold._bound_role(memfold._actor()::name) is not null
+        or not pg_has_role(memfold._actor(), 'memfold_auditor', 'member')
+    then
+        perform memfold._enter_session(tenant_id);
+    end if;
+end;
+$body$;
+revoke all on function memfold._enter_reader_session(text) from public;
+grant execute on function memfold._enter_reader_session(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold._enter_reader_session(text) is
+'The wall of the session that calls one of them: as _enter_session(), and an auditor may read any tenant.';
 revoke all on function memfold._enter_reader(text) from public;
 comment on function memfold._enter_reader(text) is
 'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _enter(), and
@@ -269,23 +343,16 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
+            and p.prosrc !~ '_at_home'
     loop
         v_definition := pg_get_functiondef(v_function);
-        if v_definition !~ '_enter_reader' then
-            execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
-        end if;
-    end loop;
-    -- one after another: behind the walls, which hold each table to the tenant
-    for v_function in
-        select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
-    loop
+        execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
         execute format('alter function %s security definer volatile', v_function);
     end loop;
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname in ('_at_home', '_enter_reader', '_tenant_here', '_planned_for')
+            p.proname in ('_lives_here', '_at_home', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
             -- of one tenant at a time here: over the walls there is no node that has them all
             or p.proname in ('_claim', '_revive')
         )
@@ -295,29 +362,157 @@ begin
 end;
 $$;
 
--- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant. It may not be
--- sent as it is: a null where Citus looks for the tenant takes the server down.
+-- What the rest of the world calls: each public function of a tenant tries the wall of the session where it is called, and
+-- runs, as _f_at_home, on the tenant's node, within the caller's transaction.
+--
+-- Citus sends SELECT ... FROM f(...) to the node of an argument, from within a transaction only where that is forced; and
+-- where it has arrived, force holds every statement to the very constant of the call, collation included, which memfold's
+-- statements do not keep (row level security and the guard keep them to the tenant). So what is sent is _send() of "any",
+-- which is forced and can do nothing; its name and constants, written out, mean on arrival the _send() of text, which
+-- is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
+create or replace function memfold._send(tenant_id text, call text, away "any") returns setof record
+language internal volatile
+as 'any_out';
+comment on function memfold._send(text, text, "any") is
+'Sent to the node of the tenant, where it is _send(text, text, text). Where it is run it fails (0A000): the tenant has moved.';
+
+create or replace function memfold._send(tenant_id text, call text, here text) returns setof record
+language plpgsql volatile
+as $body$
+begin
+    perform memfold._at_home(tenant_id);
+    return query execute call;
+end;
+$body$;
+comment on function memfold._send(text, text, text) is
+'What _send(text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
+revoke all on function memfold._send(text, text, "any"), memfold._send(text, text, text) from public;
+grant execute on function memfold._send(text, text, "any"), memfold._send(text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+
+create or replace function pg_temp.way_home(name regprocedure, called text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    f pg_proc;
+    v_names text;
+    v_values text;
+    v_columns text;
+    v_out text;
+    v_into text;
+    v_result constant text := pg_get_function_result(name);
+begin
+    select p.* into f from pg_proc as p where p.oid = name;
+    select
+        string_agg(format('%I => %%L::%s', a.name, a.type), ', ' order by a.place),
+        string_agg(format('%I.%I', called, a.name), ', ' order by a.place)
+    into v_names, v_values
+    from (
+        select t.place, t.type::regtype as type, f.proargnames[t.place] as name
+        from unnest(f.proargtypes::oid[]) with ordinality as t (type, place)
+    ) as a;
+    select
+        string_agg(format('%I %s', a.name, a.type::regtype), ', ' order by a.place),
+        string_agg(format('%I', a.name), ', ' order by a.place)
+    into v_columns, v_out
+    from unnest(f.proargnames, f.proallargtypes, f.proargmodes) with ordinality as a (name, type, mode, place)
+    where a.mode in ('o', 't');
+    v_columns := coalesce(v_columns, (
+        select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
+        from pg_type as t join pg_attribute as a on a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped
+        where t.oid = f.prorettype and t.typtype = 'c'
+    ), 'result ' || nullif(f.prorettype, 'void'::regtype)::regtype, 'result text');
+    v_into := case
+        when f.proretset then 'return query select * from '
+        when f.prorettype = 'void'::regtype then 'perform * from '
+        else 'select * into ' || coalesce(v_out, 'v_result') || ' from '
+    end;
+    return format(
+        'create or replace function memfold.%I(%s) returns %s language plpgsql volatile'
+        -- arguments go as text
+        ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
+        ' as $way$
+declare
+    v_call text;%s
+begin
+    perform memfold.%I(tenant_id);
+    if memfold._lives_here(tenant_id) then
+        %s;
+    else
+        v_call := format(%L, %s);
+        %s as r (%s);
+    end if;%s
+end;
+$way$',
+        called, pg_get_function_arguments(name), v_result,
+        case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
+        case
+            when f.prosrc ~ '_enter_(judge|queue)\(' then '_enter_judge_session'
+            when f.prosrc ~ '_enter_reader\(' then '_enter_reader_session'
+            else '_enter_session'
+        end,
+        v_into || format('memfold.%I(%s)', '_' || f.proname || '_at_home', v_values),
+        format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
+            '_' || f.proname || '_at_home', v_names), v_values,
+        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, away => '''')', v_columns,
+        case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
+    );
+end;
+$body$;
+
 do $$
 declare
     v_function record;
     v_copy regprocedure;
+    v_grant text;
+    v_called text;
 begin
     for v_function in
-        select p.oid, p.proname from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname in ('claim_judgements', 'revive_judgements')
-            and p.prosrc !~ '_of_tenant'
+        select p.oid, p.oid::regprocedure as name, p.proname, p.proacl, p.proowner,
+            pg_get_function_identity_arguments(p.oid) as arguments
+        from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.prokind = 'f'
+            and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
+            -- about pg_cron's jobs
+            and p.proname not in ('schedule_upkeep', 'unschedule_upkeep')
     loop
-        execute replace(pg_get_functiondef(v_function.oid), 'FUNCTION memfold.' || v_function.proname,
-            'FUNCTION memfold._' || v_function.proname || '_of_tenant');
-        select p.oid::regprocedure into v_copy from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname = '_' || v_function.proname || '_of_tenant';
+        -- its arguments are qualified by its name
+        execute regexp_replace(replace(pg_get_functiondef(v_function.oid),
+            'FUNCTION memfold.' || v_function.proname || '(', 'FUNCTION memfold._' || v_function.proname || '_at_home('),
+            '\m' || v_function.proname || '\.', '_' || v_function.proname || '_at_home.', 'g');
+        v_copy := format('memfold._%s_at_home(%s)', v_function.proname,
+            (select string_agg(t::regtype::text, ', ' order by t.place)
+                from unnest((select proargtypes::oid[] from pg_proc where oid = v_function.oid)) with ordinality as t (t, place)));
+        execute format('alter function %s owner to %s', v_copy, v_function.proowner::regrole);
         execute format('revoke all on function %s from public', v_copy);
+        for v_grant in
+            select format('grant execute on function %s to %s', v_copy, x.grantee::regrole)
+            from aclexplode(v_function.proacl) as x where x.grantee not in (0, v_function.proowner)
+        loop
+            execute v_grant;
+        end loop;
+        execute format('comment on function %s is %L', v_copy, v_function.proname || '() on the node of its tenant, on Citus.');
+        v_called := v_function.proname;
+        if v_function.proname in ('claim_judgements', 'revive_judgements') then
+            v_called := '_' || v_function.proname || '_of_tenant';
+        end if;
+        execute pg_temp.way_home(v_function.name, v_called);
+        if v_called = v_function.proname then
+            execute format('alter function %s security invoker volatile', v_function.name);
+        end if;
+    end loop;
+    for v_copy in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname ~ '^_.*_of_tenant$'
+    loop
         execute format('alter function %s owner to memfold_owner', v_copy);
-        execute format('comment on function %s is %L', v_copy, v_function.proname || '() on the node of one tenant.');
+        execute format('revoke all on function %s from public', v_copy);
+        execute format('grant execute on function %s to memfold_rules', v_copy);
+        execute format('comment on function %s is %L', v_copy, 'Calls the judges'' queue of one tenant, on Citus.');
     end loop;
 end;
 $$;
 
+-- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant.
 create or replace function memfold._queues(tenant_id text) returns setof text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
@@ -445,9 +640,10 @@ begin
     for v_function in
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
-            'set_policy', 'set_predicate', 'register_embedding_model', 'unregister_embedding_model',
-            'replace_embedding_model', 'apply_calibration', 'undo_calibration', 'erase_tenant', 'import_bucket',
-            'claim_judgements', 'revive_judgements', '_queues'
+            '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
+            'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
+            '_import_bucket_at_home', '_rehash_begin', 'claim_judgements', 'revive_judgements', '_queues',
+            'create_vector_index', 'drop_vector_index'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);
@@ -465,13 +661,9 @@ begin
     drop function memfold._types;
     for v_function in
         select p.oid::regprocedure as name, p.prokind,
-            (p.proname !~ '^_' or p.proname ~ '_of_tenant$') and 'tenant_id' = any(p.proargnames[:p.pronargs])
-            and p.proname not in (
-                -- of no tenant, or of all
-                'schedule_upkeep', 'unschedule_upkeep', 'claim_judgements', 'revive_judgements',
-                -- called by those that were sent
-                'derive_scope'
-            ) as sent,
+            p.oid = 'memfold._send(text, text, "any")'::regprocedure
+                or p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]) as sent,
+            p.proname ~ '^_.+_at_home$' as is_entry,
             exists (
                 select from pg_dist_object as o where o.classid = 'pg_proc'::regclass and o.objid = p.oid
             ) as is_there
@@ -479,7 +671,7 @@ begin
         where p.pronamespace = 'memfold'::regnamespace
         order by p.oid
     loop
-        if v_function.sent and v_function.prokind = 'f' or v_function.name = 'memfold._bound_tenant()'::regprocedure then
+        if v_function.is_entry or v_function.name = 'memfold._bound_tenant()'::regprocedure then
             -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
             set local citus.enable_ddl_propagation = off;
             execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
@@ -514,19 +706,14 @@ end;
 $$;
 commit;
 
--- What Citus does not bring to the workers, in transactions of their own, for they have to see what was distributed:
--- that PUBLIC was refused a function; and that delegation is forced by the coordinator only. Without force Citus sends no
--- call from within a transaction; with it, on the node that the call was sent to, it holds every statement of the function
--- to one spelling of the tenant, collation included.
+-- Citus does not bring it to the workers that PUBLIC was refused a function. In a transaction of its own, for it has to see
+-- what was distributed.
 do $$
 begin
     if exists (
         select from pg_catalog.run_command_on_workers(
             'do $do$ begin set local citus.enable_ddl_propagation = off;'
-            ' revoke all on all routines in schema memfold from public;'
-            ' update pg_catalog.pg_dist_object as o set force_delegation = false from pg_catalog.pg_proc as p'
-            ' where o.classid = ''pg_proc''::regclass and p.oid = o.objid and p.pronamespace = ''memfold''::regnamespace'
-            ' and o.force_delegation; end $do$'
+            ' revoke all on all routines in schema memfold from public; end $do$'
         ) where not success
     ) then
         raise exception 'a worker could not be reached' using hint = 'Run the script again.';
