@@ -26,6 +26,8 @@ SETTINGS = {
     "max_replication_slots": "10",
     "max_prepared_transactions": "200",
     "max_connections": "200",
+    # a daemon for each database that is in use
+    "max_worker_processes": "60",
     # the nodes talk over sockets, where there is no TLS
     "citus.node_conninfo": "sslmode=prefer",
     "citus.show_shards_for_app_name_prefixes": "psql",
@@ -60,20 +62,27 @@ class Nodes:
 
     bindir: Path
     workers: int = 2
-    database: str = "postgres"
-    clusters: list[servers.Cluster] = field(default_factory=list)
+    clusters: list[servers.Cluster] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clusters = [
+            servers.Cluster("citus" if number == 0 else f"citus{number}", self.bindir)
+            for number in range(1 + self.workers)
+        ]
 
     def start(self) -> None:
-        for number in range(1 + self.workers):
-            cluster = servers.Cluster(f"citus{number}", self.bindir)
-            self.clusters.append(cluster)
-            settings = {**SETTINGS, "citus.local_hostname": str(cluster.base)}
-            cluster.start(extension=False, **settings)
-            with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        for cluster in self.clusters:
+            cluster.start(extension=False, **{**SETTINGS, "citus.local_hostname": str(cluster.base)})
+        self.join("postgres")
+
+    def join(self, database: str) -> None:
+        """Make nodes of the databases of that name."""
+        for cluster in self.clusters:
+            with psycopg.connect(cluster.dsn(database), autocommit=True) as connection:
                 connection.execute("create extension citus")
                 connection.execute("create extension vector")
         host = self.clusters[0].base
-        with self.connect() as connection:
+        with psycopg.connect(self.clusters[0].dsn(database), autocommit=True) as connection:
             connection.execute("select citus_set_coordinator_host(%s, %s)", [str(host), servers.PORT])
             for cluster in self.clusters[1:]:
                 connection.execute("select citus_add_node(%s, %s)", [str(cluster.base), servers.PORT])
@@ -83,19 +92,36 @@ class Nodes:
             cluster.stop()
 
     def dsn(self, node: int = 0, user: str = servers.SUPERUSER) -> str:
-        return self.clusters[node].dsn(self.database, user)
+        return self.clusters[node].dsn(user=user)
 
     def connect(self, node: int = 0, user: str = servers.SUPERUSER) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn(node, user), autocommit=True)
 
-    def install(self) -> None:
+    def install(self, database: str = "postgres") -> None:
         """As an administrator does: memfold on the coordinator, then the script that distributes it."""
-        migrate.install(self.dsn() + " options='-ccitus.enable_ddl_propagation=off'")
-        self.distribute()
-
-    def distribute(self) -> None:
-        with self.connect() as connection:
+        dsn = self.clusters[0].dsn(database)
+        migrate.install(f"{dsn} options='-ccitus.enable_ddl_propagation=off'")
+        with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(SCRIPT.read_bytes())
+
+    def each(self, *statements: str) -> None:
+        """Run by the superuser in the database postgres of each node."""
+        for cluster in self.clusters:
+            with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement.encode())
+
+    def template(self) -> str:
+        """A database on each node, to copy: nodes know one another by address, and meet in the database of one name."""
+        name = "distributed"
+        self.each(f"create database {name}")
+        self.join(name)
+        self.install(name)
+        self.each(
+            f"alter database {name} allow_connections false",
+            f"select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '{name}'",
+        )
+        return name
 
     def workers_of(self, tenants: Sequence[str]) -> dict[str, int]:
         """On which node each tenant's shard is."""

@@ -65,12 +65,15 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
+# What --citus runs the suite on instead; each process of the run has its own.
+NODES: list[citus_nodes.Nodes] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--everywhere", action="store_true", help="run the whole suite on every server and way in"
     )
+    parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
     parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
@@ -79,6 +82,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
     config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
+    if config.option.citus:
+        bindir, why_not = citus_nodes.bindir()
+        if bindir is None:
+            raise pytest.UsageError(why_not)
+        NODES.append(citus_nodes.Nodes(bindir))
+        return
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     for cluster in CLUSTERS:
@@ -115,6 +124,14 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
+    if NODES:
+        here = [Target(NODES[0].clusters[0], "alembic")]
+        elsewhere = {"make", "own_cluster", "standby"} & set(metafunc.fixturenames)
+        named = metafunc.definition.get_closest_marker
+        if "db" not in metafunc.fixturenames or elsewhere or named("full_server") or named("each_server"):
+            here = []
+        metafunc.parametrize("target", here, ids=str, indirect=True)
+        return
 
     def marked(name: str) -> bool:
         return metafunc.definition.get_closest_marker(name) is not None
@@ -142,7 +159,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
-    for target in TARGETS:
+    for target in TARGETS if not NODES else []:
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
@@ -166,6 +183,26 @@ for _target in TARGETS:
         load=[_target.load],
     )
     globals()[f"db_{_target.cluster.name}_{_target.way}"] = factories.postgresql(_noproc)
+
+
+@pytest.fixture(scope="session")
+def distributed() -> Iterator[str]:
+    """The database to copy on a coordinator and two workers."""
+    nodes = NODES[0]
+    try:
+        nodes.start()
+        yield nodes.template()
+    finally:
+        nodes.stop()
+
+
+@pytest.fixture
+def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    NODES[0].each(f"create database {name} template {distributed}")
+    with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
+        yield connection
+    NODES[0].each(f"drop database if exists {name} with (force)")
 
 
 @pytest.fixture
