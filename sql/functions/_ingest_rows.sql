@@ -56,6 +56,8 @@ declare
     v_results memfold.ingest_result[];
     v_errors memfold.batch_result[] := coalesce(failed, '{}');
     v_first_of_key integer[];
+    v_made_buckets text[];
+    v_made_keys text[];
     v_held text[] := array[]::text[];
     v_locks text[];
     v_slots bigint[];
@@ -187,35 +189,32 @@ begin
 
     -- 2. Keys, before any lock: a call with the same key waits here for the other to commit.
     if exists (select from unnest(v_keys) as k (key) where k.key is not null) then
-        with keyed as (
-            select k.i, (v_items[k.i]).bucket_id as bucket_id, k.key, k.class
-            from unnest(v_keys, v_classes) with ordinality as k (key, class, i)
-        ),
-        usable as (
+        -- the first candidate with the key, where this call makes it
+        select array_agg(case
+            when octet_length(k.key) between 1 and 512 and octet_length(k.bucket_id) between 1 and 512 then k.first
+        end order by k.i)
+        into v_first_of_key
+        from (
             select k.*, min(k.i) filter (where k.class = 'todo') over (partition by k.bucket_id, k.key) as first
-            from keyed as k
-            where octet_length(k.key) between 1 and 512 and octet_length(k.bucket_id) between 1 and 512
-        ),
-        made as (
+            from (
+                select k.i, (v_items[k.i]).bucket_id as bucket_id, k.key, k.class
+                from unnest(v_keys, v_classes) with ordinality as k (key, class, i)
+            ) as k
+        ) as k;
+        with made as (
             insert into memfold.idempotency_keys as n (tenant_id, bucket_id, idempotency_key)
-            select v_tenant_id, u.bucket_id, u.key from usable as u where u.i = u.first order by u.bucket_id, u.key
+            select v_tenant_id, (v_items[f.i]).bucket_id, v_keys[f.i]
+            from unnest(v_first_of_key) with ordinality as f (first, i)
+            where f.first = f.i
+            order by 2, 3
             on conflict do nothing
             returning n.bucket_id, n.idempotency_key
         )
-        -- the first candidate with the key, where this call has made it
-        select array_agg(case when x.is_made then x.first end order by x.i) filter (where x.i is not null)
-        into v_first_of_key
-        from (
-            select y.i, y.first, bool_or(y.is_made) over (partition by y.bucket_id, y.key) as is_made
-            from (
-                select u.i, u.first, u.bucket_id, u.key, false as is_made from usable as u
-                union all
-                select k.i, null, null, null, false from keyed as k
-                where (octet_length(k.key) between 1 and 512 and octet_length(k.bucket_id) between 1 and 512) is not true
-                union all
-                select null, null, n.bucket_id, n.idempotency_key, true from made as n
-            ) as y
-        ) as x;
+        select array_agg(n.bucket_id), array_agg(n.idempotency_key) into v_made_buckets, v_made_keys from made as n;
+        select array_agg(case when n.key is not null then f.first end order by f.i) into v_first_of_key
+        from unnest(v_first_of_key) with ordinality as f (first, i)
+        left join unnest(v_made_buckets, v_made_keys) as n (bucket_id, key)
+            on n.bucket_id = (v_items[f.i]).bucket_id and n.key = v_keys[f.i];
         for v_i in 1..v_count loop
             if v_first_of_key[v_i] < v_i then
                 v_classes[v_i] := 'again';

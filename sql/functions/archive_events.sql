@@ -75,53 +75,48 @@ as $$
 #variable_conflict use_column
 declare
     v_result memfold.archived_rows;
+    v_gone memfold.memory_events[];
+    v_summaries bigint[];
 begin
+    select pg_catalog.array_agg(e order by e.event_id), pg_catalog.array_agg(i.summary order by e.event_id)
+    into v_gone, v_summaries
+    from unnest(event_ids, summaries) as i (id, summary)
+    join memfold.memory_events as e on e.tenant_id = _archive.tenant_id collate "C" and e.event_id = i.id;
     perform memfold._maintain(true);
-    with gone as (
-        delete from memfold.memory_events as e
-        using unnest(event_ids, summaries) as i (id, summary)
-        where e.tenant_id = _archive.tenant_id collate "C" and e.event_id = i.id
-        returning e as event, i.summary
-    ),
-    moved as (
-        insert into memfold.memory_events_archive
-        select (g.event).* from gone as g where (g.event).method is distinct from 'archived'
-        returning 1
-    ),
-    turns as (
-        select (g.event).memory_id, g.summary, pg_catalog.array_agg(distinct t.turn order by t.turn) as turns
-        from gone as g, pg_catalog.unnest((g.event).source_turn_ids) as t (turn)
-        where g.summary is not null
-        group by 1, 2
-    ),
-    -- with the key of the last row, which is gone by the time that all are added up
-    sums as (
-        insert into memfold.memory_events (
-            tenant_id, event_id, at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
-            source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at
-        )
-        select _archive.tenant_id, s.event_id, s.at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
-            coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold._actor(),
-            s.observations, s.without_turns, s.first_observed_at
-        from (
-            select (g.event).memory_id, g.summary, min((g.event).bucket_id) as bucket_id,
-                (pg_catalog.array_agg((g.event).event_id order by (g.event).event_id desc))[1] as event_id,
-                (pg_catalog.array_agg((g.event).at order by (g.event).event_id desc))[1] as at,
-                max((g.event).source_confidence) as source_confidence,
-                max((g.event).extractor_confidence) as extractor_confidence,
-                max((g.event).observed_at) as observed_at,
-                min(coalesce((g.event).first_observed_at, (g.event).observed_at)) as first_observed_at,
-                sum(coalesce((g.event).observations, 1)) as observations,
-                sum(coalesce((g.event).without_turns, case when (g.event).source_turn_ids = '{}' then 1 else 0 end))
-                    as without_turns
-            from gone as g
-            where g.summary is not null
-            group by 1, 2
-        ) as s
-        left join turns as t on t.memory_id = s.memory_id and t.summary = s.summary
-        returning 1
+    delete from memfold.memory_events as e
+    where e.tenant_id = _archive.tenant_id collate "C" and e.event_id = any(event_ids);
+    insert into memfold.memory_events_archive
+    select g.* from pg_catalog.unnest(v_gone) as g where g.method is distinct from 'archived';
+    get diagnostics v_result.archived = row_count;
+    -- with the key of the last row, which is gone
+    insert into memfold.memory_events (
+        tenant_id, event_id, at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
+        source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at
     )
-    select (select pg_catalog.count(*) from moved), (select pg_catalog.count(*) from sums), true into strict v_result;
+    select _archive.tenant_id, s.event_id, s.at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
+        coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold._actor(),
+        s.observations, s.without_turns, s.first_observed_at
+    from (
+        select g.memory_id, v_summaries[g.ordinality] as summary, min(g.bucket_id) as bucket_id,
+            (pg_catalog.array_agg(g.event_id order by g.event_id desc))[1] as event_id,
+            (pg_catalog.array_agg(g.at order by g.event_id desc))[1] as at,
+            max(g.source_confidence) as source_confidence, max(g.extractor_confidence) as extractor_confidence,
+            max(g.observed_at) as observed_at, min(coalesce(g.first_observed_at, g.observed_at)) as first_observed_at,
+            sum(coalesce(g.observations, 1)) as observations,
+            sum(coalesce(g.without_turns, case when g.source_turn_ids = '{}' then 1 else 0 end)) as without_turns
+        from pg_catalog.unnest(v_gone) with ordinality as g
+        where v_summaries[g.ordinality] is not null
+        group by 1, 2
+    ) as s
+    left join (
+        select g.memory_id, v_summaries[g.ordinality] as summary,
+            pg_catalog.array_agg(distinct t.turn order by t.turn) as turns
+        from pg_catalog.unnest(v_gone) with ordinality as g, pg_catalog.unnest(g.source_turn_ids) as t (turn)
+        where v_summaries[g.ordinality] is not null
+        group by 1, 2
+    ) as t on t.memory_id = s.memory_id and t.summary = s.summary;
+    get diagnostics v_result.summaries = row_count;
+    v_result.is_left := true;
     perform memfold._maintain(false);
     return v_result;
 end;
