@@ -200,8 +200,16 @@ def distributed() -> Iterator[str]:
 def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     NODES[0].each(f"create database {name} template {distributed}")
+
+    def too_long(*_: object) -> None:
+        raise TimeoutError("a minute has passed")
+
+    # whoever waits for what does not come about there
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(60)
     with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
         yield connection
+    signal.alarm(0)
     NODES[0].each(f"drop database if exists {name} with (force)")
 
 

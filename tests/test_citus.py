@@ -71,7 +71,7 @@ def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
             " where o.classid = 'pg_proc'::regclass and o.force_delegation"
         ).fetchall()
     assert {name for (name,) in found} == set(NOT_SENT)
-    assert forced == [('memfold._send(text,text,"any")',)]
+    assert forced == [('memfold._send(text,text,text,"any")',)]
 
 
 def test_nodes_have_the_same_functions(nodes: citus_nodes.Nodes) -> None:
@@ -226,7 +226,7 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
             assert sqlstate(connection, f"select {call}") == "MF060"
-            assert sqlstate(connection, "select memfold._send('acme', 'select 1', '')") == "MF060"
+            assert sqlstate(connection, "select memfold._send('acme', 'select 1', '0', '')") == "MF060"
     with nodes.connect() as connection:
         assert connection.execute(
             "select count(*) from memfold.memory_events where tenant_id = 'acme'"

@@ -370,24 +370,25 @@ $$;
 -- statements do not keep (row level security and the guard keep them to the tenant). So what is sent is _send() of "any",
 -- which is forced and can do nothing; its name and constants, written out, mean on arrival the _send() of text, which
 -- is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
-create or replace function memfold._send(tenant_id text, call text, away "any") returns setof record
+create or replace function memfold._send(tenant_id text, call text, lock_timeout text, away "any") returns setof record
 language internal volatile
 as 'any_out';
-comment on function memfold._send(text, text, "any") is
-'Sent to the node of the tenant, where it is _send(text, text, text). Where it is run it fails (0A000): the tenant has moved.';
+comment on function memfold._send(text, text, text, "any") is
+'Sent to the node of the tenant, where it is _send(text, text, text, text). Where it is run it fails (0A000): the tenant has moved.';
 
-create or replace function memfold._send(tenant_id text, call text, here text) returns setof record
+create or replace function memfold._send(tenant_id text, call text, lock_timeout text, here text) returns setof record
 language plpgsql volatile
 as $body$
 begin
     perform memfold._at_home(tenant_id);
+    perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
     return query execute call;
 end;
 $body$;
-comment on function memfold._send(text, text, text) is
-'What _send(text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
-revoke all on function memfold._send(text, text, "any"), memfold._send(text, text, text) from public;
-grant execute on function memfold._send(text, text, "any"), memfold._send(text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold._send(text, text, text, text) is
+'What _send(text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
+revoke all on function memfold._send(text, text, text, "any"), memfold._send(text, text, text, text) from public;
+grant execute on function memfold._send(text, text, text, "any"), memfold._send(text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 
 create or replace function pg_temp.way_home(name regprocedure, called text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -434,7 +435,8 @@ begin
         ' set citus.allow_nested_distributed_execution = on'
         ' as $way$
 declare
-    v_call text;%s
+    v_call text;
+    v_lock_timeout constant text := current_setting(''lock_timeout'');%s
 begin
     perform memfold.%I(tenant_id);
     if memfold._lives_here(tenant_id) then
@@ -455,7 +457,7 @@ $way$',
         v_into || format('memfold.%I(%s)', '_' || f.proname || '_at_home', v_values),
         format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
             '_' || f.proname || '_at_home', v_names), v_values,
-        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, away => '''')', v_columns,
+        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
     );
 end;
@@ -667,7 +669,7 @@ begin
     drop function memfold._types;
     for v_function in
         select p.oid::regprocedure as name, p.prokind,
-            p.oid = 'memfold._send(text, text, "any")'::regprocedure
+            p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
                 or p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]) as sent,
             p.proname ~ '^_.+_at_home$' as is_entry,
             exists (
