@@ -72,6 +72,15 @@ select
 from pg_class as c
 where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
 
+-- what they call, on the nodes where rows are
+create temporary table viewing_functions on commit drop as
+select distinct d.refobjid as oid
+from pg_class as c
+join pg_rewrite as r on r.ev_class = c.oid
+join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_proc'::regclass
+join pg_proc as p on p.oid = d.refobjid and p.pronamespace = 'memfold'::regnamespace and p.provolatile <> 'i'
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
+
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
 from pg_trigger
@@ -650,11 +659,12 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
             '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
-            '_import_bucket_at_home', '_rehash_begin', 'claim_judgements', 'revive_judgements', '_queues',
+            '_import_bucket_at_home', '_rehash_begin', '_rehash_end', 'claim_judgements', 'revive_judgements', '_queues',
             'create_vector_index', 'drop_vector_index'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);
+        execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
     -- The types first: what a function declares is no dependency of it either, but its arguments are.
     execute (
@@ -671,7 +681,7 @@ begin
         select p.oid::regprocedure as name, p.prokind,
             p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
                 or p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]) as sent,
-            p.proname ~ '^_.+_at_home$' as is_entry,
+            p.proname ~ '^_.+_at_home$' or p.oid in (select f.oid from viewing_functions as f) as is_entry,
             exists (
                 select from pg_dist_object as o where o.classid = 'pg_proc'::regclass and o.objid = p.oid
             ) as is_there
