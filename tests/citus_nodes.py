@@ -18,7 +18,6 @@ from memfold import migrate
 from tests import servers
 
 VARIABLE = "CITUS_PG_CONFIG"
-SCRIPT = servers.ROOT / "sql" / "scale_out" / "citus.sql"
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",
@@ -98,11 +97,8 @@ class Nodes:
         return psycopg.connect(self.dsn(node, user), autocommit=True)
 
     def install(self, database: str = "postgres") -> None:
-        """As an administrator does: memfold on the coordinator, then the script that distributes it."""
-        dsn = self.clusters[0].dsn(database)
-        migrate.install(f"{dsn} options='-ccitus.enable_ddl_propagation=off'")
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(SCRIPT.read_bytes())
+        """As `memfold init --citus` does."""
+        migrate.install(self.clusters[0].dsn(database), citus=True)
 
     def each(self, *statements: str) -> None:
         """Run by the superuser in the database postgres of each node."""

@@ -174,9 +174,7 @@ def test_any_call_goes_home(nodes: citus_nodes.Nodes, node: int) -> None:
             assert values(
                 "select count(*) from memfold.current_memories((select 'any call' || ' " + str(node) + "'))"
             ) == [1]
-        connection.execute(
-            b"prepare p (text, text) as select (memfold.ingest_memory($1, $2)).action"
-        )
+        connection.execute(b"prepare p (text, text) as select (memfold.ingest_memory($1, $2)).action")
         for _ in range(8):
             assert values(f"execute p ('Alice has a cat.', '{tenant}')") == ["merged"]
         with connection.transaction(force_rollback=True):

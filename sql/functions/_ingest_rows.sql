@@ -51,6 +51,7 @@ declare
     v_matched uuid[];
     v_roots uuid[];
     v_memory_ids uuid[];
+    v_event_id uuid;
     v_event_ids uuid[];
     v_last_id uuid;
     v_results memfold.ingest_result[];
@@ -220,11 +221,10 @@ begin
                 v_classes[v_i] := 'again';
             elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
                 -- an error if it is one, for a key that another call has used is answered first
-                v_known[v_i] := (
-                    select i.event_id from memfold.idempotency_keys as i
-                    where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i]
-                );
-                if v_known[v_i] is not null then
+                select i.event_id into v_event_id from memfold.idempotency_keys as i
+                where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
+                if v_event_id is not null then
+                    v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
                 end if;
             end if;
