@@ -202,11 +202,11 @@ def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
     NODES[0].each(f"create database {name} template {distributed}")
 
     def too_long(*_: object) -> None:
-        raise TimeoutError("a minute has passed")
+        raise TimeoutError("four minutes have passed")
 
     # whoever waits for what does not come about there
     signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(60)
+    signal.alarm(240)
     with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
         yield connection
     signal.alarm(0)

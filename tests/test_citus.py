@@ -22,6 +22,7 @@ NOT_SENT = {
     "rehash_bucket": "is sent by Citus itself, as a procedure",
     "claim_judgements": "goes from tenant to tenant",
     "revive_judgements": "goes from tenant to tenant",
+    "derive_scope": "is part of other calls",
     "schedule_upkeep": "is about pg_cron's jobs",
     "unschedule_upkeep": "is about pg_cron's jobs",
 }
@@ -230,6 +231,23 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
         assert connection.execute(
             "select count(*) from memfold.memory_events where tenant_id = 'acme'"
         ).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_nobody_changes_the_ledger(nodes: citus_nodes.Nodes, node: int) -> None:
+    with nodes.connect() as connection:
+        connection.execute("select memfold.ingest_memory('Written.', 'ledger')")
+    with nodes.connect(node) as connection:
+        for table, code in (("memories", "MF020"), ("memory_events", "MF021")):
+            for statement in (
+                "update memfold.{} set content = 'x' where tenant_id = 'ledger'",
+                "delete from memfold.{}",
+            ):
+                assert sqlstate(connection, statement.format(table)) == code, statement
+        assert sqlstate(connection, "truncate memfold.memory_events") == ("MF021" if node == 0 else "0A000")
+        if node != nodes.workers_of(["ledger"])["ledger"]:
+            statement = "select memfold.derive_scope('ledger', array[memfold._new_id()])"
+            assert sqlstate(connection, statement) == "MF060"
 
 
 def test_walls(nodes: citus_nodes.Nodes) -> None:

@@ -79,7 +79,10 @@ from pg_class as c
 join pg_rewrite as r on r.ev_class = c.oid
 join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_proc'::regclass
 join pg_proc as p on p.oid = d.refobjid and p.pronamespace = 'memfold'::regnamespace and p.provolatile <> 'i'
-where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+-- and what queries of the client call beside tables
+union
+select p.oid from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_guard';
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
@@ -144,7 +147,14 @@ begin
             colocate_with => case when v_row.name = 'memories' then 'none' else 'memfold.memories' end);
     end loop;
     for v_row in select * from held_triggers where name <> 'replace_shipped' loop
-        execute v_row.definition;
+        if v_row.definition !~ ' OR TRUNCATE' then
+            execute v_row.definition;
+            continue;
+        end if;
+        -- shards have triggers for each row only, and TRUNCATE is of the whole
+        execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
+        execute format('create trigger %I before truncate on %s for each statement execute function memfold._refuse()',
+            'refuse_truncate', v_row.relation);
     end loop;
 end;
 $$;
@@ -351,6 +361,12 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_at_home'
+    loop
+        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold._at_home(tenant_id);\n');
+    end loop;
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
             and p.prosrc !~ '_at_home'
     loop
@@ -485,8 +501,12 @@ begin
         from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.prokind = 'f'
             and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
-            -- about pg_cron's jobs
-            and p.proname not in ('schedule_upkeep', 'unschedule_upkeep')
+            and p.proname not in (
+                -- about pg_cron's jobs
+                'schedule_upkeep', 'unschedule_upkeep',
+                -- part of other calls
+                'derive_scope'
+            )
     loop
         -- its arguments are qualified by its name
         execute regexp_replace(replace(pg_get_functiondef(v_function.oid),
@@ -524,6 +544,27 @@ begin
     end loop;
 end;
 $$;
+
+create or replace function memfold._refuse() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    -- of a shard
+    v_table constant text := regexp_replace(tg_table_name, '_\d+$', '');
+begin
+    if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then
+        return case tg_op when 'UPDATE' then new when 'DELETE' then old end;
+    elsif v_table = 'memories' then
+        perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
+            'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
+            'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
+    else
+        perform memfold._fail('MF021', format('%s of %s is refused', tg_op, v_table),
+            'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
+    end if;
+    return null;
+end;
+$body$;
 
 -- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant.
 create or replace function memfold._queues(tenant_id text) returns setof text
