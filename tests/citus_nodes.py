@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,14 @@ class Nodes:
             with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
                 for statement in statements:
                     connection.execute(statement.encode())
+
+    def drop(self, database: str) -> None:
+        for _ in range(20):
+            # daemons of Citus come back
+            with suppress(psycopg.errors.ObjectInUse):
+                self.each(f"drop database if exists {database} with (force)")
+                return
+            time.sleep(0.2)
 
     def template(self) -> str:
         """A database on each node, to copy: nodes know one another by address, and meet in the database of one name."""

@@ -210,7 +210,7 @@ def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
         yield connection
     signal.alarm(0)
-    NODES[0].each(f"drop database if exists {name} with (force)")
+    NODES[0].drop(name)
 
 
 @pytest.fixture

@@ -424,19 +424,23 @@ begin
             select case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.memory_id end as id,
                 case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.root_id end as root_id
         ) as n;
-        insert into memfold.memories (
-            tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-            metadata_signature, session_id, metadata, embedding_pending, plain
+        with written as (
+            insert into memfold.memories (
+                tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+                metadata_signature, session_id, metadata, embedding_pending, plain
+            )
+            select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
+                (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
+                c.metadata_signature, c.session_id, c.metadata,
+                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] = 'new'
+            order by c.ordinality
+            on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
+            returning 1
         )
-        select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
-            (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
-            c.metadata_signature, c.session_id, c.metadata,
-            c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
-        from unnest(v_items) with ordinality as c
-        where v_classes[c.ordinality] = 'new'
-        order by c.ordinality
-        on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing;
-        get diagnostics v_written = row_count;
+        -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+        select count(*) into v_written from written;
         if v_written <> (select count(*) from unnest(v_classes) as o (class) where o.class = 'new') then
             raise exception 'a text of the batch is there already' using
                 errcode = 'serialization_failure',

@@ -377,7 +377,7 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname in ('_lives_here', '_at_home', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
+            p.proname in ('_lives_here', '_at_home', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
             -- of one tenant at a time here: over the walls there is no node that has them all
             or p.proname in ('_claim', '_revive')
         )
