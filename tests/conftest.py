@@ -67,6 +67,15 @@ class Target:
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # What --citus runs the suite on instead; each process of the run has its own.
 NODES: list[citus_nodes.Nodes] = []
+# Modules that can say nothing of it, and why.
+NOT_ON_CITUS = {
+    "test_adopt": "adopts tables of one server",
+    "test_import": "adopts tables of one server",
+    "test_catalog": "compares with what is installed on one server",
+    "test_stateful": "takes hours where a database takes seconds to make",
+    "test_citus": "has nodes of its own",
+    "test_plproxy": "has servers of its own",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,6 +135,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if NODES:
         here = [Target(NODES[0].clusters[0], "alembic")]
+        if any(metafunc.module.__name__.startswith(f"tests.{name}") for name in NOT_ON_CITUS):
+            here = []
         elsewhere = {"make", "own_cluster", "standby"} & set(metafunc.fixturenames)
         named = metafunc.definition.get_closest_marker
         if "db" not in metafunc.fixturenames or elsewhere or named("full_server") or named("each_server"):
@@ -149,6 +160,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if NODES:
+        items[:] = [item for item in items if "[citus" in item.nodeid]
     # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     for item in items:
         name = item.path.stem

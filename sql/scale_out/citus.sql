@@ -48,27 +48,29 @@ grant usage on schema memfold to memfold_tenant, memfold_rules;
 
 -- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
 -- rows of them. So the views step aside while tables are distributed.
-create temporary table held_views on commit drop as
+create temporary table held_views on commit preserve rows as
 select
     c.oid::regclass::text as name,
     row_number() over (order by c.oid) as place,
-    format(
-        'create view %s %s as %s', c.oid::regclass,
-        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)
-    ) as definition,
-    c.relowner::regrole::text as owner,
-    (
-        select coalesce(string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), ';'), '')
-        from pg_description as d
-        join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
-        where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
-    ) as column_comments,
-    obj_description(c.oid, 'pg_class') as comment,
-    (
-        select coalesce(string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), ';'), '')
-        from aclexplode(c.relacl) as x
-        where x.grantee not in (0, c.relowner)
-    ) as grants
+    concat_ws('; ',
+        format(
+            'create view %s with (%s) as %s', c.oid::regclass, array_to_string(c.reloptions, ', '),
+            rtrim(pg_get_viewdef(c.oid), ';')
+        ),
+        format('alter view %s owner to %s', c.oid::regclass, c.relowner::regrole),
+        (
+            select string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), '; ')
+            from aclexplode(c.relacl) as x
+            where x.grantee not in (0, c.relowner)
+        ),
+        (
+            select string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), '; ')
+            from pg_description as d
+            join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
+            where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
+        ),
+        format('comment on view %s is %L', c.oid::regclass, obj_description(c.oid, 'pg_class'))
+    ) as definition
 from pg_class as c
 where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
 
@@ -98,6 +100,7 @@ do $$
 declare
     v_row record;
 begin
+    set local citus.enable_ddl_propagation = off;
     if exists (select from held_views) then
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
     end if;
@@ -754,28 +757,31 @@ begin
     loop
         execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
     end loop;
+    -- Not as objects of Citus: a node that is added would get them before the functions that they call.
+    set local citus.enable_ddl_propagation = off;
     for v_row in select * from held_views order by place loop
         execute v_row.definition;
-        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
-        execute v_row.grants;
-        execute v_row.column_comments;
-        execute format('comment on view %s is %L', v_row.name, v_row.comment);
     end loop;
 end;
 $$;
 commit;
 
--- Citus does not bring it to the workers that PUBLIC was refused a function. In a transaction of its own, for it has to see
--- what was distributed.
+-- What Citus does not bring to the workers: that PUBLIC was refused a function, and the views. In a transaction of its own,
+-- for it has to see what was distributed.
 do $$
 begin
     if exists (
-        select from pg_catalog.run_command_on_workers(
-            'do $do$ begin set local citus.enable_ddl_propagation = off;'
-            ' revoke all on all routines in schema memfold from public; end $do$'
-        ) where not success
+        select from pg_catalog.run_command_on_workers((
+            select pg_catalog.format(
+                'do $do$ begin set local citus.enable_ddl_propagation = off;'
+                ' revoke all on all routines in schema memfold from public;'
+                ' drop view if exists %s; %s; end $do$',
+                pg_catalog.string_agg(v.name, ', '), pg_catalog.string_agg(v.definition, '; ' order by v.place))
+            from held_views as v
+        )) where not success
     ) then
         raise exception 'a worker could not be reached' using hint = 'Run the script again.';
     end if;
 end;
 $$;
+drop table held_views;
