@@ -162,7 +162,7 @@ begin
 end;
 $$;
 
--- From here on functions are changed on this node only. At the end each goes to all nodes as it has become.
+-- From here on functions are changed on this node only. At the end all of them go to all nodes as they have become.
 select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- The guard -----------------------------------------------------------------------------------------------------------
@@ -690,8 +690,7 @@ begin
 end;
 $$;
 
--- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
--- the tenant's node.
+-- The nodes' own role where rules are changed; what Citus itself has to know of; walls; views.
 do $$
 declare
     v_function record;
@@ -719,36 +718,13 @@ begin
     );
     set local citus.enable_ddl_propagation = on;
     perform create_distributed_function(p.oid::regprocedure)
-    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_types';
+    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname in ('_types', '_tenant_here');
     drop function memfold._types;
-    for v_function in
-        select p.oid::regprocedure as name, p.prokind,
-            p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
-                or p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]) as sent,
-            p.proname ~ '^_.+_at_home$' or p.oid in (select f.oid from viewing_functions as f) as is_entry,
-            exists (
-                select from pg_dist_object as o where o.classid = 'pg_proc'::regclass and o.objid = p.oid
-            ) as is_there
-        from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace
-        order by p.oid
-    loop
-        if v_function.is_entry or v_function.name = 'memfold._bound_tenant()'::regprocedure then
-            -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
-            set local citus.enable_ddl_propagation = off;
-            execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
-            set local citus.enable_ddl_propagation = on;
-        end if;
-        if v_function.is_there then
-            -- it went with a table, or in an earlier run, as it was then
-            execute pg_get_functiondef(v_function.name);
-        end if;
-        if v_function.sent then
-            perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
-        else
-            perform create_distributed_function(v_function.name);
-        end if;
-    end loop;
+    -- what Citus sends
+    perform create_distributed_function(p.oid::regprocedure, 'tenant_id', 'memfold.memories', p.prokind = 'f')
+    from pg_proc as p
+    where p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
+        or p.pronamespace = 'memfold'::regnamespace and p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]);
     for v_policy in
         select p.polrelid::regclass as name, p.polname from pg_policy as p
         join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
@@ -757,8 +733,16 @@ begin
     loop
         execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
     end loop;
-    -- Not as objects of Citus: a node that is added would get them before the functions that they call.
     set local citus.enable_ddl_propagation = off;
+    for v_function in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and (
+            p.proname ~ '^_.+_at_home$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
+        )
+    loop
+        -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
+        execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
+    end loop;
     for v_row in select * from held_views order by place loop
         execute v_row.definition;
     end loop;
@@ -766,22 +750,95 @@ end;
 $$;
 commit;
 
--- What Citus does not bring to the workers: that PUBLIC was refused a function, and the views. In a transaction of its own,
--- for it has to see what was distributed.
+-- Functions and views are plain objects of each node, not Citus': to it those that take or return rows of tables that have
+-- checks of ours are a circle, and a node could not be added. In a transaction of its own, for it has to see what was
+-- distributed.
 do $$
+declare
+    v_result record;
 begin
-    if exists (
-        select from pg_catalog.run_command_on_workers((
-            select pg_catalog.format(
-                'do $do$ begin set local citus.enable_ddl_propagation = off;'
-                ' revoke all on all routines in schema memfold from public;'
-                ' drop view if exists %s; %s; end $do$',
-                pg_catalog.string_agg(v.name, ', '), pg_catalog.string_agg(v.definition, '; ' order by v.place))
-            from held_views as v
-        )) where not success
-    ) then
-        raise exception 'a worker could not be reached' using hint = 'Run the script again.';
-    end if;
+    set local search_path = pg_catalog, pg_temp;
+    for v_result in
+        select r.nodename, r.nodeport, r.result
+        from run_command_on_workers((
+            with routine as (
+                select p.oid, format('%s', p.oid::regprocedure) as name, p.proowner, p.proacl from pg_proc as p
+                where p.pronamespace = 'memfold'::regnamespace
+            ),
+
+            routine_text as (
+                select r.oid::bigint as place, r.name, concat_ws('; ',
+                    pg_get_functiondef(r.oid),
+                    format('alter routine %s owner to %s', r.name, r.proowner::regrole),
+                    format('revoke all on routine %s from public', r.name),
+                    (
+                        select string_agg(format('grant execute on routine %s to %s', r.name, x.grantee::regrole), '; ')
+                        from aclexplode(r.proacl) as x where x.grantee not in (0, r.proowner)
+                    ),
+                    format('comment on routine %s is %L', r.name, obj_description(r.oid, 'pg_proc'))
+                ) as text
+                from routine as r
+            )
+
+            select format('do %L', format(
+                $do$
+declare
+    v_names constant text[] := %L;
+    v_texts constant text[] := %L;
+    v_left int[] := (select array_agg(i) from generate_subscripts(v_names, 1) as i);
+    v_next int[];
+    v_name text;
+    v_place int;
+begin
+    set local citus.enable_ddl_propagation = off;
+    set local check_function_bodies = off;
+    set local client_min_messages = warning;
+    set local search_path = pg_catalog, pg_temp;
+    for v_name in
+        select format('drop view %%s', c.oid::regclass) from pg_class as c
+        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v' order by c.oid desc
+    loop
+        execute v_name;
+    end loop;
+    for v_name in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.oid::regprocedure::text <> all(v_names)
+    loop
+        execute format('drop routine %%s', v_name);
+    end loop;
+    loop
+        v_next := '{}';
+        foreach v_place in array v_left loop
+            begin
+                execute v_texts[v_place];
+            exception
+                when undefined_function or undefined_table then
+                    -- what comes later
+                    v_next := v_next || v_place;
+                when invalid_function_definition then
+                    execute format('drop routine %%s', v_names[v_place]);
+                    execute v_texts[v_place];
+            end;
+        end loop;
+        exit when v_next = '{}';
+        if cardinality(v_next) = cardinality(v_left) then
+            execute v_texts[v_next[1]];
+        end if;
+        v_left := v_next;
+    end loop;
+    execute %L;
+end;
+$do$,
+                (select array_agg(t.name order by t.place) from routine_text as t),
+                (select array_agg(t.text order by t.place) from routine_text as t),
+                (select string_agg(v.definition, '; ' order by v.place) from held_views as v)
+            ))
+        )) as r
+        where not r.success
+    loop
+        raise exception 'worker %:% has not got memfold''s functions', v_result.nodename, v_result.nodeport using
+            detail = v_result.result, hint = 'Run the script again when it can be reached.';
+    end loop;
 end;
 $$;
 drop table held_views;
