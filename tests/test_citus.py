@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from memfold import migrate
 from tests import citus_nodes, servers
+from tests.test_export import TABLES, history
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -28,13 +32,34 @@ NOT_SENT = {
 }
 
 
+# Memories, of 100 tenants, that the coordinator has before it is one.
+POPULATED = int(os.environ.get("MEMFOLD_POPULATED", "10000"))
+
+
+def populate(connection: psycopg.Connection[Any], tenants: range) -> None:
+    for tenant in tenants:
+        for batch in range(0, POPULATED // 100, 1000):
+            connection.execute(
+                "select count(*) from memfold.ingest_memories((select jsonb_agg(jsonb_build_object("
+                " 'content', format('Fact %%s of them is so.', n), 'subject', 's' || n %% 50))"
+                " from generate_series(%s::int, %s) as n), %s::text)",
+                [batch + 1, min(batch + 1000, POPULATED // 100), f"from before {tenant}"],
+            )
+
+
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[citus_nodes.Nodes]:
+    """A server with memories that has become three nodes."""
     assert BINDIR is not None
     made = citus_nodes.Nodes(BINDIR)
     try:
         made.start()
+        migrate.install(made.dsn() + " options='-c citus.enable_ddl_propagation=off'")
+        with made.connect() as connection:
+            populate(connection, range(100))
+        began = time.monotonic()
         made.install()
+        print(f"memfold init --citus with {POPULATED:,} memories: {time.monotonic() - began:.1f} s")
         with made.connect() as connection:
             for login, role in LOGINS.items():
                 connection.execute(f"create role {login} login in role {role}".encode())
@@ -59,6 +84,29 @@ def away(nodes: citus_nodes.Nodes, tenant: str) -> int:
 def test_tenants_are_spread(nodes: citus_nodes.Nodes) -> None:
     found = nodes.workers_of([f"tenant {number}" for number in range(30)])
     assert set(found.values()) == {1, 2}
+
+
+def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
+    tenants = [f"from before {number}" for number in range(100)]
+    assert set(nodes.workers_of(tenants).values()) == {1, 2}
+    each = POPULATED // 100
+    with nodes.connect() as connection:
+        for table in ("memories", "memory_counters", "memory_events"):
+            found = connection.execute(
+                f"select count(*), count(distinct tenant_id) from memfold.{table}"
+                " where tenant_id like 'from before %'".encode()
+            ).fetchone()
+            assert found == (POPULATED, 100)
+        for tenant in tenants[:10]:
+            broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+            assert broken == []
+            answer = connection.execute(
+                "select action from memfold.ingest_memory('fact 7 of THEM is so', %s, subject => 's7')", [tenant]
+            ).fetchone()
+            assert answer == ("merged",)
+            assert connection.execute(
+                "select active, observations from memfold.dedup_stats where tenant_id = %s", [tenant]
+            ).fetchone() == (each, each + 1)
 
 
 def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
@@ -470,3 +518,80 @@ def test_a_worker_is_killed(nodes: citus_nodes.Nodes) -> None:
         # XX000: its COMMIT was under way, and whether it was carried out is not known
         assert codes <= ({"08006", "08003", "57P01", "XX000"} if homes[tenant] == 1 else set()), tenant
     writers.check()
+
+
+def rows(connection: psycopg.Connection[Any], tenant: str) -> dict[str, list[Any]]:
+    return {
+        table: connection.execute(
+            f"select to_jsonb(t) from memfold.{table} as t where tenant_id = %s".encode(), [tenant]
+        ).fetchall()
+        for table in TABLES
+    }
+
+
+def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
+    """From a plain server, as it is; the others stay there meanwhile."""
+    with nodes.connect() as connection:
+        connection.execute("set citus.enable_create_database_propagation = off")
+        connection.execute("create database plain")
+    dsn = nodes.clusters[0].dsn("plain")
+    migrate.install(dsn)
+    with psycopg.connect(dsn, autocommit=True) as plain, nodes.connect(2) as connection:
+        plain.execute("set search_path = public, memfold")
+        history(plain)
+        before = rows(plain, "acme")
+        assert min(len(before[table]) for table in ("memories", "memory_events", "judgements")) > 2
+        connection.execute("select memfold.register_embedding_model('m', 4)")
+        for (bucket,) in plain.execute(
+            "select distinct bucket_id from memfold.memories where tenant_id = 'acme'"
+        ).fetchall():
+            lines = plain.execute("select e from memfold.export_bucket('acme', %s) as e", [bucket]).fetchall()
+            connection.execute(
+                "select memfold.import_bucket('acme', %s, %s)", [bucket, json.dumps([line for (line,) in lines])]
+            )
+        # of a row of a plain INSERT, which has no ledger row yet, it is said here as there
+        broken = "select * from memfold.check_invariants('acme')"
+        assert connection.execute(broken).fetchall() == plain.execute(broken).fetchall()
+    with nodes.connect() as connection:
+        after = rows(connection, "acme")
+    for table, found in before.items():
+        assert sorted(map(str, after[table])) == sorted(map(str, found)), table
+
+
+def test_a_node_is_added(nodes: citus_nodes.Nodes) -> None:
+    """citus_add_node, memfold init once more, a rebalance: calls come through it, and to it."""
+    assert BINDIR is not None
+    added = servers.Cluster("citus3", BINDIR)
+    try:
+        nodes.clusters.append(added)
+        added.start(extension=False, **{**citus_nodes.SETTINGS, "citus.local_hostname": str(added.base)})
+        with nodes.connect(3) as connection:
+            connection.execute("create extension citus")
+            connection.execute("create extension vector")
+        with nodes.connect() as connection, Writers(nodes, [f"rebalanced {n}" for n in range(4)]) as writers:
+            connection.execute("select citus_add_node(%s, %s)", [str(added.base), servers.PORT])
+            connection.execute("select replicate_reference_tables('force_logical')")
+            nodes.install()
+            wait_for(lambda: min(writers.done.values()) > 10)
+            # as rebalance_table_shards() does, but for a few of the shards
+            for tenant in ("rebalanced 0", "from before 7"):
+                home = nodes.workers_of([tenant])[tenant]
+                if home == 3:  # they were in one shard
+                    continue
+                connection.execute(
+                    "select citus_move_shard_placement(get_shard_id_for_distribution_column('memfold.memories', %s::text),"
+                    " %s, %s, %s, %s, shard_transfer_mode => 'force_logical')",
+                    [tenant, str(nodes.clusters[home].base), servers.PORT, str(added.base), servers.PORT],
+                )
+                assert nodes.workers_of([tenant]) == {tenant: 3}
+            after = dict(writers.done)
+            wait_for(lambda: min(writers.done[tenant] - after[tenant] for tenant in after) > 10)
+        writers.check()
+        for node in range(4):
+            with nodes.connect(node) as connection:
+                answer = connection.execute(
+                    "select action from memfold.ingest_memory('Fact 9 of them is so', 'from before 7', subject => 's9')"
+                ).fetchone()
+                assert answer == ("merged",)
+    finally:
+        added.stop()
