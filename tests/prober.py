@@ -201,7 +201,7 @@ def fill_in(db: DB, side: Side) -> None:
         done = db.execute(
             sql.SQL(
                 "update memfold.{t} as t set {c} = {v} where t.ctid = (select min(ctid) from memfold.{t} as u"
-                " where u.tenant_id = {i})"
+                " where u.tenant_id = {i}) and t.tenant_id = {i}"
             ).format(c=sql.Identifier(column), t=sql.Identifier(table), v=value, i=side.tenant)
         )
         assert done.rowcount == 1, (table, column)

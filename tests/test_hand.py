@@ -45,15 +45,14 @@ def event(db: DB, event_id: UUID | None) -> Any:
 
 def raises(db: DB, code: str, action: Callable[..., Any], *arguments: Any, **named: Any) -> None:
     """The call fails with this code, says why and what to do, and changes nothing."""
-    before = db.execute("select count(*), (select count(*) from memories) from memory_events").fetchone()
+    rows = "select count(*) from memory_events union all select count(*) from memories order by 1"
+    before = db.execute(rows).fetchall()
     with pytest.raises(psycopg.Error) as error:
         action(*arguments, **named)
     assert error.value.sqlstate == code
     assert error.value.diag.message_detail
     assert error.value.diag.message_hint
-    assert (
-        db.execute("select count(*), (select count(*) from memories) from memory_events").fetchone() == before
-    )
+    assert db.execute(rows).fetchall() == before
 
 
 # Rejected -----------------------------------------------------------------------------------------------------------

@@ -69,24 +69,26 @@ def states(db: DB) -> dict[str, str]:
 
 def settled(db: DB) -> None:
     """Every text with a hash has that of the bucket's rules, and no two active memories are one text."""
+    # as a value: Citus has rows of a shard
+    hashed = "memfold._hash_under(jsonb_populate_record(null::memfold.memories, to_jsonb(m)), p)"
     assert (
         db.execute(
-            """
+            f"""
             select m.content, m.canonicalizer, p.canonicalizer from memfold.memories as m
             cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-            where m.content_hash is not null and m.content_hash is distinct from memfold._hash_under(m, p)
-            """
+            where m.content_hash is not null and m.content_hash is distinct from {hashed}
+            """.encode()
         ).fetchall()
         == []
     )
     assert (
         db.execute(
-            """
+            f"""
             select m.bucket_id, array_agg(m.content) from memfold.memories as m
             cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-            where m.status = 'active' and memfold._hash_under(m, p) is not null
-            group by m.bucket_id, memfold._hash_under(m, p) having count(*) > 1
-            """
+            where m.status = 'active' and {hashed} is not null
+            group by m.bucket_id, {hashed} having count(*) > 1
+            """.encode()
         ).fetchall()
         == []
     )

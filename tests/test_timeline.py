@@ -221,7 +221,8 @@ def gapless(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select a.memory_id, b.memory_id from memory_intervals a join memory_intervals b using (bucket_id, scope_key)"
+            "select a.memory_id, b.memory_id from memory_intervals a"
+            " join memory_intervals b using (tenant_id, bucket_id, scope_key)"
             " where a.from_event < b.from_event"
             " and tstzrange(a.valid_from, a.valid_to) && tstzrange(b.valid_from, b.valid_to)"
         ).fetchall()

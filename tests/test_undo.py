@@ -197,10 +197,10 @@ def same(db: DB, bucket: str = "default") -> State:
 # Random histories ---------------------------------------------------------------------------------------------------
 
 UNDOABLE = (
-    "select event_id from memory_events e where bucket_id = %s and ("
+    "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and ("
     " action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2"
     " or action = 'rejected' and tier = 3 or tier = 1 and observation)"
-    " and not exists (select from memory_events u where u.undoes = e.event_id) order by event_id"
+    " and not exists (select from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id) order by event_id"
 )
 SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]
 
@@ -295,7 +295,7 @@ class History:
             "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
             " select 'acme', bucket_id, scope_key, %s, greatest(a, b), least(a, b) from ("
             "  select bucket_id, scope_key, memory_id as a, lead(memory_id) over (order by md5(content || %s)) as b"
-            "  from memories where bucket_id = %s and status = 'active') as pairs"
+            "  from memories where tenant_id = 'acme' and bucket_id = %s and status = 'active') as pairs"
             " where b is not null limit 1 on conflict do nothing",
             [
                 self.random.choice(["consolidation", "synthesis", "write"]),
@@ -439,7 +439,8 @@ def answer(db: DB, verdict: str, **arguments: Any) -> Any:
     """Answer the only open judgement."""
     names = "".join(f", {name} => %s" for name in arguments)
     row = db.execute(
-        f"select * from resolve_judgement((select judgement_id from judgements where state = 'open'), %s{names},"
+        f"select * from resolve_judgement((select judgement_id from judgements"
+        f" where tenant_id = 'acme' and state = 'open'), %s{names},"
         " tenant_id => 'acme')",
         [verdict, *arguments.values()],
     ).fetchone()

@@ -459,6 +459,6 @@ def translate(error: psycopg.Error) -> MemfoldError:
 
 def is_hash_conflict(error: psycopg.Error) -> bool:
     """Whether a plain INSERT met the index of tier 1."""
-    # on Citus the index is that of a shard, and has its number
-    name = re.sub(r"_\d+$", "", error.diag.constraint_name or "")
-    return error.sqlstate == "23505" and name == HASH_KEY
+    # on Citus the index is that of a shard, has its number, and is named in the message alone
+    named = error.diag.constraint_name or error.diag.message_primary or ""
+    return error.sqlstate == "23505" and re.search(rf"\b{HASH_KEY}(_\d+)?\b", named) is not None

@@ -193,6 +193,8 @@ declare
     v_folds boolean := false;
     v_plain boolean;
     v_reason text;
+    v_canonicalizer text;
+    v_signature text;
     v_pending uuid[] := pending;
 begin
     -- who stands there by the rules of before goes first
@@ -247,10 +249,12 @@ begin
         set canonicalizer = null, metadata_signature = null
         where t.tenant_id = h.tenant_id and t.memory_id = h.memory_id;
     end if;
+    if v_stays then
+        v_canonicalizer := policy.canonicalizer;
+        v_signature := memfold._stored_signature(m, policy.metadata_keys);
+    end if;
     update memfold.memories as t
-    set canonicalizer = case when v_stays then policy.canonicalizer end,
-        key_fields = policy.key_fields,
-        metadata_signature = case when v_stays then memfold._stored_signature(m, policy.metadata_keys) end
+    set canonicalizer = v_canonicalizer, key_fields = policy.key_fields, metadata_signature = v_signature
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
     perform memfold._maintain(false);
     if v_reason is null then

@@ -79,6 +79,7 @@ begin
     end if;
     execute v_sql;
     execute pg_catalog.format('revoke all on function memfold.%I(double precision[]) from public', v_name);
+    execute pg_catalog.format('grant execute on function memfold.%I(double precision[]) to memfold_owner', v_name);
     execute pg_catalog.format('comment on function memfold.%I(double precision[]) is %L', v_name,
         'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
     return v_name;

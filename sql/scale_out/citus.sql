@@ -398,25 +398,28 @@ $$;
 -- statements do not keep (row level security and the guard keep them to the tenant). So what is sent is _send() of "any",
 -- which is forced and can do nothing; its name and constants, written out, mean on arrival the _send() of text, which
 -- is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
-create or replace function memfold._send(tenant_id text, call text, lock_timeout text, away "any") returns setof record
+create or replace function memfold._send(tenant_id text, call text, lock_timeout text, read_only text, away "any") returns setof record
 language internal volatile
 as 'any_out';
-comment on function memfold._send(text, text, text, "any") is
-'Sent to the node of the tenant, where it is _send(text, text, text, text). Where it is run it fails (0A000): the tenant has moved.';
+comment on function memfold._send(text, text, text, text, "any") is
+'Sent to the node of the tenant, where it is _send(text, text, text, text, text). Where it is run it fails (0A000): the tenant has moved.';
 
-create or replace function memfold._send(tenant_id text, call text, lock_timeout text, here text) returns setof record
+create or replace function memfold._send(tenant_id text, call text, lock_timeout text, read_only text, here text) returns setof record
 language plpgsql volatile
 as $body$
 begin
     perform memfold._at_home(tenant_id);
     perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    if read_only = 'on' then
+        perform pg_catalog.set_config('transaction_read_only', 'on', true);
+    end if;
     return query execute call;
 end;
 $body$;
-comment on function memfold._send(text, text, text, text) is
-'What _send(text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
-revoke all on function memfold._send(text, text, text, "any"), memfold._send(text, text, text, text) from public;
-grant execute on function memfold._send(text, text, text, "any"), memfold._send(text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold._send(text, text, text, text, text) is
+'What _send(text, text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
+revoke all on function memfold._send(text, text, text, text, "any"), memfold._send(text, text, text, text, text) from public;
+grant execute on function memfold._send(text, text, text, text, "any"), memfold._send(text, text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 
 create or replace function pg_temp.way_home(name regprocedure, called text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -444,7 +447,7 @@ begin
         string_agg(format('%I', a.name), ', ' order by a.place)
     into v_columns, v_out
     from unnest(f.proargnames, f.proallargtypes, f.proargmodes) with ordinality as a (name, type, mode, place)
-    where a.mode in ('o', 't');
+    where a.mode in ('b', 'o', 't');
     v_columns := coalesce(v_columns, (
         select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
         from pg_type as t join pg_attribute as a on a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped
@@ -464,7 +467,8 @@ begin
         ' as $way$
 declare
     v_call text;
-    v_lock_timeout constant text := current_setting(''lock_timeout'');%s
+    v_lock_timeout constant text := current_setting(''lock_timeout'');
+    v_read_only constant text := current_setting(''transaction_read_only'');%s
 begin
     perform memfold.%I(tenant_id);
     if memfold._lives_here(tenant_id) then
@@ -485,7 +489,7 @@ $way$',
         v_into || format('memfold.%I(%s)', '_' || f.proname || '_at_home', v_values),
         format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
             '_' || f.proname || '_at_home', v_names), v_values,
-        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, away => '''')', v_columns,
+        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, read_only => v_read_only, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
     );
 end;
@@ -502,7 +506,9 @@ begin
         select p.oid, p.oid::regprocedure as name, p.proname, p.proacl, p.proowner,
             pg_get_function_identity_arguments(p.oid) as arguments
         from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.prokind = 'f'
+        where p.pronamespace = 'memfold'::regnamespace and p.prokind = 'f'
+            -- of the procedure rehash_bucket, which commits where it is called, what it calls
+            and (p.proname !~ '^_' or p.proname in ('_rehash_begin', '_rehash_batch'))
             and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
             and p.proname not in (
                 -- about pg_cron's jobs
@@ -642,6 +648,15 @@ begin
 end;
 $body$;
 
+-- A recursive query is of one tenant, on Citus.
+create or replace function memfold._tenants() returns setof text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set citus.allow_nested_distributed_execution = on
+as $body$
+begin
+    return query select m.tenant_id::text from memfold.memories as m group by m.tenant_id order by m.tenant_id;
+end;
+$body$;
+
 -- Functions -----------------------------------------------------------------------------------------------------------
 
 -- Citus plans a statement for the tenant it is run for, never for any.
@@ -702,7 +717,7 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
             '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
-            '_import_bucket_at_home', '_rehash_begin', '_rehash_end', 'claim_judgements', 'revive_judgements', '_queues',
+            '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'revive_judgements', '_queues', '_tenants',
             'create_vector_index', 'drop_vector_index'
         )
     loop
@@ -721,10 +736,7 @@ begin
     from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname in ('_types', '_tenant_here');
     drop function memfold._types;
     -- what Citus sends
-    perform create_distributed_function(p.oid::regprocedure, 'tenant_id', 'memfold.memories', p.prokind = 'f')
-    from pg_proc as p
-    where p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
-        or p.pronamespace = 'memfold'::regnamespace and p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]);
+    perform create_distributed_function('memfold._send(text, text, text, text, "any")', 'tenant_id', 'memfold.memories', true);
     for v_policy in
         select p.polrelid::regclass as name, p.polname from pg_policy as p
         join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
