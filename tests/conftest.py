@@ -21,7 +21,7 @@ import pytest
 from pytest_postgresql import factories
 
 from memfold import migrate
-from tests import citus_nodes, servers
+from tests import citus_nodes, plproxy_nodes, servers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -67,6 +67,8 @@ class Target:
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # What --citus runs the suite on instead; each process of the run has its own.
 NODES: list[citus_nodes.Nodes] = []
+# What --plproxy runs it through instead, likewise.
+ROUTERS: list[plproxy_nodes.Router] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--everywhere", action="store_true", help="run the whole suite on every server and way in"
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
+    parser.addoption("--plproxy", action="store_true", help="run the suite through a router over two servers")
     parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
@@ -87,6 +90,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if bindir is None:
             raise pytest.UsageError(why_not)
         NODES.append(citus_nodes.Nodes(bindir))
+        return
+    if config.option.plproxy:
+        routing = servers.plproxy()
+        if routing is None:
+            raise pytest.UsageError("no server with PL/Proxy and pgvector is installed")
+        ROUTERS.append(plproxy_nodes.Router(routing))
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -132,6 +141,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             here = []
         metafunc.parametrize("target", here, ids=str, indirect=True)
         return
+    if ROUTERS:
+        metafunc.parametrize("target", [Target(ROUTERS[0].cluster, "alembic")], ids=str, indirect=True)
+        return
 
     def marked(name: str) -> bool:
         return metafunc.definition.get_closest_marker(name) is not None
@@ -149,6 +161,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items if ROUTERS else []:
+        reason = plproxy_nodes.why_not(item)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"not through a router: {reason}"))
     # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     for item in items:
         name = item.path.stem
@@ -159,7 +175,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
-    for target in TARGETS if not NODES else []:
+    for target in TARGETS if not (NODES or ROUTERS) else []:
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
@@ -211,6 +227,28 @@ def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
     signal.alarm(0)
     NODES[0].each(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def router() -> Iterator[plproxy_nodes.Router]:
+    try:
+        ROUTERS[0].start()
+        yield ROUTERS[0]
+    finally:
+        ROUTERS[0].stop()
+
+
+@pytest.fixture
+def db_plproxy_alembic(router: plproxy_nodes.Router) -> Iterator[psycopg.Connection[Any]]:
+    def too_long(*_: object) -> None:
+        raise TimeoutError("a minute has passed")
+
+    with router.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
+        # whoever waits for what does not come about there
+        signal.signal(signal.SIGALRM, too_long)
+        signal.alarm(60)
+        yield connection
+        signal.alarm(0)
 
 
 @pytest.fixture
