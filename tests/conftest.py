@@ -96,6 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if routing is None:
             raise pytest.UsageError("no server with PL/Proxy and pgvector is installed")
         ROUTERS.append(plproxy_nodes.Router(routing))
+        # none of the others is started; each process of the run starts a router
+        os.environ[servers.STARTED] = servers.describe([])
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
