@@ -21,7 +21,7 @@ import pytest
 from pytest_postgresql import factories
 
 from memfold import migrate
-from tests import citus_nodes, plproxy_nodes, servers
+from tests import citus_nodes, elsewhere, plproxy_nodes, servers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -65,10 +65,8 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
-# What --citus runs the suite on instead; each process of the run has its own.
-NODES: list[citus_nodes.Nodes] = []
-# What --plproxy runs it through instead, likewise.
-ROUTERS: list[plproxy_nodes.Router] = []
+# What --citus or --plproxy runs the suite on instead; each process of the run has its own.
+ELSEWHERE: list[elsewhere.Place] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,18 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
     config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
-    if config.option.citus:
-        bindir, why_not = citus_nodes.bindir()
-        if bindir is None:
-            raise pytest.UsageError(why_not)
-        NODES.append(citus_nodes.Nodes(bindir))
-        return
-    if config.option.plproxy:
-        routing = servers.plproxy()
-        if routing is None:
-            raise pytest.UsageError("no server with PL/Proxy and pgvector is installed")
-        ROUTERS.append(plproxy_nodes.Router(routing))
-        # none of the others is started; each process of the run starts a router
+    if config.option.citus or config.option.plproxy:
+        ELSEWHERE.append(citus_nodes.place() if config.option.citus else plproxy_nodes.place())
+        # none of the others is started
         os.environ[servers.STARTED] = servers.describe([])
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
@@ -135,16 +124,8 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    if NODES:
-        here = [Target(NODES[0].clusters[0], "alembic")]
-        elsewhere = {"make", "own_cluster", "standby"} & set(metafunc.fixturenames)
-        named = metafunc.definition.get_closest_marker
-        if "db" not in metafunc.fixturenames or elsewhere or named("full_server") or named("each_server"):
-            here = []
-        metafunc.parametrize("target", here, ids=str, indirect=True)
-        return
-    if ROUTERS:
-        metafunc.parametrize("target", [Target(ROUTERS[0].cluster, "alembic")], ids=str, indirect=True)
+    if ELSEWHERE:
+        metafunc.parametrize("target", [Target(ELSEWHERE[0].cluster, "alembic")], ids=str, indirect=True)
         return
 
     def marked(name: str) -> bool:
@@ -162,11 +143,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items if ROUTERS else []:
-        reason = plproxy_nodes.why_not(item)
-        if reason:
-            item.add_marker(pytest.mark.skip(reason=f"not through a router: {reason}"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for place in ELSEWHERE:
+        elsewhere.choose(place, config, items)
     # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     for item in items:
         name = item.path.stem
@@ -177,7 +156,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
-    for target in TARGETS if not (NODES or ROUTERS) else []:
+    for place in ELSEWHERE:
+        for line in elsewhere.summary(place):
+            terminalreporter.line(line)
+    for target in TARGETS if not ELSEWHERE else []:
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
@@ -204,53 +186,29 @@ for _target in TARGETS:
 
 
 @pytest.fixture(scope="session")
-def distributed() -> Iterator[str]:
-    """The database to copy on a coordinator and two workers."""
-    nodes = NODES[0]
+def started_elsewhere() -> Iterator[elsewhere.Place]:
+    place = ELSEWHERE[0]
     try:
-        nodes.start()
-        yield nodes.template()
+        place.start_suite()
+        yield place
     finally:
-        nodes.stop()
+        place.stop()
 
 
-@pytest.fixture
-def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    NODES[0].each(f"create database {name} template {distributed}")
-
+def _db_elsewhere(started_elsewhere: elsewhere.Place) -> Iterator[psycopg.Connection[Any]]:
     def too_long(*_: object) -> None:
-        raise TimeoutError("a minute has passed")
+        raise TimeoutError("four minutes have passed")
 
-    # whoever waits for what does not come about there
-    signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(60)
-    with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
-        yield connection
-    signal.alarm(0)
-    NODES[0].each(f"drop database if exists {name} with (force)")
-
-
-@pytest.fixture(scope="session")
-def router() -> Iterator[plproxy_nodes.Router]:
-    try:
-        ROUTERS[0].start()
-        yield ROUTERS[0]
-    finally:
-        ROUTERS[0].stop()
-
-
-@pytest.fixture
-def db_plproxy_alembic(router: plproxy_nodes.Router) -> Iterator[psycopg.Connection[Any]]:
-    def too_long(*_: object) -> None:
-        raise TimeoutError("a minute has passed")
-
-    with router.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
+    with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
         # whoever waits for what does not come about there
         signal.signal(signal.SIGALRM, too_long)
-        signal.alarm(60)
+        signal.alarm(240)
         yield connection
         signal.alarm(0)
+
+
+for _name in ("citus", "plproxy"):
+    globals()[f"db_{_name}_alembic"] = pytest.fixture(name=f"db_{_name}_alembic")(_db_elsewhere)
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests import citus_nodes
+from tests import citus_nodes, servers
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -21,6 +22,7 @@ NOT_SENT = {
     "rehash_bucket": "is sent by Citus itself, as a procedure",
     "claim_judgements": "goes from tenant to tenant",
     "revive_judgements": "goes from tenant to tenant",
+    "derive_scope": "is part of other calls",
     "schedule_upkeep": "is about pg_cron's jobs",
     "unschedule_upkeep": "is about pg_cron's jobs",
 }
@@ -174,9 +176,7 @@ def test_any_call_goes_home(nodes: citus_nodes.Nodes, node: int) -> None:
             assert values(
                 "select count(*) from memfold.current_memories((select 'any call' || ' " + str(node) + "'))"
             ) == [1]
-        connection.execute(
-            b"prepare p (text, text) as select (memfold.ingest_memory($1, $2)).action"
-        )
+        connection.execute(b"prepare p (text, text) as select (memfold.ingest_memory($1, $2)).action")
         for _ in range(8):
             assert values(f"execute p ('Alice has a cat.', '{tenant}')") == ["merged"]
         with connection.transaction(force_rollback=True):
@@ -231,6 +231,23 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
         assert connection.execute(
             "select count(*) from memfold.memory_events where tenant_id = 'acme'"
         ).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_nobody_changes_the_ledger(nodes: citus_nodes.Nodes, node: int) -> None:
+    with nodes.connect() as connection:
+        connection.execute("select memfold.ingest_memory('Written.', 'ledger')")
+    with nodes.connect(node) as connection:
+        for table, code in (("memories", "MF020"), ("memory_events", "MF021")):
+            for statement in (
+                "update memfold.{} set content = 'x' where tenant_id = 'ledger'",
+                "delete from memfold.{}",
+            ):
+                assert sqlstate(connection, statement.format(table)) == code, statement
+        assert sqlstate(connection, "truncate memfold.memory_events") == "MF021"
+        if node != nodes.workers_of(["ledger"])["ledger"]:
+            statement = "select memfold.derive_scope('ledger', array[memfold._new_id()])"
+            assert sqlstate(connection, statement) == "MF060"
 
 
 def test_walls(nodes: citus_nodes.Nodes) -> None:
@@ -325,3 +342,131 @@ def test_the_script_may_run_again(nodes: citus_nodes.Nodes) -> None:
     nodes.install()
     test_nodes_have_the_same_functions(nodes)
     test_round_trip(nodes, 0)
+
+
+class Writers:
+    """Applications that keep stating facts, a tenant each, each call with a key of its own until it is answered."""
+
+    def __init__(self, nodes: citus_nodes.Nodes, tenants: list[str]) -> None:
+        self.nodes = nodes
+        self.done = dict.fromkeys(tenants, 0)
+        self.longest = dict.fromkeys(tenants, 0.0)
+        self.errors: dict[str, list[psycopg.Error]] = {tenant: [] for tenant in tenants}
+        self.stopped = threading.Event()
+        self.threads = [threading.Thread(target=self._write, args=(tenant,)) for tenant in tenants]
+
+    def __enter__(self) -> Writers:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _connect(self, tenant: str) -> psycopg.Connection[Any]:
+        connection = self.nodes.connect(0, "appl")
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        return connection
+
+    def _write(self, tenant: str) -> None:
+        connection = self._connect(tenant)
+        while not self.stopped.is_set():
+            number = self.done[tenant]
+            began = time.monotonic()
+            while True:
+                try:
+                    connection.execute(
+                        "select memfold.ingest_memory(%s, %s, subject => 's', idempotency_key => %s)",
+                        [f"Fact {'abcdefgh'[number % 8]} holds", tenant, str(number)],
+                    )
+                    break
+                except psycopg.Error as error:
+                    self.errors[tenant].append(error)
+                    if connection.broken:
+                        connection = self._connect(tenant)
+                    time.sleep(0.02)
+            self.longest[tenant] = max(self.longest[tenant], time.monotonic() - began)
+            self.done[tenant] += 1
+        connection.close()
+
+    def check(self) -> None:
+        """Each call counts once, whatever happened meanwhile."""
+        with self.nodes.connect() as connection:
+            for tenant, done in self.done.items():
+                row = connection.execute(
+                    "select (select count(*) from memfold.memory_events where tenant_id = %s and observation),"
+                    " (select sum(observations) from memfold.memory_counters where tenant_id = %s),"
+                    " (select count(*) from memfold.memories where tenant_id = %s and status = 'active')",
+                    [tenant] * 3,
+                ).fetchone()
+                assert row == (done, done, min(done, 8)), tenant
+                broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+                assert broken == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
+    """By logical replication, which keeps writers waiting at its very end only."""
+    tenants = [f"mover {number}" for number in range(8)]
+    moved = tenants[0]
+    home = nodes.workers_of([moved])[moved]
+    with nodes.connect() as connection, Writers(nodes, tenants) as writers:
+        wait_for(lambda: min(writers.done.values()) > 10)
+        before = dict(writers.done)
+        connection.execute(
+            "select citus_move_shard_placement(get_shard_id_for_distribution_column('memfold.memories', %s::text),"
+            " %s, %s, %s, %s, shard_transfer_mode => 'force_logical')",
+            [
+                moved,
+                str(nodes.clusters[home].base),
+                servers.PORT,
+                str(nodes.clusters[3 - home].base),
+                servers.PORT,
+            ],
+        )
+        after = dict(writers.done)
+        wait_for(lambda: min(writers.done[tenant] - after[tenant] for tenant in tenants) > 10)
+    assert nodes.workers_of([moved]) == {moved: 3 - home}
+    # they were at work while it moved
+    assert all(after[tenant] > before[tenant] for tenant in tenants)
+    # a call that was under way at the end of the move fails and leaves nothing, whatever of it was done
+    assert {error.sqlstate for tenant in tenants for error in writers.errors[tenant]} <= {
+        "08006",
+        "MF060",
+        "42501",
+    }
+    writers.check()
+
+
+def test_a_worker_is_killed(nodes: citus_nodes.Nodes) -> None:
+    """Calls for its tenants fail until it is back, others go on, and nothing is lost."""
+    tenants = [f"survivor {number}" for number in range(8)]
+    homes = nodes.workers_of(tenants)
+    assert set(homes.values()) == {1, 2}
+    with Writers(nodes, tenants) as writers:
+        wait_for(lambda: min(writers.done.values()) > 10)
+        nodes.clusters[1].kill()
+        at_kill = dict(writers.done)
+        for tenant, home in homes.items():
+            if home == 1:
+                wait_for(lambda tenant=tenant: len(writers.errors[tenant]) > 3)  # type: ignore[misc]
+            else:
+                wait_for(lambda tenant=tenant: writers.done[tenant] - at_kill[tenant] > 20)  # type: ignore[misc]
+        # at most the call that was under way
+        assert all(writers.done[tenant] - at_kill[tenant] <= 1 for tenant in tenants if homes[tenant] == 1)
+        nodes.clusters[1].restart()
+        back = dict(writers.done)
+        wait_for(lambda: min(writers.done[tenant] - back[tenant] for tenant in tenants) > 10)
+    for tenant in tenants:
+        codes = {error.sqlstate for error in writers.errors[tenant]}
+        # XX000: its COMMIT was under way, and whether it was carried out is not known
+        assert codes <= ({"08006", "08003", "57P01", "XX000"} if homes[tenant] == 1 else set()), tenant
+    writers.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -458,4 +459,6 @@ def translate(error: psycopg.Error) -> MemfoldError:
 
 def is_hash_conflict(error: psycopg.Error) -> bool:
     """Whether a plain INSERT met the index of tier 1."""
-    return error.sqlstate == "23505" and error.diag.constraint_name == HASH_KEY
+    # on Citus the index is that of a shard, and has its number
+    name = re.sub(r"_\d+$", "", error.diag.constraint_name or "")
+    return error.sqlstate == "23505" and name == HASH_KEY

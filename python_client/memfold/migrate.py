@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from psycopg import sql
+from psycopg import conninfo, sql
 from sqlalchemy.exc import SQLAlchemyError
 
 import memfold
@@ -36,13 +36,34 @@ def _files(folder: str) -> list[Path]:
     return sorted((_PACKAGE / "sql" / folder).glob("*.sql"), key=lambda path: path.name.encode())
 
 
-def install(dsn: str) -> str:
+def install(dsn: str, *, citus: bool = False) -> str:
     """Install memfold in the database, or bring it up to date; gives the revision it is at.
 
-    Any number of processes may do so at once. Raises ``InstallError`` where it cannot be: an old server, no
-    pgvector, another encoding than UTF8, or memfold installed there by CREATE EXTENSION.
+    Any number of processes may do so at once. ``citus``: the database is that of a Citus coordinator, and memfold is
+    to be distributed over its nodes (``sql/scale_out/citus.sql``); once it is, it stays so without being told. Raises
+    ``InstallError`` where it cannot be: an old server, no pgvector, another encoding than UTF8, no Citus, or memfold
+    installed there by CREATE EXTENSION.
     """
-    _upgrade(_config(dsn=dsn), "head")
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            row = connection.execute(queries.CITUS).fetchone()
+    except psycopg.Error as error:
+        raise translate(error) from error
+    has_citus, is_distributed = row or (False, False)
+    if citus and not has_citus:
+        raise InstallError("Citus is not there: CREATE EXTENSION citus on every node, and add the workers")
+    if citus or is_distributed:
+        # what it makes goes to the other nodes by the script
+        given = conninfo.conninfo_to_dict(dsn)
+        options = f"{given.get('options') or ''} -c citus.enable_ddl_propagation=off"
+        _upgrade(_config(dsn=conninfo.make_conninfo(dsn, options=options)), "head")
+        try:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute((_PACKAGE / "sql" / "scale_out" / "citus.sql").read_bytes())
+        except psycopg.Error as error:
+            raise translate(error) from error
+    else:
+        _upgrade(_config(dsn=dsn), "head")
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute(queries.REVISION).fetchone()
     if row is None:

@@ -418,10 +418,34 @@ select
     ) as groups
 """
 
+# Whether the database is one of Citus, and memfold is distributed there.
+CITUS = """
+select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
+    pg_catalog.to_regprocedure('memfold._lives_here(text)') is not null as is_distributed
+"""
+
+# Nodes whose functions are not the coordinator's.
+OTHER_NODES = """
+with here as (
+    select pg_catalog.md5(pg_catalog.string_agg(
+        p.proname || p.prosrc, '' order by p.proname, p.prosrc collate pg_catalog."C")) as functions
+    from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace('memfold')
+)
+select w.nodename || ':' || w.nodeport as node, w.success and w.result = h.functions as same
+from here as h
+cross join lateral pg_catalog.run_command_on_workers(
+    'select pg_catalog.md5(pg_catalog.string_agg('
+    'p.proname || p.prosrc, '''' order by p.proname, p.prosrc collate pg_catalog."C"))'
+    ' from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace(''memfold'')'
+) as w
+"""
+
 # What row level security is to be: each table of tenants, and each policy on it.
 WALLS = """
 with walled as (
-    select c.oid, c.relname::text as name, c.relrowsecurity, c.relforcerowsecurity
+    select c.oid, c.relname::text as name, c.relrowsecurity,
+        -- on Citus the tables are another's, and bind memfold_owner without force
+        c.relforcerowsecurity or c.relowner::regrole::text = 'memfold_rules' as is_forced
     from pg_catalog.pg_class as c
     where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p') and exists (
         select from pg_catalog.pg_attribute as a
@@ -449,8 +473,10 @@ present as (
     select w.name, p.policyname::text as policy, p.cmd as command, (
             select pg_catalog.string_agg(r::text, ', ' order by r::text) from unnest(p.roles) as r
         ) as roles,
-        pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold\\._|pg_catalog\\.', '_', 'g'),
-            '^\\((.*)\\)$', '\\1') as condition,
+        pg_catalog.replace(
+            pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold\\._|pg_catalog\\.', '_', 'g'),
+                '^\\((.*)\\)$', '\\1'),
+            '_tenant_here()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
         p.permissive, p.with_check
     from walled as w
     join pg_catalog.pg_policies as p on p.schemaname = 'memfold' and p.tablename = w.name
@@ -458,7 +484,7 @@ present as (
 select w.name || case when w.relrowsecurity then ': row level security is not forced'
     else ': row level security is off' end as fault
 from walled as w
-where not (w.relrowsecurity and w.relforcerowsecurity)
+where not (w.relrowsecurity and w.is_forced)
 union all
 select coalesce(w.name, p.name) || ': policy ' || coalesce(w.policy, p.policy) || case
     when p.policy is null then ' is missing'
@@ -475,7 +501,7 @@ select c.relname::text || ': ' || coalesce(nullif(a.grantee, 0)::regrole::text, 
 from pg_catalog.pg_class as c
 cross join lateral pg_catalog.aclexplode(c.relacl) as a
 where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p', 'v')
-    and a.grantee <> c.relowner and (
+    and a.grantee <> c.relowner and a.grantee::regrole::text <> 'memfold_owner' and (
         a.grantee = 0 or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
         and not (c.relname = 'staged_candidates' and a.privilege_type = 'INSERT'
             and a.grantee::regrole::text = 'memfold_app')

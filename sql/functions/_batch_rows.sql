@@ -262,11 +262,14 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
+declare
+    v_event_id uuid;
 begin
     -- one by one: joined, and before the first ANALYZE, they may be looked for among all keys of the tenant
     for v_i in 1..coalesce(cardinality(event_ids), 0) loop
+        v_event_id := event_ids[v_i];
         update memfold.idempotency_keys as i
-        set event_id = event_ids[v_i]
+        set event_id = v_event_id
         where i.tenant_id = _use_keys.tenant_id collate "C" and i.bucket_id = buckets[v_i] collate "C"
             and i.idempotency_key = _use_keys.idempotency_keys[v_i] collate "C";
     end loop;

@@ -115,6 +115,8 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
+    v_a integer[];
+    v_b integer[];
     v_size constant integer := pg_catalog.cardinality(memory_ids);
     v_names constant text[] := array[
         'hnsw.ef_search', 'hnsw.iterative_scan', 'maintenance_work_mem', 'enable_seqscan', 'enable_sort', 'jit'
@@ -179,25 +181,33 @@ begin
         v_table, v_schema, v_dimensions) using memory_ids, tenant_id, embedding_model;
     execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
         v_table, v_schema);
-    return query execute pg_catalog.format(
-        'with near as materialized ('
+    execute pg_catalog.format(
+        'select array_agg(n.a), array_agg(n.b)'
+        ' from ('
         ' select distinct least(m.place, n.place) as a, greatest(m.place, n.place) as b'
         ' from %1$s as m'
         ' cross join lateral ('
         ' select n.place, n.embedding operator(%2$s.<#>) m.embedding as distance from %1$s as n'
         ' order by n.embedding operator(%2$s.<#>) m.embedding limit 21) as n'
-        ' where n.place <> m.place and n.distance <= $4)'
-        ' select n.a, n.b, s.similarity'
-        ' from near as n'
-        ' cross join lateral ('
-        ' select x.embedding from memfold.memory_vectors as x'
-        ' where x.tenant_id = $2 collate "C" and x.memory_id = ($1)[n.a] and x.model = $3 collate "C" offset 0) as x'
-        ' cross join lateral ('
-        ' select y.embedding from memfold.memory_vectors as y'
-        ' where y.tenant_id = $2 collate "C" and y.memory_id = ($1)[n.b] and y.model = $3 collate "C" offset 0) as y'
-        ' cross join lateral (select memfold._similarity(x.embedding, y.embedding) as similarity offset 0) as s'
-        ' where s.similarity >= $5',
-        v_table, v_schema) using memory_ids, tenant_id, embedding_model, 0.01 - threshold, threshold;
+        ' where n.place <> m.place and n.distance <= $1) as n',
+        v_table, v_schema) into v_a, v_b using 0.01 - threshold;
+    return query
+    select n.a, n.b, s.similarity
+    from unnest(v_a, v_b) as n (a, b)
+    cross join lateral (
+        select x.embedding from memfold.memory_vectors as x
+        where x.tenant_id = _close_pairs.tenant_id collate "C" and x.memory_id = memory_ids[n.a]
+            and x.model = embedding_model collate "C"
+        offset 0
+    ) as x
+    cross join lateral (
+        select y.embedding from memfold.memory_vectors as y
+        where y.tenant_id = _close_pairs.tenant_id collate "C" and y.memory_id = memory_ids[n.b]
+            and y.model = embedding_model collate "C"
+        offset 0
+    ) as y
+    cross join lateral (select memfold._similarity(x.embedding, y.embedding) as similarity offset 0) as s
+    where s.similarity >= threshold;
     execute 'drop table ' || v_table;
     perform memfold._swap_settings(v_names, v_before);
 end;

@@ -51,6 +51,7 @@ declare
     v_matched uuid[];
     v_roots uuid[];
     v_memory_ids uuid[];
+    v_event_id uuid;
     v_event_ids uuid[];
     v_last_id uuid;
     v_results memfold.ingest_result[];
@@ -220,11 +221,10 @@ begin
                 v_classes[v_i] := 'again';
             elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
                 -- an error if it is one, for a key that another call has used is answered first
-                v_known[v_i] := (
-                    select i.event_id from memfold.idempotency_keys as i
-                    where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i]
-                );
-                if v_known[v_i] is not null then
+                select i.event_id into v_event_id from memfold.idempotency_keys as i
+                where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
+                if v_event_id is not null then
+                    v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
                 end if;
             end if;
@@ -424,19 +424,23 @@ begin
             select case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.memory_id end as id,
                 case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.root_id end as root_id
         ) as n;
-        insert into memfold.memories (
-            tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-            metadata_signature, session_id, metadata, embedding_pending, plain
+        with written as (
+            insert into memfold.memories (
+                tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+                metadata_signature, session_id, metadata, embedding_pending, plain
+            )
+            select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
+                (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
+                c.metadata_signature, c.session_id, c.metadata,
+                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] = 'new'
+            order by c.ordinality
+            on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
+            returning 1
         )
-        select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
-            (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
-            c.metadata_signature, c.session_id, c.metadata,
-            c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
-        from unnest(v_items) with ordinality as c
-        where v_classes[c.ordinality] = 'new'
-        order by c.ordinality
-        on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing;
-        get diagnostics v_written = row_count;
+        -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+        select count(*) into v_written from written;
         if v_written <> (select count(*) from unnest(v_classes) as o (class) where o.class = 'new') then
             raise exception 'a text of the batch is there already' using
                 errcode = 'serialization_failure',

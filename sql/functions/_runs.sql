@@ -228,21 +228,25 @@ begin
     ) then
         perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
-    insert into memfold.judgements (
-        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
+    with asked as (
+        insert into memfold.judgements (
+            tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
+        )
+        select r.tenant_id, r.bucket_id, m.scope_key, _ask_all.kind,
+            greatest(p.memory_id, p.other_id), least(p.memory_id, p.other_id), p.similarity,
+            array(select pg_catalog.jsonb_array_elements_text(guards -> (p.place - 1)::integer)), r.run_id
+        from unnest(memory_ids, other_ids, similarities) with ordinality as p (memory_id, other_id, similarity, place)
+        cross join lateral (
+            select m.scope_key from memfold.memories as m
+            where m.tenant_id = r.tenant_id and m.memory_id = greatest(p.memory_id, p.other_id)
+            offset 0
+        ) as m
+        order by p.place
+        on conflict do nothing
+        returning 1
     )
-    select r.tenant_id, r.bucket_id, m.scope_key, _ask_all.kind,
-        greatest(p.memory_id, p.other_id), least(p.memory_id, p.other_id), p.similarity,
-        array(select pg_catalog.jsonb_array_elements_text(guards -> (p.place - 1)::integer)), r.run_id
-    from unnest(memory_ids, other_ids, similarities) with ordinality as p (memory_id, other_id, similarity, place)
-    cross join lateral (
-        select m.scope_key from memfold.memories as m
-        where m.tenant_id = r.tenant_id and m.memory_id = greatest(p.memory_id, p.other_id)
-        offset 0
-    ) as m
-    order by p.place
-    on conflict do nothing;
-    get diagnostics v_count = row_count;
+    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+    select pg_catalog.count(*) into v_count from asked;
     return v_count;
 end;
 $$;

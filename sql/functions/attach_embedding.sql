@@ -7,6 +7,7 @@ create or replace function memfold.attach_embedding(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
+    v_is_given boolean;
     v_memory memfold.memories;
     c memfold.candidate;
 begin
@@ -39,12 +40,17 @@ begin
     select m.* into strict v_memory
     from memfold.memories as m
     where m.tenant_id = attach_embedding.tenant_id collate "C" and m.memory_id = attach_embedding.memory_id;
-    insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
-    select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding
-    from memfold.memories as r
-    where r.tenant_id = c.tenant_id and r.memory_id = memfold._root(v_memory.memory_id, v_memory.root_id)
-    on conflict do nothing;
-    if not found then
+    with given as (
+        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
+        select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding
+        from memfold.memories as r
+        where r.tenant_id = c.tenant_id and r.memory_id = memfold._root(v_memory.memory_id, v_memory.root_id)
+        on conflict do nothing
+        returning 1
+    )
+    -- not by FOUND: Citus takes rows that are left out for inserted ones
+    select count(*) = 1 into v_is_given from given;
+    if not v_is_given then
         perform memfold._fail('MF019', 'the memory has a vector of this model',
             format('Memory %s, model %L.', memory_id, embedding_model),
             'A text never changes, nor does its vector.');

@@ -12,6 +12,7 @@ declare
     v_run memfold.runs;
     v_run_id uuid;
     v_undoes uuid := undo_run_id;
+    v_again boolean;
 begin
     perform memfold._enter(tenant_id);
     perform memfold._check_identifier('bucket_id', bucket_id, true);
@@ -91,14 +92,15 @@ begin
         limit 1;
     end if;
 
+    v_again := exists (
+        select from memfold.runs as e
+        where e.tenant_id = _rehash_begin.tenant_id collate "C" and e.bucket_id = _rehash_begin.bucket_id collate "C"
+            and e.kind = 'rehash'
+    );
     insert into memfold.runs as r (tenant_id, bucket_id, kind, arguments, report, actor)
     values (tenant_id, bucket_id, 'rehash', jsonb_strip_nulls(jsonb_build_object(
         'memory_type', memory_type, 'from', memfold._rules(v_old), 'to', memfold._rules(v_new), 'undoes', v_undoes,
-        'again', exists (
-            select from memfold.runs as e
-            where e.tenant_id = _rehash_begin.tenant_id collate "C" and e.bucket_id = _rehash_begin.bucket_id collate "C"
-                and e.kind = 'rehash'
-        ))), '{"rows": 0}', memfold._actor())
+        'again', v_again)), '{"rows": 0}', memfold._actor())
     returning r.run_id into v_run_id;
     if not exists (
         select from memfold.policies as p
@@ -273,6 +275,20 @@ revoke all on function memfold._rehash_unhashed(memfold.runs, bigint) from publi
 comment on function memfold._rehash_unhashed(memfold.runs, bigint) is
 'A few of the texts that earlier runs have left without a hash, and not folded. The caller holds the bucket''s lock.';
 
+-- A function of its own, for where rules are on other nodes too it is run as someone who may write there.
+create or replace function memfold._rehash_end(run memfold.runs) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update memfold.policies as p
+    set rehash_run = null, rehash_from_canonicalizer = null, rehash_from_key_fields = null,
+        rehash_from_metadata_keys = null, updated_at = memfold._clock()
+    where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.rehash_run = run.run_id;
+end;
+$$;
+revoke all on function memfold._rehash_end(memfold.runs) from public;
+comment on function memfold._rehash_end(memfold.runs) is 'The policy forgets the rules of before. The caller holds the bucket''s lock.';
+
 create or replace function memfold._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -325,10 +341,7 @@ begin
     end loop;
     v_run.report := v_run.report || jsonb_build_object('rows', (v_run.report ->> 'rows')::bigint + v_changed);
     if v_ended then
-        update memfold.policies as p
-        set rehash_run = null, rehash_from_canonicalizer = null, rehash_from_key_fields = null,
-            rehash_from_metadata_keys = null, updated_at = memfold._clock()
-        where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id;
+        perform memfold._rehash_end(v_run);
         update memfold.runs as r
         set state = 'undone'
         where r.tenant_id = v_run.tenant_id and r.run_id = (v_run.arguments ->> 'undoes')::uuid;
@@ -347,10 +360,12 @@ begin
     elsif not v_unhashed then
         v_run.report := v_run.report || jsonb_build_object('position', encode(v_position, 'hex'));
     end if;
+    if v_ended then
+        v_run.state := 'done';
+        v_run.ended_at := clock_timestamp();
+    end if;
     update memfold.runs as r
-    set report = v_run.report,
-        state = case when v_ended then 'done' else 'open' end,
-        ended_at = case when v_ended then clock_timestamp() end
+    set report = v_run.report, state = v_run.state, ended_at = v_run.ended_at
     where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
     return v_ended;
 end;

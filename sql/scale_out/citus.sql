@@ -48,29 +48,43 @@ grant usage on schema memfold to memfold_tenant, memfold_rules;
 
 -- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
 -- rows of them. So the views step aside while tables are distributed.
-create temporary table held_views on commit drop as
+create temporary table held_views on commit preserve rows as
 select
     c.oid::regclass::text as name,
     row_number() over (order by c.oid) as place,
-    format(
-        'create view %s %s as %s', c.oid::regclass,
-        'with (' || array_to_string(c.reloptions, ', ') || ')', pg_get_viewdef(c.oid)
-    ) as definition,
-    c.relowner::regrole::text as owner,
-    (
-        select coalesce(string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), ';'), '')
-        from pg_description as d
-        join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
-        where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
-    ) as column_comments,
-    obj_description(c.oid, 'pg_class') as comment,
-    (
-        select coalesce(string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), ';'), '')
-        from aclexplode(c.relacl) as x
-        where x.grantee not in (0, c.relowner)
-    ) as grants
+    concat_ws('; ',
+        format(
+            'create view %s with (%s) as %s', c.oid::regclass, array_to_string(c.reloptions, ', '),
+            rtrim(pg_get_viewdef(c.oid), ';')
+        ),
+        format('alter view %s owner to %s', c.oid::regclass, c.relowner::regrole),
+        (
+            select string_agg(format('grant %s on %s to %s', x.privilege_type, c.oid::regclass, x.grantee::regrole), '; ')
+            from aclexplode(c.relacl) as x
+            where x.grantee not in (0, c.relowner)
+        ),
+        (
+            select string_agg(format('comment on column %s.%I is %L', c.oid::regclass, a.attname, d.description), '; ')
+            from pg_description as d
+            join pg_attribute as a on a.attrelid = d.objoid and a.attnum = d.objsubid
+            where d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid > 0
+        ),
+        format('comment on view %s is %L', c.oid::regclass, obj_description(c.oid, 'pg_class'))
+    ) as definition
 from pg_class as c
 where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
+
+-- what they call, on the nodes where rows are
+create temporary table viewing_functions on commit drop as
+select distinct d.refobjid as oid
+from pg_class as c
+join pg_rewrite as r on r.ev_class = c.oid
+join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_proc'::regclass
+join pg_proc as p on p.oid = d.refobjid and p.pronamespace = 'memfold'::regnamespace and p.provolatile <> 'i'
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+-- and what queries of the client call beside tables
+union
+select p.oid from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_guard';
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
@@ -86,6 +100,7 @@ do $$
 declare
     v_row record;
 begin
+    set local citus.enable_ddl_propagation = off;
     if exists (select from held_views) then
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
     end if;
@@ -135,12 +150,19 @@ begin
             colocate_with => case when v_row.name = 'memories' then 'none' else 'memfold.memories' end);
     end loop;
     for v_row in select * from held_triggers where name <> 'replace_shipped' loop
-        execute v_row.definition;
+        if v_row.definition !~ ' OR TRUNCATE' then
+            execute v_row.definition;
+            continue;
+        end if;
+        -- shards have triggers for each row only, and TRUNCATE is of the whole
+        execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
+        execute format('create trigger %I before truncate on %s for each statement execute function memfold._refuse()',
+            'refuse_truncate', v_row.relation);
     end loop;
 end;
 $$;
 
--- From here on functions are changed on this node only. At the end each goes to all nodes as it has become.
+-- From here on functions are changed on this node only. At the end all of them go to all nodes as they have become.
 select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- The guard -----------------------------------------------------------------------------------------------------------
@@ -342,6 +364,12 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_at_home'
+    loop
+        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold._at_home(tenant_id);\n');
+    end loop;
+    for v_function in
+        select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
             and p.prosrc !~ '_at_home'
     loop
@@ -352,7 +380,7 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname in ('_lives_here', '_at_home', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
+            p.proname in ('_lives_here', '_at_home', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
             -- of one tenant at a time here: over the walls there is no node that has them all
             or p.proname in ('_claim', '_revive')
         )
@@ -476,8 +504,12 @@ begin
         from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.prokind = 'f'
             and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
-            -- about pg_cron's jobs
-            and p.proname not in ('schedule_upkeep', 'unschedule_upkeep')
+            and p.proname not in (
+                -- about pg_cron's jobs
+                'schedule_upkeep', 'unschedule_upkeep',
+                -- part of other calls
+                'derive_scope'
+            )
     loop
         -- its arguments are qualified by its name
         execute regexp_replace(replace(pg_get_functiondef(v_function.oid),
@@ -515,6 +547,27 @@ begin
     end loop;
 end;
 $$;
+
+create or replace function memfold._refuse() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    -- of a shard
+    v_table constant text := regexp_replace(tg_table_name, '_\d+$', '');
+begin
+    if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then
+        return case tg_op when 'UPDATE' then new when 'DELETE' then old end;
+    elsif v_table = 'memories' then
+        perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
+            'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
+            'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
+    else
+        perform memfold._fail('MF021', format('%s of %s is refused', tg_op, v_table),
+            'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
+    end if;
+    return null;
+end;
+$body$;
 
 -- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant.
 create or replace function memfold._queues(tenant_id text) returns setof text
@@ -637,8 +690,7 @@ begin
 end;
 $$;
 
--- All of them to all nodes, for what a plpgsql function calls is no dependency of it; those with a tenant are sent to
--- the tenant's node.
+-- The nodes' own role where rules are changed; what Citus itself has to know of; walls; views.
 do $$
 declare
     v_function record;
@@ -650,11 +702,12 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
             '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
-            '_import_bucket_at_home', '_rehash_begin', 'claim_judgements', 'revive_judgements', '_queues',
+            '_import_bucket_at_home', '_rehash_begin', '_rehash_end', 'claim_judgements', 'revive_judgements', '_queues',
             'create_vector_index', 'drop_vector_index'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);
+        execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
     -- The types first: what a function declares is no dependency of it either, but its arguments are.
     execute (
@@ -665,36 +718,13 @@ begin
     );
     set local citus.enable_ddl_propagation = on;
     perform create_distributed_function(p.oid::regprocedure)
-    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_types';
+    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname in ('_types', '_tenant_here');
     drop function memfold._types;
-    for v_function in
-        select p.oid::regprocedure as name, p.prokind,
-            p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
-                or p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]) as sent,
-            p.proname ~ '^_.+_at_home$' as is_entry,
-            exists (
-                select from pg_dist_object as o where o.classid = 'pg_proc'::regclass and o.objid = p.oid
-            ) as is_there
-        from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace
-        order by p.oid
-    loop
-        if v_function.is_entry or v_function.name = 'memfold._bound_tenant()'::regprocedure then
-            -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
-            set local citus.enable_ddl_propagation = off;
-            execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
-            set local citus.enable_ddl_propagation = on;
-        end if;
-        if v_function.is_there then
-            -- it went with a table, or in an earlier run, as it was then
-            execute pg_get_functiondef(v_function.name);
-        end if;
-        if v_function.sent then
-            perform create_distributed_function(v_function.name, 'tenant_id', 'memfold.memories', v_function.prokind = 'f');
-        else
-            perform create_distributed_function(v_function.name);
-        end if;
-    end loop;
+    -- what Citus sends
+    perform create_distributed_function(p.oid::regprocedure, 'tenant_id', 'memfold.memories', p.prokind = 'f')
+    from pg_proc as p
+    where p.oid = 'memfold._send(text, text, text, "any")'::regprocedure
+        or p.pronamespace = 'memfold'::regnamespace and p.prokind = 'p' and 'tenant_id' = any(p.proargnames[:p.pronargs]);
     for v_policy in
         select p.polrelid::regclass as name, p.polname from pg_policy as p
         join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
@@ -703,28 +733,112 @@ begin
     loop
         execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
     end loop;
+    set local citus.enable_ddl_propagation = off;
+    for v_function in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and (
+            p.proname ~ '^_.+_at_home$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
+        )
+    loop
+        -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
+        execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
+    end loop;
     for v_row in select * from held_views order by place loop
         execute v_row.definition;
-        execute format('alter view %s owner to %s', v_row.name, v_row.owner);
-        execute v_row.grants;
-        execute v_row.column_comments;
-        execute format('comment on view %s is %L', v_row.name, v_row.comment);
     end loop;
 end;
 $$;
 commit;
 
--- Citus does not bring it to the workers that PUBLIC was refused a function. In a transaction of its own, for it has to see
--- what was distributed.
+-- Functions and views are plain objects of each node, not Citus': to it those that take or return rows of tables that have
+-- checks of ours are a circle, and a node could not be added. In a transaction of its own, for it has to see what was
+-- distributed.
 do $$
+declare
+    v_result record;
 begin
-    if exists (
-        select from pg_catalog.run_command_on_workers(
-            'do $do$ begin set local citus.enable_ddl_propagation = off;'
-            ' revoke all on all routines in schema memfold from public; end $do$'
-        ) where not success
-    ) then
-        raise exception 'a worker could not be reached' using hint = 'Run the script again.';
-    end if;
+    set local search_path = pg_catalog, pg_temp;
+    for v_result in
+        select r.nodename, r.nodeport, r.result
+        from run_command_on_workers((
+            with routine as (
+                select p.oid, format('%s', p.oid::regprocedure) as name, p.proowner, p.proacl from pg_proc as p
+                where p.pronamespace = 'memfold'::regnamespace
+            ),
+
+            routine_text as (
+                select r.oid::bigint as place, r.name, concat_ws('; ',
+                    pg_get_functiondef(r.oid),
+                    format('alter routine %s owner to %s', r.name, r.proowner::regrole),
+                    format('revoke all on routine %s from public', r.name),
+                    (
+                        select string_agg(format('grant execute on routine %s to %s', r.name, x.grantee::regrole), '; ')
+                        from aclexplode(r.proacl) as x where x.grantee not in (0, r.proowner)
+                    ),
+                    format('comment on routine %s is %L', r.name, obj_description(r.oid, 'pg_proc'))
+                ) as text
+                from routine as r
+            )
+
+            select format('do %L', format(
+                $do$
+declare
+    v_names constant text[] := %L;
+    v_texts constant text[] := %L;
+    v_left int[] := (select array_agg(i) from generate_subscripts(v_names, 1) as i);
+    v_next int[];
+    v_name text;
+    v_place int;
+begin
+    set local citus.enable_ddl_propagation = off;
+    set local check_function_bodies = off;
+    set local client_min_messages = warning;
+    set local search_path = pg_catalog, pg_temp;
+    for v_name in
+        select format('drop view %%s', c.oid::regclass) from pg_class as c
+        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v' order by c.oid desc
+    loop
+        execute v_name;
+    end loop;
+    for v_name in
+        select p.oid::regprocedure from pg_proc as p
+        where p.pronamespace = 'memfold'::regnamespace and p.oid::regprocedure::text <> all(v_names)
+    loop
+        execute format('drop routine %%s', v_name);
+    end loop;
+    loop
+        v_next := '{}';
+        foreach v_place in array v_left loop
+            begin
+                execute v_texts[v_place];
+            exception
+                when undefined_function or undefined_table then
+                    -- what comes later
+                    v_next := v_next || v_place;
+                when invalid_function_definition then
+                    execute format('drop routine %%s', v_names[v_place]);
+                    execute v_texts[v_place];
+            end;
+        end loop;
+        exit when v_next = '{}';
+        if cardinality(v_next) = cardinality(v_left) then
+            execute v_texts[v_next[1]];
+        end if;
+        v_left := v_next;
+    end loop;
+    execute %L;
+end;
+$do$,
+                (select array_agg(t.name order by t.place) from routine_text as t),
+                (select array_agg(t.text order by t.place) from routine_text as t),
+                (select string_agg(v.definition, '; ' order by v.place) from held_views as v)
+            ))
+        )) as r
+        where not r.success
+    loop
+        raise exception 'worker %:% has not got memfold''s functions', v_result.nodename, v_result.nodeport using
+            detail = v_result.result, hint = 'Run the script again when it can be reached.';
+    end loop;
 end;
 $$;
+drop table held_views;

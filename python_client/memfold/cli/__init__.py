@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,16 @@ def down(data: Path | None) -> None:
 
 @main.command()
 @click.argument("dsn", required=False)
+@click.option(
+    "--citus",
+    is_flag=True,
+    help="Distribute memfold over the nodes of this Citus coordinator (docs/scale-out.md).",
+)
 @click.option("--set-search-path", is_flag=True, help="Append memfold to the database's search_path.")
 @click.option(
     "--sql", "print_sql", is_flag=True, help="Print the SQL instead; without a DSN, for a new database."
 )
-def init(dsn: str | None, set_search_path: bool, print_sql: bool) -> None:
+def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -> None:
     """Install memfold in the database DSN, or bring it up to date. Safe to repeat, and from many at once.
 
     Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the server. It never makes others
@@ -98,11 +103,13 @@ def init(dsn: str | None, set_search_path: bool, print_sql: bool) -> None:
     psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
     """
     if print_sql:
+        if citus:
+            raise click.UsageError("--sql is for one server: psql -f sql/scale_out/citus.sql distributes it")
         click.echo(migrate.script(dsn), nl=False)
         return
     if dsn is None:
         raise click.UsageError("say which database: memfold init DSN")
-    revision = migrate.install(dsn)
+    revision = migrate.install(dsn, citus=citus)
     say(f"memfold {__version__} is installed (revision {revision})")
     if set_search_path:
         done = migrate.set_search_path(dsn)
@@ -259,6 +266,17 @@ def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
     return False, "is walled in"
 
 
+def _compare(where: str, role: str, report: Callable[..., None]) -> None:
+    try:
+        drifted = migrate.drift(where)
+        named = f", but {len(drifted)} differ: {', '.join(drifted)}" if drifted else ""
+        report(not drifted, f"functions are those of memfold {__version__}{named}")
+    except MemfoldError as error:
+        if error.sqlstate != "42501":
+            raise
+        report(False, f"functions not compared: {role} does not own them", problem=False)
+
+
 @main.command()
 @dsn_option
 @tenant_option("Check this tenant's memories against its ledger too.")
@@ -303,14 +321,13 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
                 raise
         invalid = [row["name"] for row in client._query(queries.INVALID_INDEXES)]
         report(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
-        try:
-            drifted = migrate.drift(where)
-            named = f", but {len(drifted)} differ: {', '.join(drifted)}" if drifted else ""
-            report(not drifted, f"functions are those of memfold {__version__}{named}")
-        except MemfoldError as error:
-            if error.sqlstate != "42501":
-                raise
-            report(False, f"functions not compared: {found['role']} does not own them", problem=False)
+        if client._query(queries.CITUS)[0]["is_distributed"]:
+            nodes = client._query(queries.OTHER_NODES)
+            others = [str(row["node"]) for row in nodes if not row["same"]]
+            named = f", but other ones, or none, on {', '.join(others)}" if others else ""
+            report(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
+        else:
+            _compare(where, str(found["role"]), report)
         if tenant is not None:
             broken = client.check_invariants(tenant)
             first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
