@@ -104,7 +104,7 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n 2 --dist loadgroup
 
-test-plproxy: setup ## the tests of the router alone, where a server has PL/Proxy (docs/scale-out.md)
+test-plproxy: setup ## the tests of the router alone, where a server has PL/Proxy; the suite through one: pytest --plproxy
 	$(PY) -m pytest tests/test_plproxy.py
 
 test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)

@@ -8,18 +8,31 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from memfold import migrate
 from tests import servers
 
 VARIABLE = "CITUS_PG_CONFIG"
+# Modules that could say nothing there.
+NOT_HERE = {
+    "test_adopt": "adoption is of tables on one server",
+    "test_adopt_fire": "adoption is of tables on one server",
+    "test_adopt_interrupted": "adoption is of tables on one server",
+    "test_adopt_peers": "adoption is of tables on one server",
+    "test_import": "adoption is of tables on one server",
+    "test_catalog": "is about the catalog of one server",
+    "test_stateful": "would take hours: each of its many cases asks for a fresh database",
+    "test_citus": "has servers of its own",
+    "test_plproxy": "has servers of its own",
+}
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",
@@ -64,12 +77,17 @@ class Nodes:
     bindir: Path
     workers: int = 2
     clusters: list[servers.Cluster] = field(init=False)
+    not_here = NOT_HERE
 
     def __post_init__(self) -> None:
         self.clusters = [
             servers.Cluster("citus" if number == 0 else f"citus{number}", self.bindir)
             for number in range(1 + self.workers)
         ]
+
+    @property
+    def cluster(self) -> servers.Cluster:
+        return self.clusters[0]
 
     def start(self) -> None:
         for cluster in self.clusters:
@@ -117,17 +135,26 @@ class Nodes:
                 return
             time.sleep(0.2)
 
-    def template(self) -> str:
-        """A database on each node, to copy: nodes know one another by address, and meet in the database of one name."""
-        name = "distributed"
-        self.each(f"create database {name}")
-        self.join(name)
-        self.install(name)
+    def start_suite(self) -> None:
+        """With a database on each node to copy: nodes know one another by address, and meet in the databases of one name."""
+        self.start()
+        self.each("create database distributed")
+        self.join("distributed")
+        self.install("distributed")
         self.each(
-            f"alter database {name} allow_connections false",
-            f"select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '{name}'",
+            "alter database distributed allow_connections false",
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = 'distributed'",
         )
-        return name
+
+    @contextmanager
+    def copy(self, name: str) -> Iterator[psycopg.Connection[Any]]:
+        """A database of that name on each node; leads to the coordinator's."""
+        self.each(f"create database {name} template distributed")
+        try:
+            with psycopg.connect(self.cluster.dsn(name), autocommit=True) as connection:
+                yield connection
+        finally:
+            self.drop(name)
 
     def workers_of(self, tenants: Sequence[str]) -> dict[str, int]:
         """On which node each tenant's shard is."""
@@ -140,3 +167,11 @@ class Nodes:
                 [list(tenants)],
             ).fetchall()
         return {str(tenant): hosts[str(host)] for tenant, host in found}
+
+
+def place() -> Nodes:
+    """For --citus."""
+    found, why_not = bindir()
+    if found is None:
+        raise pytest.UsageError(why_not)
+    return Nodes(found)

@@ -21,7 +21,7 @@ import pytest
 from pytest_postgresql import factories
 
 from memfold import migrate
-from tests import citus_nodes, servers
+from tests import citus_nodes, elsewhere, plproxy_nodes, servers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -65,17 +65,8 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
-# What --citus runs the suite on instead; each process of the run has its own.
-NODES: list[citus_nodes.Nodes] = []
-# Modules that can say nothing of it, and why.
-NOT_ON_CITUS = {
-    "test_adopt": "adopts tables of one server",
-    "test_import": "adopts tables of one server",
-    "test_catalog": "compares with what is installed on one server",
-    "test_stateful": "takes hours where a database takes seconds to make",
-    "test_citus": "has nodes of its own",
-    "test_plproxy": "has servers of its own",
-}
+# What --citus or --plproxy runs the suite on instead; each process of the run has its own.
+ELSEWHERE: list[elsewhere.Place] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--everywhere", action="store_true", help="run the whole suite on every server and way in"
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
+    parser.addoption("--plproxy", action="store_true", help="run the suite through a router over two servers")
     parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
@@ -91,11 +83,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
     config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
-    if config.option.citus:
-        bindir, why_not = citus_nodes.bindir()
-        if bindir is None:
-            raise pytest.UsageError(why_not)
-        NODES.append(citus_nodes.Nodes(bindir))
+    if config.option.citus or config.option.plproxy:
+        ELSEWHERE.append(citus_nodes.place() if config.option.citus else plproxy_nodes.place())
+        # none of the others is started
+        os.environ[servers.STARTED] = servers.describe([])
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
@@ -133,15 +124,8 @@ def _makes_up_for(target: Target) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    if NODES:
-        here = [Target(NODES[0].clusters[0], "alembic")]
-        if any(metafunc.module.__name__.startswith(f"tests.{name}") for name in NOT_ON_CITUS):
-            here = []
-        elsewhere = {"make", "own_cluster", "standby"} & set(metafunc.fixturenames)
-        named = metafunc.definition.get_closest_marker
-        if "db" not in metafunc.fixturenames or elsewhere or named("full_server") or named("each_server"):
-            here = []
-        metafunc.parametrize("target", here, ids=str, indirect=True)
+    if ELSEWHERE:
+        metafunc.parametrize("target", [Target(ELSEWHERE[0].cluster, "alembic")], ids=str, indirect=True)
         return
 
     def marked(name: str) -> bool:
@@ -159,9 +143,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if NODES:
-        items[:] = [item for item in items if "[citus" in item.nodeid]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for place in ELSEWHERE:
+        elsewhere.choose(place, config, items)
     # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     for item in items:
         name = item.path.stem
@@ -172,7 +156,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section("servers")
-    for target in TARGETS if not NODES else []:
+    for place in ELSEWHERE:
+        for line in elsewhere.summary(place):
+            terminalreporter.line(line)
+    for target in TARGETS if not ELSEWHERE else []:
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
             scope = "whole suite" if whole else "core tests"
@@ -199,31 +186,29 @@ for _target in TARGETS:
 
 
 @pytest.fixture(scope="session")
-def distributed() -> Iterator[str]:
-    """The database to copy on a coordinator and two workers."""
-    nodes = NODES[0]
+def started_elsewhere() -> Iterator[elsewhere.Place]:
+    place = ELSEWHERE[0]
     try:
-        nodes.start()
-        yield nodes.template()
+        place.start_suite()
+        yield place
     finally:
-        nodes.stop()
+        place.stop()
 
 
-@pytest.fixture
-def db_citus_alembic(distributed: str) -> Iterator[psycopg.Connection[Any]]:
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    NODES[0].each(f"create database {name} template {distributed}")
-
+def _db_elsewhere(started_elsewhere: elsewhere.Place) -> Iterator[psycopg.Connection[Any]]:
     def too_long(*_: object) -> None:
         raise TimeoutError("four minutes have passed")
 
-    # whoever waits for what does not come about there
-    signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(240)
-    with psycopg.connect(NODES[0].clusters[0].dsn(name), autocommit=True) as connection:
+    with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
+        # whoever waits for what does not come about there
+        signal.signal(signal.SIGALRM, too_long)
+        signal.alarm(240)
         yield connection
-    signal.alarm(0)
-    NODES[0].drop(name)
+        signal.alarm(0)
+
+
+for _name in ("citus", "plproxy"):
+    globals()[f"db_{_name}_alembic"] = pytest.fixture(name=f"db_{_name}_alembic")(_db_elsewhere)
 
 
 @pytest.fixture

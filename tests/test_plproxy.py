@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +18,9 @@ import psycopg
 import pytest
 
 from memfold import Memfold, MemfoldError, migrate
-from tests import servers
+from tests import plproxy_nodes, servers
+from tests.plproxy_nodes import gen_plproxy
 from tests.support import check, counters, ingest, model, vector
-
-sys.path.insert(0, str(servers.ROOT / "tools"))
-
-import gen_plproxy
 
 DB = psycopg.Connection[Any]
 WRITERS = 16
@@ -33,15 +29,6 @@ NOBODY = UUID(int=0)
 pytestmark = pytest.mark.skipif(
     servers.plproxy() is None, reason="no server with PL/Proxy and pgvector is installed"
 )
-
-# Roles of the router, with the roles of the servers that they are sent as; everyone else is sent as memfold_router.
-SET_UP = """
-create server memfold foreign data wrapper plproxy options (p0 '{0}', p1 '{1}');
-grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
-create user mapping for public server memfold options (user 'memfold_router');
-create user mapping for postgres server memfold options (user 'postgres');
-create user mapping for auditor server memfold options (user 'memfold_router_auditor')
-"""
 
 
 @dataclass
@@ -118,19 +105,22 @@ def routed() -> Iterator[Routed]:
             migrate.install(dsn)
         for shard in shards:
             with psycopg.connect(shard.dsn(), autocommit=True) as db:
-                db.execute("create role memfold_router login in role memfold_app, memfold_judge")
+                db.execute(plproxy_nodes.LOGIN)
                 db.execute("create role memfold_router_auditor login in role memfold_auditor")
+        with psycopg.connect(router.dsn(), autocommit=True) as db:
+            plproxy_nodes.make_router(
+                db, [f"dbname=postgres host={shard.base} port={servers.PORT}" for shard in shards]
+            )
         for cluster in (router, shards[0]):
             with psycopg.connect(cluster.dsn(), autocommit=True) as db:
-                if cluster is router:
-                    db.execute(gen_plproxy.FILE.read_text().encode())
                 db.execute(
                     "create role app login in role memfold_app; create role bound login in role memfold_tenant;"
                     "create role judge login in role memfold_judge; create role auditor login in role memfold_auditor"
                 )
         with psycopg.connect(router.dsn(), autocommit=True) as db:
-            places = [f"dbname=postgres host={shard.base} port={servers.PORT}" for shard in shards]
-            db.execute(SET_UP.format(*places).encode())
+            db.execute(
+                "create user mapping for auditor server memfold options (user 'memfold_router_auditor')"
+            )
             model(db)
         made = Routed(router, shards)
         with made.plain() as db:

@@ -1,0 +1,101 @@
+"""The suite on several servers: what of it runs there, and what is known to come out otherwise, and why.
+
+The differences of a place stand in ``tests/data/differences_<place>.txt``: a line ``# <reason>`` for each row of the table
+in docs/scale-out.md, and under it the tests that it makes fail. A listed test that passes fails the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+
+from tests import servers
+
+# What makes or starts databases and servers without the place.
+FIXTURES = ("make", "own_cluster", "standby")
+MARKERS = ("full_server", "each_server")
+FLAKY = " (now and then)"
+
+_left_out: Counter[str] = Counter()
+
+
+class Place(Protocol):
+    """Servers that answer together."""
+
+    @property
+    def cluster(self) -> servers.Cluster:
+        """The server that a test is led to."""
+
+    @property
+    def not_here(self) -> Mapping[str, str]:
+        """Modules that could say nothing there, and why."""
+
+    def start_suite(self) -> None:
+        """Start the servers, with a database on each to be copied for each test."""
+
+    def stop(self) -> None: ...
+
+    def copy(self, name: str) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Databases of that name; leads to the first as its superuser."""
+
+
+def differences(place: str) -> dict[str, str]:
+    """Which tests come out otherwise there, and why."""
+    found: dict[str, str] = {}
+    reason = ""
+    path = Path(__file__).parent / "data" / f"differences_{place}.txt"
+    for line in path.read_text().splitlines():
+        if line.startswith("# "):
+            reason = line[2:]
+        elif line:
+            found[line] = reason
+    return found
+
+
+def name(place: Place, item: pytest.Item) -> str:
+    """The test, by no version of a server."""
+    target = f"{place.cluster.name}{place.cluster.major}-alembic"
+    return item.nodeid.replace(f"[{target}]", "").replace(f"[{target}-", "[").replace(f"-{target}]", "]")
+
+
+def _why_not(place: Place, item: pytest.Item) -> str | None:
+    if item.path.stem in place.not_here:
+        return place.not_here[item.path.stem]
+    fixtures = getattr(item, "fixturenames", [])
+    if "db" not in fixtures:
+        return "asks no database"
+    if set(FIXTURES) & set(fixtures) or any(item.get_closest_marker(marker) for marker in MARKERS):
+        return "makes databases or servers of its own"
+    return None
+
+
+def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what could say nothing there; expect what is known to come out otherwise."""
+    known = differences(place.cluster.name)
+    here, elsewhere = [], []
+    for item in items:
+        reason = _why_not(place, item)
+        if reason:
+            _left_out[reason] += 1
+            elsewhere.append(item)
+            continue
+        here.append(item)
+        reason = known.get(name(place, item))
+        if reason:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=not reason.endswith(FLAKY)))
+    items[:] = here
+    config.hook.pytest_deselected(items=elsewhere)
+
+
+def summary(place: Place) -> list[str]:
+    """What the run says in its last lines."""
+    return [
+        f"ran on {place.cluster.name}{place.cluster.major} ({place.cluster.bindir})",
+        *(f"left out: {count} tests: {reason}" for reason, count in _left_out.most_common()),
+    ]

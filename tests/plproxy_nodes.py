@@ -1,0 +1,208 @@
+"""A router and the servers behind it, by PL/Proxy: how they are set up, and what of the suite runs through one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from memfold import migrate
+from tests import servers
+
+sys.path.insert(0, str(servers.ROOT / "tools"))
+
+import gen_plproxy
+
+# What a router comes as.
+LOGIN = "create role memfold_router login in role memfold_app, memfold_judge"
+
+# Roles of the router, with the roles of the servers that they are sent as.
+MAPPINGS = """
+grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+create user mapping for public server memfold options (user 'memfold_router');
+create user mapping for postgres server memfold options (user 'postgres')
+"""
+
+
+def make_router(db: psycopg.Connection[Any], places: Sequence[str]) -> None:
+    """Make a router of an empty database, to servers that are at these places."""
+    db.execute(gen_plproxy.FILE.read_text().encode())
+    options = ", ".join(f"p{number} '{place}'" for number, place in enumerate(places))
+    db.execute(f"create server memfold foreign data wrapper plproxy options ({options})".encode())
+    db.execute(MAPPINGS.encode())
+
+
+# --- the suite through a router: pytest --plproxy -----------------------------------------------------------------
+
+# What could say nothing there.
+NOT_HERE = {
+    "test_adopt": "adoption is of tables on one server",
+    "test_adopt_fire": "adoption is of tables on one server",
+    "test_adopt_interrupted": "adoption is of tables on one server",
+    "test_adopt_peers": "adoption is of tables on one server",
+    "test_import": "adoption is of tables on one server",
+    "test_crash": "kills servers of its own",
+    "test_cut": "cuts connections to one server",
+    "test_dump": "a router has no rows to dump",
+    "test_install": "installs memfold on one server",
+    "test_upgrade": "installs memfold on one server",
+    "test_server": "installs memfold on one server",
+    "test_catalog": "is about the catalog of one server",
+    "test_surface": "is about the catalog of one server",
+    "test_probes": "is about plans on one server",
+    "test_plpython": "is about functions of one server",
+    "test_plpython_package": "is about functions of one server",
+    "test_pgbouncer": "is about a pooler of one server",
+    "test_plproxy": "has servers of its own",
+    "test_citus": "has servers of its own",
+}
+
+# The tests look at tables, and write into them, which a router does not have. For the tests alone it gets foreign tables for
+# those that it has no view of, and what writes into either goes to the tenant's server.
+WRITE = """
+create extension postgres_fdw;
+create extension dblink;
+create function public.write_on_its_server() returns trigger
+language plpgsql as $$
+declare
+    v_server integer;
+    v_old constant jsonb := to_jsonb(old);
+    v_row constant jsonb := coalesce(to_jsonb(new), v_old);
+    v_columns text;
+    v_call text;
+begin
+    select string_agg(quote_ident(e.key), ', ') into v_columns
+    from jsonb_each(v_row) as e where e.value is distinct from coalesce(v_old -> e.key, 'null');
+    v_call := case tg_op
+        when 'INSERT' then 'insert into memfold.%1$I (%2$s) select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L)'
+        when 'DELETE' then 'delete from memfold.%1$I as t where to_jsonb(t) = %4$L'
+        else 'update memfold.%1$I as t set (%2$s) = (select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L))'
+            ' where to_jsonb(t) = %4$L'
+    end;
+    for v_server in
+        select s from generate_series(0, 1) as s
+        where v_row ->> 'tenant_id' is null or v_row ->> 'tenant_id' = '*' or s = hashtext(v_row ->> 'tenant_id') & 1
+    loop
+        perform dblink_exec(
+            format('user=postgres host=%L port=%s dbname=%L', current_setting('unix_socket_directories'),
+                current_setting('port'), current_database() || '_' || v_server),
+            format(v_call, tg_table_name, v_columns, v_row, v_old));
+    end loop;
+    return case when tg_when = 'INSTEAD OF' then coalesce(new, old) end;
+end;
+$$
+"""
+RELATIONS = """
+select c.relname, c.relkind::text from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+"""
+# Those that have the same rows on each server.
+RULES = ("embedding_models", "calibrations", "antonyms")
+
+
+@dataclass
+class Router:
+    """A server with a router and two databases with memfold, to be copied together for each test."""
+
+    bindir: Path
+
+    not_here = NOT_HERE
+
+    def __post_init__(self) -> None:
+        self.cluster = servers.Cluster("plproxy", self.bindir)
+
+    def start_suite(self) -> None:
+        self.cluster.start(extension=False)
+        names = self.names("template")
+        self.run(*(f"create database {name}" for name in names))
+        router, *shards = names
+        for name in shards:
+            migrate.install(self.cluster.dsn(name))
+        with psycopg.connect(self.cluster.dsn(shards[0]), autocommit=True) as db:
+            db.execute(LOGIN)
+        with psycopg.connect(self.cluster.dsn(router), autocommit=True) as db:
+            make_router(db, self.places("template"))
+            self.make_tables(db, shards)
+
+    def make_tables(self, db: psycopg.Connection[Any], shards: Sequence[str]) -> None:
+        with psycopg.connect(self.cluster.dsn(shards[0]), autocommit=True) as shard:
+            tables = dict(shard.execute(RELATIONS.encode()).fetchall())
+        views = dict(db.execute(RELATIONS.encode()).fetchall())
+        db.execute(WRITE.encode())
+        statements = []
+        for number, name in enumerate(shards):
+            statements += [
+                f"create server server_{number} foreign data wrapper postgres_fdw"
+                f" options (host '{self.cluster.base}', port '{servers.PORT}', dbname '{name}')",
+                f"create user mapping for public server server_{number}"
+                " options (user 'postgres', password_required 'false')",
+                f"create schema server_{number}",
+                f"import foreign schema memfold except ({', '.join(views)}) from server server_{number}"
+                f" into server_{number} options (import_default 'false', import_generated 'false')",
+            ]
+        for name, kind in tables.items():
+            if name not in views:
+                statements.append(f"create table memfold.{name} (like server_0.{name})")
+                statements += [
+                    f"alter foreign table server_{number}.{name} inherit memfold.{name}"
+                    for number in range(1 if name in RULES else len(shards))
+                ]
+            if kind != "v" and views.get(name) != "r":
+                when = "instead of insert or update or delete" if name in views else "before insert"
+                statements.append(
+                    f"create trigger write_on_its_server {when} on memfold.{name}"
+                    " for each row execute function public.write_on_its_server()"
+                )
+        for statement in statements:
+            db.execute(statement.encode())
+
+    def stop(self) -> None:
+        self.cluster.stop()
+
+    def names(self, name: str) -> list[str]:
+        """The database that routes, and those behind it."""
+        return [name, *(f"{name}_{number}" for number in range(2))]
+
+    def places(self, name: str) -> list[str]:
+        return [
+            f"dbname={shard} host={self.cluster.base} port={servers.PORT}" for shard in self.names(name)[1:]
+        ]
+
+    def run(self, *statements: str) -> None:
+        """By the superuser in the database postgres."""
+        with psycopg.connect(self.cluster.dsn(), autocommit=True) as db:
+            for statement in statements:
+                db.execute(statement.encode())
+
+    @contextmanager
+    def copy(self, name: str) -> Iterator[psycopg.Connection[Any]]:
+        """A router over servers of its own; leads there as a superuser, who is one on the servers."""
+        names = self.names(name)
+        templates = self.names("template")
+        try:
+            self.run(*(f"create database {n} template {t}" for n, t in zip(names, templates, strict=True)))
+            with psycopg.connect(self.cluster.dsn(name), autocommit=True) as db:
+                options = ", ".join(f"set p{number} '{p}'" for number, p in enumerate(self.places(name)))
+                db.execute(f"alter server memfold options ({options})".encode())
+                for number, shard in enumerate(names[1:]):
+                    db.execute(f"alter server server_{number} options (set dbname '{shard}')".encode())
+            # a session of its own: PL/Proxy looks at a server's options no more than once in a while
+            with psycopg.connect(self.cluster.dsn(name), autocommit=True) as db:
+                yield db
+        finally:
+            with suppress(psycopg.Error):
+                self.run(*(f"drop database if exists {n} with (force)" for n in names))
+
+
+def place() -> Router:
+    """For --plproxy."""
+    found = servers.plproxy()
+    if found is None:
+        raise pytest.UsageError("no server with PL/Proxy and pgvector is installed")
+    return Router(found)
