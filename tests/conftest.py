@@ -197,12 +197,12 @@ def started_elsewhere() -> Iterator[elsewhere.Place]:
 
 def _db_elsewhere(started_elsewhere: elsewhere.Place) -> Iterator[psycopg.Connection[Any]]:
     def too_long(*_: object) -> None:
-        raise TimeoutError("four minutes have passed")
+        raise TimeoutError("two minutes have passed")
 
     with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
         # whoever waits for what does not come about there
         signal.signal(signal.SIGALRM, too_long)
-        signal.alarm(240)
+        signal.alarm(120)
         yield connection
         signal.alarm(0)
 

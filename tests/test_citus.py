@@ -101,7 +101,8 @@ def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
             broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
             assert broken == []
             answer = connection.execute(
-                "select action from memfold.ingest_memory('fact 7 of THEM is so', %s, subject => 's7')", [tenant]
+                "select action from memfold.ingest_memory('fact 7 of THEM is so', %s, subject => 's7')",
+                [tenant],
             ).fetchone()
             assert answer == ("merged",)
             assert connection.execute(
@@ -558,7 +559,8 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
         ).fetchall():
             lines = plain.execute("select e from memfold.export_bucket('acme', %s) as e", [bucket]).fetchall()
             connection.execute(
-                "select memfold.import_bucket('acme', %s, %s)", [bucket, json.dumps([line for (line,) in lines])]
+                "select memfold.import_bucket('acme', %s, %s)",
+                [bucket, json.dumps([line for (line,) in lines])],
             )
         # of a row of a plain INSERT, which has no ledger row yet, it is said here as there
         broken = "select * from memfold.check_invariants('acme')"
