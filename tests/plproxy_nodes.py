@@ -59,6 +59,7 @@ NOT_HERE = {
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",
+    "test_stateful": "would take hours: each of its many cases asks for a fresh database",
     "test_plproxy": "has servers of its own",
     "test_citus": "has servers of its own",
 }

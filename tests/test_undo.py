@@ -200,7 +200,8 @@ UNDOABLE = (
     "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and ("
     " action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2"
     " or action = 'rejected' and tier = 3 or tier = 1 and observation)"
-    " and not exists (select from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id) order by event_id"
+    " and not exists (select from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id)"
+    " order by event_id"
 )
 SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]
 

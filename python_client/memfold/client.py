@@ -495,6 +495,8 @@ class Memfold(_Client):
             with _pipeline(connection):
                 connection.execute(queries.BEGIN)
                 connection.execute(queries.SET_TENANT, step.parameters)
+                for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
+                    connection.execute(statement)
                 if step.copy is None:
                     cursor = connection.execute(step.statement, step.parameters)
             if step.copy is not None:
@@ -787,6 +789,8 @@ class AsyncMemfold(_Client):
             async with _pipeline(connection):
                 await connection.execute(queries.BEGIN)
                 await connection.execute(queries.SET_TENANT, step.parameters)
+                for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
+                    await connection.execute(statement)
                 if step.copy is None:
                     cursor = await connection.execute(step.statement, step.parameters)
             if step.copy is not None:
