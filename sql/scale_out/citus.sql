@@ -195,7 +195,7 @@ begin
         perform memfold._fail('MF060', 'the call does not run on the node of its tenant',
             'Locks taken here would keep nobody out: the tenant''s shards have been moved while the call was on its way, or'
             ' Citus did not send it.',
-            'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...), or CALL.');
+            'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...).');
     end if;
 end;
 $body$;
