@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,18 +21,6 @@ from memfold import migrate
 from tests import servers
 
 VARIABLE = "CITUS_PG_CONFIG"
-# Modules that could say nothing there.
-NOT_HERE = {
-    "test_adopt": "adoption is of tables on one server",
-    "test_adopt_fire": "adoption is of tables on one server",
-    "test_adopt_interrupted": "adoption is of tables on one server",
-    "test_adopt_peers": "adoption is of tables on one server",
-    "test_import": "adoption is of tables on one server",
-    "test_catalog": "is about the catalog of one server",
-    "test_stateful": "would take hours: each of its many cases asks for a fresh database",
-    "test_citus": "has servers of its own",
-    "test_plproxy": "has servers of its own",
-}
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",
@@ -77,7 +65,7 @@ class Nodes:
     bindir: Path
     workers: int = 2
     clusters: list[servers.Cluster] = field(init=False)
-    not_here = NOT_HERE
+    not_here: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clusters = [

@@ -21,6 +21,19 @@ from tests import servers
 # What makes or starts databases and servers without the place.
 FIXTURES = ("make", "own_cluster", "standby")
 MARKERS = ("full_server", "each_server")
+# Modules that could say nothing at any such place.
+NOWHERE = {
+    "test_adopt": "adoption is of tables on one server",
+    "test_adopt_fire": "adoption is of tables on one server",
+    "test_adopt_interrupted": "adoption is of tables on one server",
+    "test_adopt_peers": "adoption is of tables on one server",
+    "test_import": "adoption is of tables on one server",
+    "test_catalog": "is about the catalog of one server",
+    "test_surface": "is about the catalog of one server",
+    "test_stateful": "would take hours: each of its many cases asks for a fresh database",
+    "test_citus": "has servers of its own",
+    "test_plproxy": "has servers of its own",
+}
 FLAKY = " (now and then)"
 NOT_RUN = " (not run)"
 
@@ -36,7 +49,7 @@ class Place(Protocol):
 
     @property
     def not_here(self) -> Mapping[str, str]:
-        """Modules that could say nothing there, and why."""
+        """Modules that could say nothing there, but for NOWHERE, and why."""
 
     def start_suite(self) -> None:
         """Start the servers, with a database on each to be copied for each test."""
@@ -67,8 +80,9 @@ def name(place: Place, item: pytest.Item) -> str:
 
 
 def _why_not(place: Place, item: pytest.Item) -> str | None:
-    if item.path.stem in place.not_here:
-        return place.not_here[item.path.stem]
+    module = {**NOWHERE, **place.not_here}.get(item.path.stem)
+    if module:
+        return module
     fixtures = getattr(item, "fixturenames", [])
     if "db" not in fixtures:
         return "asks no database"

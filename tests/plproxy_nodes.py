@@ -42,26 +42,16 @@ def make_router(db: psycopg.Connection[Any], places: Sequence[str]) -> None:
 
 # What could say nothing there.
 NOT_HERE = {
-    "test_adopt": "adoption is of tables on one server",
-    "test_adopt_fire": "adoption is of tables on one server",
-    "test_adopt_interrupted": "adoption is of tables on one server",
-    "test_adopt_peers": "adoption is of tables on one server",
-    "test_import": "adoption is of tables on one server",
     "test_crash": "kills servers of its own",
     "test_cut": "cuts connections to one server",
     "test_dump": "a router has no rows to dump",
     "test_install": "installs memfold on one server",
     "test_upgrade": "installs memfold on one server",
     "test_server": "installs memfold on one server",
-    "test_catalog": "is about the catalog of one server",
-    "test_surface": "is about the catalog of one server",
     "test_probes": "is about plans on one server",
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",
-    "test_stateful": "would take hours: each of its many cases asks for a fresh database",
-    "test_plproxy": "has servers of its own",
-    "test_citus": "has servers of its own",
 }
 
 # The tests look at tables, and write into them, which a router does not have. For the tests alone it gets foreign tables for

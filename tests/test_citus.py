@@ -384,7 +384,10 @@ def test_the_client_brings_batches(nodes: citus_nodes.Nodes, node: int) -> None:
         assert [item.result.action for item in items if item.result] == ["inserted"] * 30 + ["merged"] * 10
     with nodes.connect(node, "appl") as connection:
         copy = "copy memfold.staged_candidates (tenant_id, batch_id, ordinal, content) from stdin"
-        with pytest.raises(psycopg.Error, match="not of this tenant"), connection.cursor().copy(copy) as copying:
+        with (
+            pytest.raises(psycopg.Error, match="not of this tenant"),
+            connection.cursor().copy(copy) as copying,
+        ):
             copying.write_row(["acme", "01a20772-f9e7-767f-bcd0-ca8d35f6f6f3", 0, "x"])
 
 

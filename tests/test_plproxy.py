@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -59,35 +56,6 @@ class Routed:
                 row = db.execute("select hashtext(%s) & 1", [name]).fetchone()
                 if number is None or row == (number,):
                     return name
-
-    def kill(self, number: int) -> None:
-        """All at once, as when a machine goes."""
-        data = self.shards[number].base / "data"
-        with self.shard(number) as db:
-            own = db.info.backend_pid
-            pids = [pid for (pid,) in db.execute("select pid from pg_stat_activity") if pid != own]
-        pids.insert(0, int((data / "postmaster.pid").read_text().split()[0]))
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        while any(alive(pid) for pid in pids):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        # where nobody takes notice of the dead, their process ids stay taken
-        for lock in (data / "postmaster.pid", self.shards[number].base / f".s.PGSQL.{servers.PORT}.lock"):
-            lock.unlink()
-
-    def restart(self, number: int) -> None:
-        cluster = self.shards[number]
-        data = cluster.base / "data"
-        cluster.run(cluster.bindir / "pg_ctl", "-D", data, "-l", cluster.base / "log", "-w", "start")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")
@@ -774,7 +742,7 @@ def test_a_killed_server(routed: Routed) -> None:
         ingest(elsewhere, "User prefers dark mode", tenant_id=other, **vector(1.0))
         ingest(elsewhere, "User likes it dark", tenant_id=other, **vector(0.9))
         judge.execute("select memfold.claim_judgements('w', tenant_id => %s, judgement_ids => '{}')", [other])
-        routed.kill(1)
+        routed.shards[1].kill()
         try:
             codes = set()
             for _ in range(5):
@@ -799,7 +767,7 @@ def test_a_killed_server(routed: Routed) -> None:
             with pytest.raises(psycopg.Error):
                 admin.execute("select memfold.register_embedding_model('half', 3)")
         finally:
-            routed.restart(1)
+            routed.shards[1].restart()
         assert ingest(db, "kept", tenant_id=lost).memory_id == kept.memory_id
         admin.execute("select memfold.register_embedding_model('half', 3)")
     for number in (0, 1):
