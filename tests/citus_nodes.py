@@ -140,6 +140,8 @@ class Nodes:
         self.each(f"create database {name} template distributed")
         try:
             with psycopg.connect(self.cluster.dsn(name), autocommit=True) as connection:
+                # for what a test sets in a transaction
+                connection.execute("set citus.propagate_set_commands = 'local'")
                 yield connection
         finally:
             self.drop(name)
