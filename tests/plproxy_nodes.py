@@ -67,25 +67,32 @@ declare
     v_row constant jsonb := coalesce(to_jsonb(new), v_old);
     v_columns text;
     v_call text;
+    v_done jsonb;
 begin
     select string_agg(quote_ident(e.key), ', ') into v_columns
     from jsonb_each(v_row) as e where e.value is distinct from coalesce(v_old -> e.key, 'null');
     v_call := case tg_op
-        when 'INSERT' then 'insert into memfold.%1$I (%2$s) select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L)'
+        -- a trigger does not see ON CONFLICT, and most that insert here say DO NOTHING
+        when 'INSERT' then 'insert into memfold.%1$I as t (%2$s) select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L)'
+            || case when tg_table_name <> 'memories' then ' on conflict do nothing' else '' end
         when 'DELETE' then 'delete from memfold.%1$I as t where to_jsonb(t) = %4$L'
         else 'update memfold.%1$I as t set (%2$s) = (select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L))'
             ' where to_jsonb(t) = %4$L'
-    end;
+    end || ' returning to_jsonb(t)';
     for v_server in
         select s from generate_series(0, 1) as s
         where v_row ->> 'tenant_id' is null or v_row ->> 'tenant_id' = '*' or s = hashtext(v_row ->> 'tenant_id') & 1
     loop
-        perform dblink_exec(
+        select d.done into v_done
+        from dblink(
             format('user=postgres host=%L port=%s dbname=%L', current_setting('unix_socket_directories'),
                 current_setting('port'), current_database() || '_' || v_server),
-            format(v_call, tg_table_name, v_columns, v_row, v_old));
+            format(v_call, tg_table_name, v_columns, v_row, v_old)) as d (done jsonb);
     end loop;
-    return case when tg_when = 'INSTEAD OF' then coalesce(new, old) end;
+    if tg_when = 'INSTEAD OF' and v_done is not null then
+        return jsonb_populate_record(coalesce(new, old), v_done);
+    end if;
+    return null;
 end;
 $$
 """
