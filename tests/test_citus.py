@@ -491,6 +491,7 @@ def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
     with nodes.connect() as connection, Writers(nodes, tenants) as writers:
         wait_for(lambda: min(writers.done.values()) > 10)
         before = dict(writers.done)
+        began = time.monotonic()
         connection.execute(
             "select citus_move_shard_placement(get_shard_id_for_distribution_column('memfold.memories', %s::text),"
             " %s, %s, %s, %s, shard_transfer_mode => 'force_logical')",
@@ -502,8 +503,14 @@ def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
                 servers.PORT,
             ],
         )
+        took = time.monotonic() - began
         after = dict(writers.done)
         wait_for(lambda: min(writers.done[tenant] - after[tenant] for tenant in tenants) > 10)
+    others = max(longest for tenant, longest in writers.longest.items() if tenant != moved)
+    print(
+        f"a shard moved in {took:.1f} s; longest call of its tenant {writers.longest[moved]:.2f} s, of others {others:.2f} s;"
+        f" {len(writers.errors[moved])} failed"
+    )
     assert nodes.workers_of([moved]) == {moved: 3 - home}
     # they were at work while it moved
     assert all(after[tenant] > before[tenant] for tenant in tenants)
@@ -578,6 +585,11 @@ def test_a_worker_is_killed(nodes: citus_nodes.Nodes) -> None:
         nodes.clusters[1].restart()
         back = dict(writers.done)
         wait_for(lambda: min(writers.done[tenant] - back[tenant] for tenant in tenants) > 10)
+    for home in (1, 2):
+        longest = max(writers.longest[tenant] for tenant in tenants if homes[tenant] == home)
+        print(
+            f"a worker killed: longest call of tenants on {'it' if home == 1 else 'the other'} {longest:.2f} s"
+        )
     for tenant in tenants:
         codes = {error.sqlstate for error in writers.errors[tenant]}
         # XX000: its COMMIT was under way, and whether it was carried out is not known
