@@ -508,8 +508,8 @@ def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
         wait_for(lambda: min(writers.done[tenant] - after[tenant] for tenant in tenants) > 10)
     others = max(longest for tenant, longest in writers.longest.items() if tenant != moved)
     print(
-        f"a shard moved in {took:.1f} s; longest call of its tenant {writers.longest[moved]:.2f} s, of others {others:.2f} s;"
-        f" {len(writers.errors[moved])} failed"
+        f"a shard moved in {took:.1f} s; longest call of its tenant {writers.longest[moved]:.2f} s,"
+        f" of others {others:.2f} s; {len(writers.errors[moved])} failed"
     )
     assert nodes.workers_of([moved]) == {moved: 3 - home}
     # they were at work while it moved

@@ -157,7 +157,7 @@ select * from memfold.ingest_staged(batch_id => %(batch_id)s, tenant_id => %(ten
 
 
 def tenant_for_copy(parameters: Mapping[str, Any]) -> tuple[sql.SQL, sql.Composed]:
-    """What tells the nodes of Citus whose rows a COPY brings: set_config() does not reach them. Elsewhere it is as it was."""
+    """What tells the nodes of Citus whose rows a COPY brings: set_config() does not reach them."""
     return (
         sql.SQL("set local citus.propagate_set_commands = 'local'"),
         sql.SQL("set local memfold.tenant_id = {}").format(parameters["memfold_tenant"] or ""),
