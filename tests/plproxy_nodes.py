@@ -74,7 +74,8 @@ begin
     v_call := case tg_op
         -- a trigger does not see ON CONFLICT, and most that insert here say DO NOTHING
         when 'INSERT' then 'insert into memfold.%1$I as t (%2$s) select %2$s'
-            ' from jsonb_populate_record(null::memfold.%1$I, %3$L)' || case when tg_table_name <> 'memories' then ' on conflict do nothing' else '' end
+            ' from jsonb_populate_record(null::memfold.%1$I, %3$L)'
+            || case when tg_table_name <> 'memories' then ' on conflict do nothing' else '' end
         when 'DELETE' then 'delete from memfold.%1$I as t where to_jsonb(t) = %4$L'
         else 'update memfold.%1$I as t set (%2$s) = (select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L))'
             ' where to_jsonb(t) = %4$L'
