@@ -410,6 +410,8 @@ as $body$
 begin
     perform memfold._at_home(tenant_id);
     perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    -- in place of what an earlier call of the transaction left, for another tenant
+    perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
         perform pg_catalog.set_config('transaction_read_only', 'on', true);
     end if;
