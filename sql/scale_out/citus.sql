@@ -1,7 +1,8 @@
 -- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. docs/scale-out.md says when and how.
 --
--- Run it on the coordinator, as a superuser: psql -v ON_ERROR_STOP=1 -f citus.sql. It is one transaction. Run it again
--- after each upgrade of memfold: what is distributed already is left alone, functions are brought up to date.
+-- memfold init --citus runs it, on the coordinator, as a superuser; and each memfold init from then on, after an upgrade or
+-- when a node was added: what is distributed already is left alone, functions and views are brought up to date. One
+-- transaction distributes; a second one brings functions and views to the other nodes.
 begin;
 
 set local search_path = pg_catalog, pg_temp;
