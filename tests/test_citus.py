@@ -7,7 +7,9 @@ import math
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -16,6 +18,7 @@ import pytest
 from memfold import Memfold, migrate
 from tests import citus_nodes, servers
 from tests.test_export import TABLES, history
+from tests.test_undo import History, same
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -205,6 +208,49 @@ def test_sixteen_writers(nodes: citus_nodes.Nodes, kind: str, way: str) -> None:
         assert found == [(f"s{fact}", writers * rounds) for fact in range(facts)]
         broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
         assert broken == []
+
+
+@pytest.mark.parametrize("way", ["coordinator", "workers", "transactions"])
+def test_sixteen_do_everything(nodes: citus_nodes.Nodes, way: str) -> None:
+    """Ingest, answer, merge, supersede, reject, update, undo, embed, in one bucket: the ledger explains the end."""
+    bucket = f"everything by {way}"
+    errors: list[BaseException] = []
+    done: Counter[str] = Counter()
+
+    def live(history: History) -> None:
+        for _ in range(10):
+            try:
+                with history.db.transaction() if way == "transactions" else nullcontext():
+                    history.run(1)
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                continue
+            except BaseException as error:
+                errors.append(error)
+        done.update(history.done)
+
+    with nodes.connect() as connection:
+        connection.execute("select memfold.register_embedding_model('m', 4)")
+        connection.execute("select memfold.set_predicate('acme', 'works_at')")
+    histories = []
+    for number in range(16):
+        node = {"coordinator": 0, "workers": 1 + number % 2, "transactions": number % 3}[way]
+        connection = nodes.connect(node)
+        connection.execute("set search_path = public, memfold")
+        histories.append(History(connection, bucket, number))
+    threads = [threading.Thread(target=live, args=(history,)) for history in histories]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in histories:
+        one.db.close()
+    assert errors == []
+    print(dict(done))
+    assert done.total() > 80
+    with nodes.connect() as connection:
+        connection.execute("set search_path = public, memfold")
+        assert len(same(connection, bucket)) > 5
+        assert connection.execute("select * from memfold.check_invariants('acme')").fetchall() == []
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
