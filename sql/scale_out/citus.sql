@@ -210,11 +210,12 @@ do $$
 declare
     v_name text;
 begin
-    foreach v_name in array array['_enter', '_enter_judge'] loop
+    foreach v_name in array array['_enter', '_enter_judge', '_enter_queue'] loop
         if (select prosrc !~ '_at_home' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
-            execute replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
+            execute replace(replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
                 'FUNCTION memfold.' || v_name || '(', 'FUNCTION memfold.' || v_name || '_session('),
                 'memfold._enter(', 'memfold._enter_session('),
+                'memfold._enter_judge(', 'memfold._enter_judge_session('),
                 '_enter.tenant_id', '_enter_session.tenant_id');
             execute format('alter function memfold.%I security definer set search_path = pg_catalog, pg_temp',
                 v_name || '_session');
@@ -582,29 +583,21 @@ $body$;
 create or replace function memfold._queues(tenant_id text) returns setof text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
+declare
+    v_tenant_id constant text := memfold._enter_queue_session(tenant_id);
 begin
-    if memfold._bound_role(memfold._actor()::name) is null and (
-        pg_has_role(memfold._actor(), 'memfold_judge', 'member') or pg_has_role(memfold._actor(), 'memfold_owner', 'member')
-    ) then
-        if tenant_id is not null then
-            return next tenant_id;
-        else
-            return query
-            select j.tenant_id::text from memfold.judgements as j
-            where j.state in ('open', 'leased', 'dead') group by j.tenant_id order by random();
-        end if;
-    elsif tenant_id is distinct from nullif(memfold._tenant(), '') and tenant_id is not null or memfold._tenant() is null then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
-            'The queue is that of another tenant, or of all.',
-            'Run SET memfold.tenant_id, or work as a member of memfold_judge.');
+    if v_tenant_id is not null then
+        return next v_tenant_id;
     else
-        return next memfold._tenant();
+        return query
+        select j.tenant_id::text from memfold.judgements as j
+        where j.state in ('open', 'leased', 'dead') group by j.tenant_id order by random();
     end if;
 end;
 $body$;
 revoke all on function memfold._queues(text) from public;
 comment on function memfold._queues(text) is
-'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF002.';
+'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF001 to MF003.';
 
 create or replace function memfold.claim_judgements(
     worker text,
