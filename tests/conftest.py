@@ -21,7 +21,7 @@ import pytest
 from pytest_postgresql import factories
 
 from memfold import migrate
-from tests import citus_nodes, elsewhere, plproxy_nodes, servers
+from tests import citus_nodes, elsewhere, plproxy_nodes, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -79,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(time_limits)
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
@@ -195,16 +196,13 @@ def started_elsewhere() -> Iterator[elsewhere.Place]:
         place.stop()
 
 
-def _db_elsewhere(started_elsewhere: elsewhere.Place) -> Iterator[psycopg.Connection[Any]]:
-    def too_long(*_: object) -> None:
-        raise TimeoutError("two minutes have passed")
-
+def _db_elsewhere(
+    started_elsewhere: elsewhere.Place, request: pytest.FixtureRequest
+) -> Iterator[psycopg.Connection[Any]]:
     with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
-        # whoever waits for what does not come about there
-        signal.signal(signal.SIGALRM, too_long)
-        signal.alarm(120)
+        # some wait for what does not come about there
+        time_limits.allow(request.node, 120)
         yield connection
-        signal.alarm(0)
 
 
 for _name in ("citus", "plproxy"):
@@ -224,6 +222,7 @@ def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tup
         f"db_{target.cluster.name}_{target.way}"
     )
     connection.autocommit = True
+    time_limits.watch(connection.info.dsn)
     connection.execute("set search_path = public, memfold")
     return connection
 
@@ -245,6 +244,7 @@ def own_cluster(target: Target) -> Iterator[servers.Cluster]:
     """A server that no other test uses, of the same programs, with memfold in the database postgres."""
     cluster = servers.Cluster("own", target.cluster.bindir)
     cluster.start(extension=False)
+    time_limits.watch(cluster.dsn())
     try:
         migrate.install(cluster.dsn())
         yield cluster
@@ -286,6 +286,7 @@ def make(db: psycopg.Connection[tuple[object, ...]], target: Target) -> Iterator
         template = target.cluster.template(way, **kind) if way else "template0 encoding 'UTF8'"
         db.execute(f"create database {name} template {template} {options}")
         names.append(name)
+        time_limits.watch(target.cluster.dsn(name))
         return target.cluster.dsn(name)
 
     yield one
