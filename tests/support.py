@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -27,6 +29,14 @@ class Result:
     judgement_id: UUID | None
     event_id: UUID | None
     similar: Any
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60, pause: float = 0.01) -> None:
+    """Wait until it is so; fails and says what did not come about otherwise."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(pause)
 
 
 def ingest(db: DB, content: str | None, *, function: str = "ingest_memory", **arguments: Any) -> Result:

@@ -867,7 +867,9 @@ def test_cancelled_call_is_cancelled(server: ChatServer) -> None:
     async def run() -> None:
         judge = OpenAIJudge("some-model", base_url=server.base_url)
         task = asyncio.create_task(judge.judge(question()))
+        deadline = time.monotonic() + 60
         while not server.in_flight:
+            assert time.monotonic() < deadline, "the call does not arrive"
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

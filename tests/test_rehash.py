@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests import servers
-from tests.support import Result, check, counters, ingest, model, vector
+from tests.support import Result, check, counters, ingest, model, until, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -575,11 +575,8 @@ def test_a_writer_that_waited_for_the_rules(db: DB, connect: Connect) -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    while not db.execute(
-        "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'",
-        [writer.info.backend_pid],
-    ).fetchone():
-        time.sleep(0.01)
+    waits = "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+    until(lambda: db.execute(waits, [writer.info.backend_pid]).fetchone() or codes, "the writer waits")
     holder.execute("commit")
     thread.join()
     assert codes == ["40001"]
@@ -598,8 +595,7 @@ def test_a_row_that_someone_holds(db: DB, connect: Connect) -> None:
     ingest(holder, "I use C")
     thread = threading.Thread(target=rehash, args=(worker,), kwargs={"canonicalizer": "flat"})
     thread.start()
-    while not runs(db):
-        time.sleep(0.01)
+    until(lambda: runs(db), "the rehash has begun")
     for n in range(20):
         assert ingest(db, f"fact {n}").action == "inserted"
     holder.execute("commit")
@@ -752,6 +748,7 @@ def writer(
     try:
         while not stop.is_set():
             text = f"fact {chosen.randrange(30)}{chosen.choice(['', '+', ' +', '-'])}"
+            again = time.monotonic() + 60
             while True:
                 try:
                     if chosen.random() < 0.1:
@@ -766,7 +763,8 @@ def writer(
                         accepted += 1
                     break
                 except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                    continue
+                    if stop.is_set() and time.monotonic() > again:
+                        raise
     except BaseException as error:
         errors.append(error)
     done.append(accepted)
@@ -841,8 +839,13 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         for thread in threads:
             thread.start()
         # without delay, or the run is done
-        while not db.execute("select 1 from runs where (report ->> 'rows')::int > 20").fetchone():
-            pass
+        begun = "select 1 from runs where (report ->> 'rows')::int > 20"
+        try:
+            until(lambda: db.execute(begun).fetchone(), "the rehash is half-way", pause=0)
+        except BaseException:
+            stop.set()
+            held.close()
+            raise
         # All of it: without a postmaster the session that holds the row would go, and the run could end.
         postmaster = psutil.Process(pid)
         postmaster.suspend()

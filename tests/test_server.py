@@ -24,6 +24,7 @@ import sqlalchemy
 
 from memfold import _host, server
 from memfold.server import ServerError
+from tests.support import until
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not ROOT, reason="only root runs a server as another account")
@@ -229,10 +230,8 @@ def test_postmaster_killed_while_a_backend_works_on(home: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not backends or not ask(
-        dsn, f"select state = 'active' from pg_stat_activity where pid = {backends[0]}"
-    ):
-        time.sleep(0.02)
+    active = "select state = 'active' from pg_stat_activity where pid = "
+    until(lambda: backends and ask(dsn, f"{active} {backends[0]}"), "the other one works")
     kill(pid_of(home))
     assert psutil.pid_exists(backends[0])
     assert server.up(home) == dsn
@@ -248,8 +247,7 @@ def test_backend_killed(home: Path) -> None:
         with psycopg.connect(dsn, autocommit=True) as witness, psycopg.connect(dsn) as victim:
             os.kill(victim.info.backend_pid, signal.SIGKILL)
             with contextlib.suppress(psycopg.OperationalError):
-                while witness.execute("select 1").rowcount:
-                    pass
+                until(lambda: not witness.execute("select 1").rowcount, "the others are ended", pause=0)
             assert server.up(home) == dsn
         assert ask(dsn, "select 1") == 1
     assert pid_of(home) == first
@@ -274,9 +272,12 @@ def test_up_killed_at_any_moment(place: Path) -> None:
 
 def test_half_made_cluster_is_made_anew(home: Path) -> None:
     process = start_up(home)
-    while not list(home.glob("data.init-*/base")):
-        assert process.poll() is None
-        time.sleep(0.001)
+    until(
+        lambda: process.poll() is not None or list(home.glob("data.init-*/base")),
+        "initdb is at it",
+        pause=0.001,
+    )
+    assert process.poll() is None
     process.kill()
     process.communicate()
     assert not (home / "data").exists()

@@ -26,6 +26,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from memfold import cli, errors, migrate
 from tests import servers
 from tests.conftest import Make, Target
+from tests.support import until
 from tests.test_catalog import plain, snapshot
 
 # They install memfold themselves.
@@ -518,8 +519,7 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
         processes = servers.install_together(*[old] * 10)
         waiting = "select count(*) from pg_stat_activity where application_name = 'memfold' and datname = "
-        while ask(old, f"{waiting} current_database()") != [10]:
-            time.sleep(0.05)
+        until(lambda: ask(old, f"{waiting} current_database()") == [10], "all ten are there", pause=0.05)
         time.sleep(1.2)  # some lock timeouts
         assert processes.poll() is None
         assert ask(old, "select version_num from memfold.alembic_version") == ["0001"]
