@@ -339,6 +339,62 @@ def test_search_path_keeps_what_the_database_had(empty: str) -> None:
     assert rows(empty, "select current_schemas(false)") == [(["My, Schema", "public", "memfold"],)]
 
 
+def created_in(dsn: str) -> str:
+    """The schema that an unqualified CREATE TABLE leads to."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table an_application_s (id integer)")
+        row = connection.execute(
+            "select relnamespace::regnamespace::text from pg_class where oid = 'an_application_s'::regclass"
+        ).fetchone()
+        connection.rollback()
+        assert row is not None
+        return str(row[0])
+
+
+@pytest.mark.one_server
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '"$user", public, memfold'),
+        ('"$user"', '"$user", public, memfold'),
+        ("memfold", "public, memfold"),
+        ('memfold, "$user", public', '"$user", public, memfold'),
+        ("''", "public, memfold"),
+        ("app, memfold", "app, memfold"),
+    ],
+)
+def test_tables_of_an_application_go_to_its_own_schema(installed: str, before: str, after: str) -> None:
+    name = str(rows(installed, "select current_database()")[0][0])
+    if before:
+        rows_of(installed, f"alter database {name} set search_path = {before}")
+    rows_of(installed, "create schema app")
+    migrate.set_search_path(installed)
+    assert rows(installed, "show search_path") == [(after,)]
+    assert created_in(installed) == ("app" if "app" in after else "public")
+    assert migrate.set_search_path(installed) is None
+
+
+@pytest.mark.one_server
+def test_a_role_that_is_called_like_the_schema(installed: str, db: psycopg.Connection) -> None:
+    """The first entry, "$user", leads it to memfold's schema."""
+    name = str(rows(installed, "select current_database()")[0][0])
+    db.execute("create role memfold superuser login")
+    try:
+        own = make_conninfo(installed, user="memfold")
+        assert created_in(own) == "memfold"
+        done = migrate.set_search_path(own)
+        assert done == (
+            f'alter database "{name}" set search_path = "$user", "public", "memfold";\n'
+            f'alter role memfold in database "{name}" set search_path = "public", "memfold"'
+        )
+        assert created_in(own) == "public"
+        assert migrate.set_search_path(own) is None
+        assert migrate.set_search_path(installed) is None
+    finally:
+        rows_of(installed, f"alter role memfold in database {name} reset all")
+        db.execute("drop role memfold")
+
+
 def test_each_schema_file_belongs_to_one_revision() -> None:
     """A file that no revision names would be in the extension only."""
     named = "".join(path.read_text() for path in (REPOSITORY / "migrations" / "versions").glob("*.py"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -21,8 +22,9 @@ import psutil
 import psycopg
 import pytest
 import sqlalchemy
+from click.testing import CliRunner
 
-from memfold import _host, server
+from memfold import _host, cli, server
 from memfold.server import ServerError
 from tests.support import until
 
@@ -319,6 +321,35 @@ def test_up_and_down_at_once(home: Path) -> None:
     assert ask(server.up(home), "select 1") == 1
 
 
+def test_a_table_of_the_caller_is_not_in_memfolds_schema(home: Path) -> None:
+    """Who takes the DSN that `memfold up` prints and knows of no schema gets tables in public, as anywhere."""
+    result = CliRunner().invoke(cli.main, ["up", "--data", str(home)])
+    assert result.exit_code == 0, result.output
+    dsn = result.stdout.strip()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create table facts (id integer)")
+        assert connection.execute("select 'facts'::regclass = 'public.facts'::regclass").fetchone() == (True,)
+        call = "select action from ingest_memory('Alice has a cat.', 'acme')"
+        assert connection.execute(call).fetchone() == ("inserted",)
+
+
+def test_a_directory_whose_role_is_called_like_the_schema(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As memfold 0.2.0 made them."""
+    with monkeypatch.context() as before:
+        before.setattr(server, "ROLE", "memfold")
+        server.up(home)
+        server.down(home)
+    with pytest.raises(ServerError, match=r"was made by memfold 0\.2\.0 or older") as caught:
+        server.up(home)
+    assert "pg_dump" in caught.value.hint
+    dsn = re.search(r"'(postgresql://memfold@[^']*)'", caught.value.hint)
+    assert dsn is not None
+    assert ask(dsn[1], "select current_user") == "memfold"
+    assert server.down(home)
+
+
 def test_tcp_with_a_password(home: Path, port: int) -> None:
     dsn = server.up(home, port=port)
     assert f"@127.0.0.1:{port}/" in dsn
@@ -327,8 +358,8 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
     assert ask(dsn, "show listen_addresses") == "127.0.0.1"
     assert stat.S_IMODE((home / "password").stat().st_mode) == 0o600
     for wrong in (
-        f"postgresql://memfold:wrong@127.0.0.1:{port}/memfold",
-        f"postgresql://memfold@127.0.0.1:{port}/memfold",
+        f"postgresql://postgres:wrong@127.0.0.1:{port}/memfold",
+        f"postgresql://postgres@127.0.0.1:{port}/memfold",
     ):
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(wrong)
@@ -450,7 +481,7 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = _host.readable_copy(server.bindir())
     monkeypatch.setattr(server, "bindir", lambda: programs)
     dsn = as_account("nobody", lambda: server.up(own / "pg"))
-    assert dsn.startswith("postgresql://memfold@/memfold?host=")
+    assert dsn.startswith("postgresql://postgres@/memfold?host=")
     assert as_account("nobody", lambda: ask(dsn, "select 1")) == "1"
     assert (own / "pg/data").stat().st_uid == entry.pw_uid
     assert stat.S_IMODE((own / "pg").stat().st_mode) == 0o700

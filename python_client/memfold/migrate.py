@@ -123,17 +123,34 @@ def _upgrade(config: Config, revision: str, *, sql: bool = False) -> None:
 
 
 def search_path_statement(dsn: str) -> str | None:
-    """The statement that appends memfold to the database's search_path; None where it is on it."""
+    """What puts memfold on the database's search_path, at its end; None where it is there.
+
+    A schema of the caller's comes first in any case: CREATE TABLE goes to the first that there is.
+    """
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute(queries.SEARCH_PATH).fetchone()
         assert row is not None  # noqa: S101 (a query without FROM gives one row)
-        database, present = row
+        database, present, is_namesake = row
         items = [item[1:-1].replace('""', '"') if item[0] == '"' else item for item in _items(present)]
-        if "memfold" in items:
-            return None
-        path = sql.SQL(", ").join([*map(sql.Identifier, items), sql.Identifier("memfold")])
-        statement = sql.SQL("alter database {} set search_path = {}")
-        return statement.format(sql.Identifier(database), path).as_string(connection)
+        wanted = [item for item in items if item not in ("", "memfold")]
+        if set(wanted) <= {"$user"}:
+            wanted.append("public")
+        wanted.append("memfold")
+        statements = []
+        if items != wanted:
+            statements.append(("alter database {} set search_path = {}", wanted))
+        if is_namesake and "$user" in wanted:
+            own = [item for item in wanted if item != "$user"]
+            statements.append(("alter role memfold in database {} set search_path = {}", own))
+        return (
+            ";\n".join(
+                sql.SQL(statement)
+                .format(sql.Identifier(database), sql.SQL(", ").join(map(sql.Identifier, path)))
+                .as_string(connection)
+                for statement, path in statements
+            )
+            or None
+        )
 
 
 def _items(setting: str) -> list[str]:
@@ -141,7 +158,7 @@ def _items(setting: str) -> list[str]:
 
 
 def set_search_path(dsn: str) -> str | None:
-    """Append memfold to the database's present search_path, for sessions to come; gives the statement run."""
+    """Do what ``search_path_statement`` says, for sessions to come; gives it."""
     statement = search_path_statement(dsn)
     if statement is not None:
         with psycopg.connect(dsn, autocommit=True) as connection:

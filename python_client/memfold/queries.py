@@ -286,7 +286,8 @@ where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
 REVISION = "select version_num from memfold.alembic_version"
 HAS_REVISION = "select pg_catalog.to_regclass('memfold.alembic_version') is not null"
 
-# The setting of the database; without one, what the server starts a session with, but for this role's own.
+# The setting of the database; without one, what the server starts a session with, but for this role's own. Then whether
+# this role is called like memfold's schema, to which "$user" leads it, and has no search_path of its own in the database.
 SEARCH_PATH = """
 select current_database(), coalesce(
     (
@@ -302,6 +303,11 @@ select current_database(), coalesce(
         from pg_catalog.pg_settings as s
         where s.name = 'search_path'
     )
+), current_user = 'memfold' and not exists (
+    select from pg_catalog.pg_db_role_setting as s
+    join pg_catalog.pg_database as d on d.oid = s.setdatabase and d.datname = current_database()
+    cross join unnest(s.setconfig) as c (entry)
+    where s.setrole = current_user::regrole and c.entry like 'search\\_path=%'
 )
 """
 

@@ -38,7 +38,9 @@ from memfold._host import Account, ServerError, bindir
 __all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
 
 DATABASE = "memfold"
-ROLE = "memfold"
+# Not memfold: "$user" leads the search_path, and would lead tables of the caller's into memfold's schema.
+ROLE = "postgres"
+_ROLE_OF_BEFORE = "memfold"
 
 _SOCKET_PORT = 5432
 # 108 bytes on Linux, 104 elsewhere, the closing zero included.
@@ -87,9 +89,9 @@ class _Postmaster:
     tcp: bool
     ready: bool
 
-    def dsn(self) -> str:
+    def dsn(self, role: str = ROLE) -> str:
         # The port is named, or PGPORT in a client's environment would decide.
-        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
+        return f"postgresql://{role}@/{DATABASE}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
 def default_data_dir() -> Path:
@@ -400,6 +402,14 @@ class _Cluster:
             try:
                 return work(server)
             except psycopg.OperationalError as error:
+                if f'role "{ROLE}" does not exist' in str(error):
+                    raise ServerError(
+                        f"{self.home} was made by memfold 0.2.0 or older: its superuser is called"
+                        f" {_ROLE_OF_BEFORE}, as the schema is, and CREATE TABLE would lead there",
+                        "Give another --data directory. To take the data along: pg_dump"
+                        f" {shlex.quote(server.dsn(_ROLE_OF_BEFORE))}, then memfold down"
+                        f" --data {shlex.quote(str(self.home))}",
+                    ) from error
                 passing = error.sqlstate in _PASSING or any(words in str(error) for words in _PASSING_WORDS)
                 if not passing or self.running() is None or time.monotonic() > deadline:
                     where = shlex.quote(str(self.home))
