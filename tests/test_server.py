@@ -124,7 +124,7 @@ def test_life(home: Path) -> None:
     assert server.status(home).dsn == dsn
     assert str(ask(dsn, "show server_version")).startswith("18.")
     assert ask(dsn, "select current_database() || current_user || current_setting('data_checksums')") == (
-        "memfoldmemfoldon"
+        "memfoldpostgreson"
     )
     assert ask(dsn, "select extname from pg_extension where extname = 'vector'") == "vector"
     locale = (
