@@ -10,7 +10,8 @@ FUNCTIONS := $(sort $(wildcard sql/functions/*.sql))
 # (00.01.00_... are those of 0.1.0). Not in steps, for there is one set of functions, and it is this version's.
 RELEASES  := $(filter-out $(VERSION),$(patsubst tests/data/released/%.sql.gz,%,$(wildcard tests/data/released/*.sql.gz)))
 UPDATES   := $(RELEASES:%=$(EXTENSION)--%--$(VERSION).sql)
-SCRIPTS   := $(SCRIPT) $(UPDATES)
+# (Not SCRIPTS: by that name PGXS installs programs, into PostgreSQL's bin directory.)
+BUILT     := $(SCRIPT) $(UPDATES)
 
 PG_CONFIG ?= pg_config
 PYTHON    ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -25,10 +26,10 @@ STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cks
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
-all: $(SCRIPTS) ## build the extension's scripts; `make help` has the rest
+all: $(BUILT) ## build the extension's scripts; `make help` has the rest
 
 # The folders too: a file that was taken away makes no other file newer.
-$(SCRIPTS): sql/schema sql/functions $(EXTENSION).control Makefile
+$(BUILT): sql/schema sql/functions $(EXTENSION).control Makefile
 
 $(SCRIPT): sql/extension/head.sql $(SCHEMA) $(FUNCTIONS) sql/extension/tail.sql
 	cat $(filter %.sql,$^) >$@.new && mv $@.new $@
@@ -43,7 +44,7 @@ $(UPDATES): $(EXTENSION)--%--$(VERSION).sql: sql/extension/update_head.sql $(SCH
 PGXS := $(if $(filter install uninstall installcheck,$(MAKECMDGOALS)),$(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(wildcard $(PGXS)),)
 
-DATA_built = $(SCRIPTS)
+DATA_built = $(BUILT)
 include $(PGXS)
 install: ## install the extension into a server (PG_CONFIG=/path/to/pg_config), as the owner of its files
 uninstall: ## take the extension out of that server
@@ -52,22 +53,22 @@ else
 
 SHAREDIR = $(or $(shell $(PG_CONFIG) --sharedir),$(error no pg_config at PG_CONFIG=$(PG_CONFIG)))
 
-install: $(SCRIPTS)
+install: $(BUILT)
 	install -d '$(DESTDIR)$(SHAREDIR)/extension'
-	install -m 644 $(EXTENSION).control $(SCRIPTS) '$(DESTDIR)$(SHAREDIR)/extension/'
+	install -m 644 $(EXTENSION).control $(BUILT) '$(DESTDIR)$(SHAREDIR)/extension/'
 
 uninstall:
-	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(SCRIPTS)
+	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(BUILT)
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(EXTENSION)--*.sql .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist
 
 endif
 
-install-to: $(SCRIPTS) ## install into DIR, for PostgreSQL 18's extension_control_path = 'DIR:$system'
+install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_path = 'DIR:$system'
 	@test -n '$(DIR)' || { echo 'say where: make install-to DIR=/some/dir' >&2; exit 2; }
 	install -d '$(DIR)/extension'
-	install -m 644 $(EXTENSION).control $(SCRIPTS) '$(DIR)/extension/'
+	install -m 644 $(EXTENSION).control $(BUILT) '$(DIR)/extension/'
 
 # When a release is out: its schema files never change again, and upgrades from it are built and tested. The names of its
 # functions belong into sql/functions/zz_orphans.sql (tests/test_upgrade.py prints what is missing there).

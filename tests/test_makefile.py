@@ -1,0 +1,78 @@
+"""`make install` puts the files where extensions are, and nothing anywhere else; `make uninstall` takes them back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+
+SCRIPTS = {f"memfold--{servers.PRESENT}.sql"} | {
+    f"memfold--{release}--{servers.PRESENT}.sql"
+    for release in servers.releases()
+    if release != servers.PRESENT
+}
+
+
+def pgxs() -> Path | None:
+    """A pg_config whose server brings what extensions are built with."""
+    found = [shutil.which("pg_config"), *Path("/usr/lib/postgresql").glob("*/bin/pg_config")]
+    for path in filter(None, found):
+        said = subprocess.run([path, "--pgxs"], capture_output=True, text=True, check=False).stdout.strip()
+        if said and Path(said).is_file():
+            return Path(path)
+    return None
+
+
+def without_pgxs(place: Path) -> Path:
+    """A pg_config as that of a server without development files."""
+    path = place / "pg_config"
+    path.write_text("#!/bin/sh\ncase $1 in --sharedir) echo /opt/pg/share;; *) exit 1;; esac\n")
+    path.chmod(0o755)
+    return path
+
+
+def make(goal: str, pg_config: Path, to: Path) -> None:
+    # a make that calls the tests leaves what it was called with
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    subprocess.run(
+        ["make", goal, f"PG_CONFIG={pg_config}", f"DESTDIR={to}"],
+        cwd=servers.ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def files(place: Path) -> set[str]:
+    return {str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir()}
+
+
+@pytest.mark.parametrize("way", ["PGXS", "without PGXS"])
+def test_installs_the_extension_and_takes_it_back(tmp_path: Path, way: str) -> None:
+    pg_config = pgxs() if way == "PGXS" else without_pgxs(tmp_path)
+    if pg_config is None:
+        pytest.skip("no server here brings PGXS")
+    share = subprocess.run(
+        [pg_config, "--sharedir"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    to = tmp_path / "to"
+    own = f"{share.lstrip('/')}/extension"
+    make("install", pg_config, to)
+    assert files(to) == {f"{own}/{name}" for name in {"memfold.control", *SCRIPTS}}
+    assert (to / own / f"memfold--{servers.PRESENT}.sql").stat().st_mode & 0o777 == 0o644
+
+    others = {f"{own}/memfold_py.control", f"{own}/memfold--9.9.sql", "usr/bin/memfold"}
+    for name in others:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        (to / name).touch()
+    make("uninstall", pg_config, to)
+    assert files(to) == others
+
+
+def test_installs_into_a_directory(tmp_path: Path) -> None:
+    servers.make("install-to", f"DIR={tmp_path}")
+    assert files(tmp_path) == {f"extension/{name}" for name in {"memfold.control", *SCRIPTS}}
