@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gzip
 import json
@@ -22,6 +23,7 @@ from typing import Any
 import psycopg
 
 from memfold import _host, migrate
+from tests.shared_files import InUseError, SharedFiles
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -62,6 +64,7 @@ class Cluster:
     why_no_extension: str = ""
     why_no_python: str = ""
     templates: set[str] = field(default_factory=set)
+    shared: SharedFiles | None = None
 
     @functools.cached_property
     def major(self) -> int:
@@ -83,11 +86,12 @@ class Cluster:
             "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
         settings = {**SETTINGS, "unix_socket_directories": str(self.base), "port": str(PORT), **more}
+        environment = {}
         if extension:
-            settings.update(self._install_extension())
+            environment = self._install_python() if self.name == "full" else {}
+            settings.update(self._install_extensions())
         with (self.base / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
-        environment = self._install_python() if extension and self.name == "full" else {}
         self.run(
             "/usr/bin/env", *(f"{name}={value}" for name, value in environment.items()),
             self.bindir / "pg_ctl", "-D", self.base / "data", "-l", self.base / "log", "-w", "start",
@@ -107,7 +111,7 @@ class Cluster:
         try:
             if done.returncode != 0:
                 raise RuntimeError(done.stderr.strip()[-300:])
-            make("-C", "plpython", "install", f"PG_CONFIG={self.bindir / 'pg_config'}")
+            make("-C", "plpython", "install", f"SHAREDIR={self.base / 'share'}")
         except RuntimeError as error:
             self.why_no_python = str(error)
             return {}
@@ -123,25 +127,33 @@ class Cluster:
             "MEMFOLD_MODEL_SESSIONS": "2",
         }
 
-    def _install_extension(self) -> dict[str, str]:
-        """`make install`, into a directory of our own where the server can look there (18+)."""
+    def _install_extensions(self) -> dict[str, str]:
+        """Into a directory of our own, where the server can look there (18+); else into its own, until the run is over."""
+        own = self.base / "share"
+        make("install-to", f"DIR={own}")
+        released_scripts(own / "extension")
         if self.major >= 18:
-            directory = self.base / "share"
-            make("install-to", f"DIR={directory}")
-            released_scripts(directory / "extension")
             self.extension = True
-            return {"extension_control_path": f"{directory}:$system"}
+            return {"extension_control_path": f"{own}:$system"}
+        directory = Path(self.run(self.bindir / "pg_config", "--sharedir").strip()) / "extension"
         try:
-            make("install", f"PG_CONFIG={self.bindir / 'pg_config'}")
-            released_scripts(Path(self.run(self.bindir / "pg_config", "--sharedir").strip()) / "extension")
+            self.shared = SharedFiles(directory)
+            atexit.register(self.shared.take_back)
+            self.shared.put(own / "extension")
             self.extension = True
-        except (RuntimeError, OSError) as error:
-            self.why_no_extension = f"make install needs the owner of {self.bindir}: {str(error)[-200:]}"
+        except InUseError as error:
+            self.why_no_extension = self.why_no_python = str(error)
+        except OSError as error:
+            self.why_no_extension = self.why_no_python = (
+                f"only the owner of {directory} may write there: {error}"
+            )
         return {}
 
     def stop(self) -> None:
         self.account.run([self.bindir / "pg_ctl", "-D", self.base / "data", "-m", "immediate", "stop"])
         shutil.rmtree(self.base, ignore_errors=True)
+        if self.shared is not None:
+            self.shared.take_back()
 
     def kill(self) -> None:
         """All of it at once, by -9, as when a machine goes."""
