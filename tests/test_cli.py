@@ -23,8 +23,10 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import queries, server
+from memfold import __version__, migrate, queries, server
 from memfold.cli import main
+from tests import servers
+from tests.conftest import Make
 
 CAT = {"content": "Alice has a cat.", "subject": "Alice", "source_turn_ids": ["turn-1"]}
 
@@ -400,6 +402,47 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert states == ["ok"] * 9 + ["warning"] * 2
     assert "meets no wall: postgres (" in result.stdout.splitlines()[-2], "the test's own connection"
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("way", ["alembic", "extension"])
+def test_doctor_of_an_older_database_says_what_to_run(
+    run: Callable[..., Result], make: Make, extension_available: bool, way: str
+) -> None:
+    if way == "extension" and not extension_available:
+        pytest.skip("no CREATE EXTENSION memfold on this server")
+    dsn = make(way, release="0.1.0")
+    result = run("doctor", "--dsn", dsn)
+    assert result.exit_code == 1
+    (problem,) = [line for line in result.stdout.splitlines() if line.startswith("PROBLEM")]
+    assert problem.endswith({
+        "alembic": "memfold in this database (revision 0001) is older than this package"
+                   f" ({__version__}, revision 0002): memfold init DSN",
+        "extension": f"memfold in this database is 0.1.0, and this package {__version__}: alter extension memfold update"
+                     " (make install, if the server has no newer one)",
+    }[way])  # fmt: skip
+    assert max(map(len, result.stdout.splitlines())) < 200
+    servers.upgrade(dsn, way)
+    assert run("doctor", "--dsn", dsn).exit_code == 0
+
+
+def test_doctor_of_a_newer_database(run: Callable[..., Result], make: Make) -> None:
+    dsn = make("alembic")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update memfold.alembic_version set version_num = '0999'")
+    result = run("doctor", "--dsn", dsn)
+    assert result.exit_code == 1
+    assert f"(revision 0999) is newer than this package ({__version__}): upgrade the package" in result.stdout
+    assert migrate.other_version("99.1.0", None) == (
+        f"memfold in this database is 99.1.0, newer than this package ({__version__}): upgrade the package"
+    )
+
+
+def test_doctor_names_some_of_many(run: Callable[..., Result], db: psycopg.Connection) -> None:
+    for number in range(30):
+        db.execute(f"create function memfold.of_mine_{number:02}() returns integer return 1".encode())
+    (problem,) = [line for line in run("doctor").stdout.splitlines() if line.startswith("PROBLEM")]
+    assert "30 differ: of_mine_00(), " in problem
+    assert problem.endswith("of_mine_09() and 20 more")
 
 
 ILLNESSES = {

@@ -23,7 +23,7 @@ import memfold
 from memfold import queries
 from memfold.errors import InstallError, translate
 
-__all__ = ["drift", "install", "script", "search_path_statement", "set_search_path"]
+__all__ = ["drift", "install", "other_version", "script", "search_path_statement", "set_search_path"]
 
 _LIST_ITEM = re.compile(r'\s*("(?:[^"]|"")*"|[^,\s]+)\s*(?:,|$)')
 # Alembic keeps what it works on in a module of its own: threads take turns.
@@ -164,6 +164,36 @@ def set_search_path(dsn: str) -> str | None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(statement.encode())
     return statement
+
+
+def other_version(extension: str | None, revision: str | None) -> str | None:
+    """What to run where a database holds another version than this package's; None where it is this one.
+
+    ``extension``: its version, ``revision``: what ``memfold init`` has left behind, as far as they are known.
+    """
+    ours = memfold.__version__
+    if extension is not None:
+        if extension == ours:
+            return None
+        if _numbers(extension) > _numbers(ours):
+            return f"memfold in this database is {extension}, newer than this package ({ours}): upgrade the package"
+        return (
+            f"memfold in this database is {extension}, and this package {ours}: alter extension memfold update"
+            " (make install, if the server has no newer one)"
+        )
+    known = [one.revision for one in ScriptDirectory.from_config(_config()).walk_revisions()]
+    if revision is None or revision == known[0]:
+        return None
+    if revision not in known:
+        return f"memfold in this database (revision {revision}) is newer than this package ({ours}): upgrade the package"
+    return (
+        f"memfold in this database (revision {revision}) is older than this package"
+        f" ({ours}, revision {known[0]}): memfold init DSN"
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def drift(dsn: str) -> list[str]:

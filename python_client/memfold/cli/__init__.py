@@ -266,10 +266,25 @@ def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
     return False, "is walled in"
 
 
+def _revision(client: Memfold) -> str | None:
+    """Where `memfold init` has brought the database to; None where this role may not know."""
+    try:
+        return str(client._query(queries.REVISION)[0]["version_num"])
+    except MemfoldError as error:
+        if error.sqlstate != "42501":
+            raise
+        return None
+
+
+# Of functions that differ, so that the line stays one that can be read.
+_NAMED = 10
+
+
 def _compare(where: str, role: str, report: Callable[..., None]) -> None:
     try:
         drifted = migrate.drift(where)
-        named = f", but {len(drifted)} differ: {', '.join(drifted)}" if drifted else ""
+        more = f" and {len(drifted) - _NAMED} more" if len(drifted) > _NAMED else ""
+        named = f", but {len(drifted)} differ: {', '.join(drifted[:_NAMED])}{more}" if drifted else ""
         report(not drifted, f"functions are those of memfold {__version__}{named}")
     except MemfoldError as error:
         if error.sqlstate != "42501":
@@ -308,6 +323,11 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             raise SystemExit(1)
         how = f"as extension {found['extension']}" if found["extension"] else "by memfold init"
         report(bool(found["extension"] or found["migrated"]), f"memfold is installed {how}")
+        revision = _revision(client) if found["migrated"] else None
+        if advice := migrate.other_version(found["extension"], revision):
+            # all that follows would compare it with what this version makes
+            report(False, advice)
+            raise SystemExit(1)
         try:
             test = client._query(queries.SELFTEST)[0]
             wrong = f": {test['failed']} fail, such as {test['example']}" if test["failed"] else ""
