@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -268,6 +269,98 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
     else:
         # this checkout's extension could not be put on the server (another one may lie there): the other path works
         assert migrate.install(empty) == HEAD
+
+
+def test_the_extension_where_init_was_is_refused(installed: str, extension_available: bool) -> None:
+    if not extension_available:
+        pytest.skip("no CREATE EXTENSION memfold on this server")
+    before = rows(installed, OBJECTS)
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="by memfold init") as caught:
+        rows_of(installed, "create extension memfold")
+    assert "memfold init DSN" in str(caught.value.diag.message_hint)
+    assert "one installation method" in str(caught.value.diag.message_detail)
+    assert rows(installed, OBJECTS) == before
+    works(installed)
+
+
+def test_cascade_puts_pgvector_where_create_would(empty: str, extension_available: bool) -> None:
+    """What README says of it."""
+    if not extension_available:
+        pytest.skip("no CREATE EXTENSION memfold on this server")
+    where = "select extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
+    rows_of(empty, "create extension memfold cascade")
+    assert rows(empty, where) == [("public",)]
+    rows_of(
+        empty, "drop extension memfold; drop extension vector; drop schema memfold; create schema extensions"
+    )
+    rows_of(empty, "set search_path = extensions, public; create extension memfold cascade")
+    assert rows(empty, where) == [("extensions",)]
+
+
+# What memfold's roles have to do with the database of the session.
+OF_ROLES = """
+select d.classid::regclass::text, d.refobjid::regrole::text from pg_shdepend as d
+where d.refclassid = 'pg_authid'::regclass and d.refobjid::regrole::text like 'memfold%'
+    and d.dbid = (select oid from pg_database where datname = current_database())
+"""
+
+
+def uninstalling() -> list[str]:
+    """The statements of docs/operations.md: of pg_cron, an extension, memfold init, and of the roles."""
+    text = (
+        (REPOSITORY / "docs" / "operations.md")
+        .read_text()
+        .partition("\n## Uninstalling\n")[2]
+        .partition("\n## ")[0]
+    )
+    return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize(("way", "other"), [("alembic", "extension"), ("extension", "alembic")])
+def test_uninstalled_as_the_docs_say(make: Make, extension_available: bool, way: str, other: str) -> None:
+    """Nothing is left, and the other method may follow."""
+    if not extension_available:
+        pytest.skip("no CREATE EXTENSION memfold on this server")
+    dsn = make(way)
+    works(dsn)
+    assert rows(dsn, OF_ROLES) != []
+    _, of_extension, of_init, _ = uninstalling()
+    rows_of(dsn, of_extension if way == "extension" else of_init)
+    assert rows(dsn, OF_ROLES) == []
+    assert rows(dsn, "select to_regnamespace('memfold')") == [(None,)]
+    assert rows(dsn, "select extname::text from pg_extension where extname ~ 'memfold'") == []
+    outside = """
+        select proname::text from pg_proc as p where pronamespace = 'public'::regnamespace
+            and not exists (select from pg_depend as d where d.objid = p.oid and d.deptype = 'e')
+        union all select relname::text from pg_class where relnamespace = 'public'::regnamespace
+    """
+    assert rows(dsn, outside) == []
+    servers.load_present(dsn, other)
+    works(dsn)
+
+
+@pytest.mark.one_server
+def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None:
+    _, _, of_init, of_roles = uninstalling()
+    dsn = own_cluster.dsn()
+    ours = "select rolname::text from pg_roles where rolname like 'memfold%' order by 1"
+    rows_of(dsn, "create role agent login in role memfold_app; create role judge login in role memfold_judge")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        rows_of(dsn, of_roles)
+    assert len(rows(dsn, ours)) == 6
+    rows_of(dsn, of_init)
+    rows_of(dsn, of_roles)
+    assert rows(dsn, ours) == []
+    assert rows(dsn, "select count(*) from pg_auth_members where roleid > 16383") == [(0,)]
+    assert migrate.install(dsn) == HEAD
+    works(dsn)
+
+
+@pytest.mark.one_server
+def test_unscheduled_as_the_docs_say(installed: str) -> None:
+    """Where there is no pg_cron it says so; where there is, tests/test_upkeep.py calls it."""
+    with pytest.raises(psycopg.DatabaseError, match="pg_cron is not in this database"):
+        rows_of(installed, uninstalling()[0])
 
 
 @pytest.mark.one_server

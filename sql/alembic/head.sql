@@ -15,7 +15,9 @@ begin
     elsif exists (select from pg_catalog.pg_extension as e where e.extname = 'memfold') then
         raise exception 'memfold is installed in this database by CREATE EXTENSION'
             using errcode = 'object_not_in_prerequisite_state',
-            hint = 'Keep it up to date with: alter extension memfold update';
+            detail = 'Its functions and tables belong to the extension. Use one installation method per database.',
+            hint = 'Keep it up to date with: alter extension memfold update. To change to memfold init, export the data and'
+                ' uninstall first (docs/operations.md, "Uninstalling").';
     end if;
     if not exists (select from pg_catalog.pg_extension as e where e.extname = 'vector') then
         if not exists (select from pg_catalog.pg_available_extensions as e where e.name = 'vector') then
