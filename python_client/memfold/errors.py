@@ -24,12 +24,13 @@ class MemfoldError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        parts = [self.message if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
+        parts = [str(self.message) if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
         if self.detail:
             parts.append(f"DETAIL: {self.detail}")
         if self.hint:
             parts.append(f"HINT: {self.hint}")
-        return "\n".join(parts)
+        # a text that is quoted shall not look like a DETAIL or HINT of its own
+        return "\n".join(part.replace("\n", "\n    ") for part in parts)
 
 
 class TenantMissingError(MemfoldError):
@@ -388,6 +389,13 @@ class ConnectionLostError(MemfoldError):
 
 class OutcomeUnknownError(ConnectionLostError):
     """The connection was lost during COMMIT: the call may or may not have been written."""
+
+
+class EndpointError(MemfoldError):
+    """An embedder's endpoint gave no usable vectors. The text is memfold's own: it quotes neither texts, nor keys, nor
+    the endpoint."""
+
+    speaks_plainly = True
 
 
 class InstallError(MemfoldError):
