@@ -46,6 +46,7 @@ WAIT = 60.0
 """Seconds that ``wait=True`` stands for."""
 _LONGEST_LEASE = 86_400.0
 _LONGEST_RETRY = 3600.0
+_NEVER_EMBEDDED = "; it has given none so far: embed takes a list of texts and gives a list of vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class Core:
         # A lease is the client's alone: two of one process must not take each other's for their own.
         self.worker = f"client-{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._registered = False
+        self._has_embedded = False
 
     # the calls
 
@@ -523,7 +525,9 @@ class Core:
 
     def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
         answer = yield Embed(texts)
-        return checked_vectors(answer, texts, embedder.dimensions)
+        vectors = checked_vectors(answer, texts, embedder.dimensions)
+        self._has_embedded = True
+        return vectors
 
     def vectors_or_none(
         self, embedder: EmbedderProtocol, texts: list[str]
@@ -534,10 +538,11 @@ class Core:
         except Exception as error:
             if len(texts) == 1:
                 logger.warning(
-                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector",
+                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector%s",
                     quoted(texts[0]),
                     embedder.model,
                     describe_error(error),
+                    "" if self._has_embedded else _NEVER_EMBEDDED,
                 )
                 return [None]
         # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts

@@ -436,6 +436,8 @@ CLASSES: dict[str, type[MemfoldError]] = {
 """SQLSTATE to class, for all that memfold itself raises."""
 
 RETRYABLE = frozenset({"40001", "40P01"})
+PASSING = RETRYABLE | {"55P03"}
+"""The same, and a lock that was not to be had in time: a later attempt may get through."""
 BETWEEN_VERSIONS = frozenset({"42703", "42883"})
 """What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
 HASH_KEY = "memories_content_hash_key"

@@ -29,7 +29,7 @@ from psycopg.rows import DictRow, dict_row
 from memfold import _limits, queries
 from memfold._log import get_logger, log_synthesis
 from memfold._text import describe_error, sanitize_text
-from memfold.errors import RETRYABLE, is_connection_lost, translate
+from memfold.errors import PASSING, is_connection_lost, translate
 from memfold.judge import Answer, Judge, JudgeError, Question, Usage, clamp_usage, usage_arguments
 
 __all__ = ["Summary", "Worker"]
@@ -57,7 +57,7 @@ select memfold.fail_judgement(
 REVIVE = "select memfold.revive_judgements(tenant_id => %(tenant_id)s) as revived"
 
 # Errors that say: the same call may be through a moment later. 55P03: lock_timeout, 57014: statement_timeout.
-_SOON = RETRYABLE | {"55P03", "57014"}
+_SOON = PASSING | {"57014"}
 _ATTEMPTS = 20
 # Errors that no answer can mend: missing functions, missing rights, a wrong tenant.
 _FATAL = frozenset({"42501", "42883", "3F000", "MF001", "MF002"})

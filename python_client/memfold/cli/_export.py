@@ -11,12 +11,12 @@ from typing import Any
 import click
 import psycopg
 
+from memfold._retry import retry
 from memfold._text import escape_json
 from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say, show
 
 _ROWS = 1000
 """Lines a call: a few megabytes, with vectors."""
-_ATTEMPTS = 5
 
 
 def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
@@ -111,19 +111,13 @@ def _archive(
     connection: psycopg.Connection[Any], days: float, batch: int, tenant: str
 ) -> tuple[int, int, bool]:
     """One call; it left nothing behind where it met another one half-way, and is made again."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            row = connection.execute(
-                "select a.archived, a.summaries, a.is_left"
-                " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
-                [days * 86400, batch, tenant],
-            ).fetchone()
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return row or (0, 0, False)
-    raise AssertionError
+    return retry(
+        lambda: connection.execute(
+            "select a.archived, a.summaries, a.is_left"
+            " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
+            [days * 86400, batch, tenant],
+        ).fetchone()
+    ) or (0, 0, False)
 
 
 @click.command("archive")

@@ -29,7 +29,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = escape(error.message)  # type: ignore[misc] (typed as final, and printed from there)
+            error.message = escape(error.message)  # type: ignore[misc]
             raise
         except (MemfoldError, server.ServerError) as error:
             raise click.ClickException(escape(str(error))) from error

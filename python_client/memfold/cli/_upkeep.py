@@ -16,6 +16,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from memfold import upkeep as upkeeping
+from memfold._retry import retry
 from memfold.cli._shared import (
     dsn_option,
     fail,
@@ -42,7 +43,6 @@ _UNDO_RUN = "select * from memfold.undo_run(%(run)s, %(reason)s)"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
 _AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket
-_ATTEMPTS = 5
 _SHOWN = 20
 
 
@@ -98,13 +98,7 @@ def _connected(dsn: str | None, tenant: str | None) -> Iterator[Connection]:
 
 def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
     """One call; it left nothing behind where it met another one half-way, and is made again."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return connection.execute(statement.encode(), given).fetchall()
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError
+    return retry(lambda: connection.execute(statement.encode(), given).fetchall())
 
 
 def _overview(connection: Connection, run: object) -> None:
