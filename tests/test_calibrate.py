@@ -419,6 +419,30 @@ def test_the_fitted_score_where_the_cosine_cannot_meet_the_budget(monkeypatch: p
     refused(normal(**OVERLAPPING), "overlap", score="best")
 
 
+def area(scores: Any, truth: Any) -> float:
+    """How often a duplicate has the higher score than another pair: 0.5, where it says nothing."""
+    above = scores[truth][:, None] - scores[~truth][None, :]
+    return float(np.mean(above > 0) + np.mean(above == 0) / 2)
+
+
+def test_bands_are_not_chosen_on_pairs_that_the_score_was_fitted_to() -> None:
+    """Features of noise: a score that has seen the pairs tells them apart, and one that has not does not."""
+    random = np.random.default_rng(3)
+    pairs = [
+        dataclasses.replace(one, features=tuple(random.normal(size=12)))
+        for one in normal(duplicate=(400, 0.7, 0.07), contradiction=(400, 0.7, 0.07))
+    ]
+    error = refused(pairs, "overlap", embedding_model="m", score="fitted", names=[f"f{n}" for n in range(12)])
+    made = error.attempt
+    assert made.frontier.escalation > 0.9
+    truth = np.array([one.label == "duplicate" for one in pairs])
+    training = ~made.held_out
+    assert abs(area(made.scores[training], truth[training]) - 0.5) < 0.08
+    # the same score does tell apart what it was fitted to, so that the above is no accident
+    features = np.array([one.features for one in pairs])
+    assert area(made.score.predict(features[training]), truth[training]) > 0.65
+
+
 # files ------------------------------------------------------------------------------------------------------
 
 

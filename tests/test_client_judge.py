@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import threading
 import time
@@ -307,6 +308,40 @@ def test_a_judge_that_fails_costs_no_data(
         question = other._drive(other._core.claim("t", 60))
     assert question is not None
     assert question.attempts == attempts + 1
+    check(db)
+
+
+ABSURD = [
+    Usage("m", 10**15, 2**52, math.nan),
+    Usage("m", -1, 10**400, math.inf),
+    Usage("m", 1.5, None, -1.0),  # type: ignore[arg-type]
+    Usage(None, True, "many", "free"),  # type: ignore[arg-type]
+    None,
+]
+
+
+@pytest.mark.parametrize("usage", ABSURD, ids=str)
+def test_what_no_call_can_cost_keeps_no_answer_from_being_written(
+    client: Memfold, toy: Toy, db: DB, usage: Any
+) -> None:
+    toy.answer = Answer("duplicate", 0.9, usage=usage)
+    resolution = pair(client, wait=True)[1].resolution
+    assert resolution is not None
+    assert (resolution.state, resolution.action) == ("done", "merged")
+    spent = db.execute("select input_tokens, output_tokens, cost from memfold.judgements").fetchone()
+    assert spent == (0, 0, 0.0)
+    check(db)
+
+
+@pytest.mark.parametrize("transient", [True, False])
+@pytest.mark.parametrize("usage", ABSURD, ids=str)
+def test_what_no_call_can_cost_keeps_no_failure_from_being_counted(
+    client: Memfold, toy: Toy, db: DB, usage: Any, transient: bool
+) -> None:
+    toy.answer = JudgeError("nonsense", transient=transient, usage=usage, retry_after=math.nan)
+    assert pair(client, wait=True)[1].resolution == Resolution("open")
+    state, attempts, last_error, _, spent = open_judgement(db)
+    assert (state, attempts, last_error, spent) == ("open", 0 if transient else 1, "nonsense", 0.0)
     check(db)
 
 

@@ -153,10 +153,26 @@ def test_a_word_gives_the_same_in_every_text(language: str) -> None:
         ("犬が好きです", "犬が好きです"),
         ("Zażółć gęślą jaźń koty śpią", "Zażółć gęślą jaźń koty śpią"),
         ("xqzv wqrt bnmk", "xqzv wqrt bnmk"),
+        # three of five words are English: just enough
+        ("user likes dogs xqzv wqrt", "user like dog xqzv wqrt"),
+        # four of seven, three of six: too few, although no other language has more
+        ("user walked through dogs xqzv wqrt bnmk", "user walked through dogs xqzv wqrt bnmk"),
+        ("she likes dogs xqzv wqrt bnmk", "she likes dogs xqzv wqrt bnmk"),
+        # English, and no language any more once "stopped" is "stop": a second round would find another one
+        ("abita most stopped", "abita most stopped"),
+        ("smoked Paul followed verfolgen", "smoked Paul followed verfolgen"),
     ],
 )
 def test_auto(text: str, expected: str) -> None:
     assert lemma.lemmatize(text, "auto") == expected
+
+
+def test_the_share_of_words_that_tells_a_language() -> None:
+    assert lemma.detect("user likes dogs xqzv wqrt") == "en"
+    assert lemma.detect("user walked through dogs xqzv wqrt bnmk") is None
+    # so close that only a second look at what it has become keeps it
+    assert lemma.detect("abita most stopped") == "en"
+    assert lemma.detect("abita most stop") is None
 
 
 def test_other_languages_are_refused() -> None:

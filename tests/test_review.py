@@ -21,9 +21,10 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from memfold._text import escape as visible
 from memfold.cli import main
 from memfold.judge import Question, Side
-from memfold.review import _width, differences, side_by_side, visible
+from memfold.review import _width, differences, side_by_side
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]

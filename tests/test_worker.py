@@ -482,7 +482,7 @@ def test_a_poisonous_pair_dies_is_seen_and_revived(dsn: str, db: DB) -> None:
 
 
 def test_whatever_a_judge_does_the_worker_goes_on(dsn: str, db: DB) -> None:
-    pairs(dsn, 8)
+    pairs(dsn, 10)
 
     async def misbehave(question: Question) -> Answer | None:
         match question.memory.subject:
@@ -500,12 +500,17 @@ def test_whatever_a_judge_does_the_worker_goes_on(dsn: str, db: DB) -> None:
                 return Answer("duplicate", 0.9, "a \0 and a \ud800", usage=Usage("toy", 10, 1))
             case "s6":
                 return Answer("duplicate", 0.9, usage=Usage(None, -5, 1, math.nan))
+            case "s7":
+                return Answer("duplicate", 0.9, usage=Usage("toy", 10**13, 2**52, 1e13))
+            case "s8":
+                raise JudgeError("nonsense", transient=False, usage=Usage("toy", 10**13, 2**52, math.inf))
         return None
 
     worker = Worker(dsn, Toy(misbehave), timeout=0.5)
     summary = work(worker, lambda: worker.summary.given_back)
-    assert summary.verdicts == {"duplicate": 3}
-    assert summary.failed == 4
+    assert summary.verdicts == {"duplicate": 4}
+    assert summary.failed == 5
+    assert (summary.input_tokens, summary.output_tokens, summary.cost) == (30, 4, 0.5)
     assert summary.given_back == 1
     rows = db.execute(
         "select m.subject, j.state, j.attempts, j.last_error, j.cost, j.reason, j.model from memfold.judgements as j"
@@ -520,6 +525,8 @@ def test_whatever_a_judge_does_the_worker_goes_on(dsn: str, db: DB) -> None:
     assert found["s4"][3] == 0.5
     assert (found["s5"][0], found["s5"][4]) == ("done", "a � and a ?")
     assert (found["s6"][0], found["s6"][3], found["s6"][5]) == ("done", 0, "Toy")
+    assert (found["s7"][0], found["s7"][3]) == ("done", 0)
+    assert found["s8"][:4] == ("open", 1, "nonsense", 0)
     check(db)
 
 

@@ -23,8 +23,9 @@ import psycopg
 
 from memfold import errors, queries
 from memfold._log import log_decision, log_synthesis, logger, quoted
+from memfold._text import describe_error, sanitize_text
 from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
-from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict
+from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict, usage_arguments
 from memfold.types import (
     BucketStats,
     CurrentMemory,
@@ -45,6 +46,7 @@ WAIT = 60.0
 """Seconds that ``wait=True`` stands for."""
 _LONGEST_LEASE = 86_400.0
 _LONGEST_RETRY = 3600.0
+_NEVER_EMBEDDED = "; it has given none so far: embed takes a list of texts and gives a list of vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Core:
         # A lease is the client's alone: two of one process must not take each other's for their own.
         self.worker = f"client-{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._registered = False
+        self._has_embedded = False
 
     # the calls
 
@@ -242,11 +245,14 @@ class Core:
                 )
 
     def explain(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[str]:
+        return "\n".join((yield from self.explain_lines(memory_id, tenant_id)))
+
+    def explain_lines(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[list[str]]:
         arguments = self._arguments({"memory_id": memory_id}, tenant_id)
         if arguments["tenant_id"] is None:
             del arguments["tenant_id"]
         rows = yield from self.run(queries.EXPLAIN, arguments, repeatable=True)
-        return "\n".join(row["explain_memory"] for row in rows)
+        return [row["explain_memory"] for row in rows]
 
     def current_memories(
         self, bucket_id: str, as_of: datetime | None, tenant_id: str | None
@@ -337,7 +343,7 @@ class Core:
         """Give a lease back without an answer; gives the judgement's state, or what the policy has done at its end."""
         arguments = {
             "judgement_id": question.judgement_id,
-            "error": _storable(error),
+            "error": sanitize_text(error),
             "worker": self.worker,
             "counted": counted,
             "retry_after": None if retry_after is None else timedelta(seconds=retry_after),
@@ -367,7 +373,7 @@ class Core:
             logger.warning(
                 "DEDUP_FAIL: judgement %s was not waited for (%s), both memories stay",
                 result.judgement_id,
-                _said(error),
+                describe_error(error),
             )
             return None
         if resolution is not None and resolution.action in ("judged", "escalated"):
@@ -413,11 +419,11 @@ class Core:
                 "judgement_id": question.judgement_id,
                 "verdict": answer.verdict,
                 "confidence": _number("confidence", answer.confidence),
-                "reason": None if answer.reason is None else _storable(answer.reason),
+                "reason": None if answer.reason is None else sanitize_text(answer.reason),
                 "merged_text": answer.merged_text,
                 "fuller": answer.fuller,
                 "tenant_id": question.tenant_id,
-                **self._used(usage),
+                **usage_arguments(self.judge, usage),
             }
             check_text("verdict", answer.verdict)
             check_text("merged_text", answer.merged_text)
@@ -445,10 +451,10 @@ class Core:
         if isinstance(error, JudgeError):
             transient, usage = error.transient, error.usage
             retry_after = error.retry_after
-        used = self._used(usage)
+        used = usage_arguments(self.judge, usage)
         state = yield from self.give_back(
             question,
-            _said(error),
+            describe_error(error),
             counted=not transient,
             retry_after=min(max(retry_after or 1.0, 0.0), _LONGEST_RETRY) if transient else None,
             usage=used,
@@ -457,22 +463,12 @@ class Core:
             "DEDUP_FAIL: judgement %s by %s failed (%s), %s",
             question.judgement_id,
             used["model"],
-            _said(error),
+            describe_error(error),
             "falling back to replace" if state == "replaced" else "both memories stay",
         )
         if state == "done" or state == "moot" or state == "replaced":
             return None
         return Resolution(state)
-
-    def _used(self, usage: Usage) -> dict[str, Any]:
-        # Without a model the answer would count as a person's.
-        model = usage.model or getattr(self.judge, "model", None) or type(self.judge).__name__
-        return {
-            "model": _storable(str(model), 200),
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost": usage.cost,
-        }
 
     # the rest
 
@@ -529,7 +525,9 @@ class Core:
 
     def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
         answer = yield Embed(texts)
-        return checked_vectors(answer, texts, embedder.dimensions)
+        vectors = checked_vectors(answer, texts, embedder.dimensions)
+        self._has_embedded = True
+        return vectors
 
     def vectors_or_none(
         self, embedder: EmbedderProtocol, texts: list[str]
@@ -540,10 +538,11 @@ class Core:
         except Exception as error:
             if len(texts) == 1:
                 logger.warning(
-                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector",
+                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector%s",
                     quoted(texts[0]),
                     embedder.model,
-                    f"{type(error).__name__}: {error}"[:300],
+                    describe_error(error),
+                    "" if self._has_embedded else _NEVER_EMBEDDED,
                 )
                 return [None]
         # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
@@ -645,18 +644,6 @@ def wait_seconds(wait: bool | float) -> float:
             hint=f"Pass seconds, or True for {WAIT:g} of them.",
         )
     return seconds
-
-
-def _said(error: Exception) -> str:
-    """An error as a log line and a judgement's last_error tell it."""
-    if isinstance(error, JudgeError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
-
-
-def _storable(text: str, longest: int = 2000) -> str:
-    """A text for the record, not for a memory: what PostgreSQL cannot hold is replaced."""
-    return text[:longest].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 # arguments --------------------------------------------------------------------------------------------------

@@ -99,6 +99,9 @@ class Budget:
             left = self._calls_limit - len(self._calls)
         if self._cost_limit is not None:
             spent = sum(cost for _, cost in self._costs)
+            if self._costs:
+                # By this hour alone: one absurd price must not slow the worker down for good.
+                self._dearest = max(cost for _, cost in self._costs)
             if self._dearest is None:
                 money = 1.0 - running  # the first call tells what one costs
             elif self._dearest <= 0:

@@ -6,9 +6,36 @@ import json
 import logging
 from uuid import UUID
 
+from memfold._text import describe_error, escape_line, format_error
 from memfold.types import IngestResult
 
-logger = logging.getLogger("memfold")
+
+class _Escaping(logging.Filter):
+    """Texts, errors and tracebacks of a record as a terminal may be given them, whatever handler it goes to."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_loggable, record.args))
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            record.exc_text = format_error(record.exc_info[1])
+        return True
+
+
+def _loggable(value: object) -> object:
+    if isinstance(value, str):
+        return escape_line(value)
+    return describe_error(value) if isinstance(value, BaseException) else value
+
+
+def get_logger(name: str) -> logging.Logger:
+    """A logger of memfold; every one is got here."""
+    found = logging.getLogger(name)
+    if not any(isinstance(one, _Escaping) for one in found.filters):
+        found.addFilter(_Escaping())
+    return found
+
+
+logger = get_logger("memfold")
 
 
 def quoted(text: str) -> str:

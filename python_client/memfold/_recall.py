@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 from memfold import queries
-from memfold._core import Ask, Core, Steps, Together, _said, check_text
+from memfold._core import Ask, Core, Steps, Together, check_text
+from memfold._log import logger
+from memfold._text import describe_error
 from memfold.judge import Answer, Question, Side
 from memfold.types import FoundMemory, Row
-
-logger = logging.getLogger("memfold")
 
 SURE = 0.75
 """Confidence below which a verdict says that both are to be kept: the judge's prompt says so."""
@@ -116,7 +115,7 @@ class _Asked:
                 "DEDUP_FAIL: memories %s and %s were not compared (%s), both are shown as they are",
                 older.memory_id,
                 newer.memory_id,
-                _said(error),
+                describe_error(error),
             )
             return None
         return given

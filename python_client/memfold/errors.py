@@ -24,12 +24,13 @@ class MemfoldError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        parts = [self.message if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
+        parts = [str(self.message) if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
         if self.detail:
             parts.append(f"DETAIL: {self.detail}")
         if self.hint:
             parts.append(f"HINT: {self.hint}")
-        return "\n".join(parts)
+        # a text that is quoted shall not look like a DETAIL or HINT of its own
+        return "\n".join(part.replace("\n", "\n    ") for part in parts)
 
 
 class TenantMissingError(MemfoldError):
@@ -390,6 +391,13 @@ class OutcomeUnknownError(ConnectionLostError):
     """The connection was lost during COMMIT: the call may or may not have been written."""
 
 
+class EndpointError(MemfoldError):
+    """An embedder's endpoint gave no usable vectors. The text is memfold's own: it quotes neither texts, nor keys, nor
+    the endpoint."""
+
+    speaks_plainly = True
+
+
 class InstallError(MemfoldError):
     """memfold cannot be installed in this database."""
 
@@ -428,6 +436,8 @@ CLASSES: dict[str, type[MemfoldError]] = {
 """SQLSTATE to class, for all that memfold itself raises."""
 
 RETRYABLE = frozenset({"40001", "40P01"})
+PASSING = RETRYABLE | {"55P03"}
+"""The same, and a lock that was not to be had in time: a later attempt may get through."""
 BETWEEN_VERSIONS = frozenset({"42703", "42883"})
 """What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
 HASH_KEY = "memories_content_hash_key"

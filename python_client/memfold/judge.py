@@ -7,20 +7,20 @@ chat completions. A judge only answers: what its verdict does is decided and app
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import math
 import os
 import re
 import secrets
-import time
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self, TypeAlias, get_args
 from uuid import UUID
 
+from memfold import _endpoint
+from memfold._text import MASK, MAX_ERROR, remember_key, sanitize_text
 from memfold.errors import MemfoldError
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ MERGING_KINDS: Final = ("synthesis",)
 MAX_MERGED_TEXT: Final = 20_000
 """Longest merged text that is accepted, in characters, where the two memories are not longer together."""
 MAX_REASON: Final = 1_000
-MAX_ERROR: Final = 500
-MAX_RETRY_AFTER: Final = 3600.0
+MAX_TOKENS: Final = 10_000_000
+"""More than any model reads or writes in one call: what says more is not believed."""
+_MAX_COST: Final = 1e12
 _MAX_TURNS: Final = 20
 
 
@@ -122,6 +123,38 @@ class Usage:
     cost: float = 0.0
 
 
+def clamp_usage(usage: object) -> Usage:
+    """Usage without what no call can cost, so that a bad judge can corrupt neither budgets nor the record."""
+    if not isinstance(usage, Usage):
+        return Usage()
+
+    def tokens(count: object) -> int:
+        known = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MAX_TOKENS
+        return count if known else 0  # type: ignore[return-value]
+
+    cost: object = usage.cost
+    spent = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MAX_COST
+    return Usage(
+        usage.model if isinstance(usage.model, str) and usage.model.strip() else None,
+        tokens(usage.input_tokens),
+        tokens(usage.output_tokens),
+        float(usage.cost) if spent else 0.0,
+    )
+
+
+def usage_arguments(judge: object, usage: object) -> Json:
+    """What a call has cost, as resolve_judgement and fail_judgement take it."""
+    spent = clamp_usage(usage)
+    # Without a model the answer would count as a person's.
+    model = spent.model or getattr(judge, "model", None) or type(judge).__name__
+    return {
+        "model": sanitize_text(str(model), 200),
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost": spent.cost,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A verdict. ``fuller`` names, of a refinement, the memory that says more (None: the longer text)."""
@@ -142,6 +175,8 @@ class JudgeError(Exception):
     may quote both.
     """
 
+    speaks_plainly = True
+
     def __init__(
         self,
         message: str,
@@ -152,7 +187,8 @@ class JudgeError(Exception):
     ) -> None:
         super().__init__(message[:MAX_ERROR])
         self.transient = transient
-        self.retry_after = retry_after
+        known = isinstance(retry_after, int | float) and not math.isnan(retry_after)
+        self.retry_after = min(max(retry_after, 0.0), _endpoint.MAX_RETRY_AFTER) if known else None  # type: ignore[type-var]
         self.usage = usage or Usage()
 
 
@@ -318,34 +354,6 @@ def prompt(question: Question, nonce: str) -> tuple[str, str]:
 # 408, 409, 425, 429 and 5xx pass by; 401, 402, 403, 404 and the like wait for whoever set up the endpoint. Only
 # these may be about the pair: it cannot be processed, is too long, or may not be.
 _PAIRS_FAULT = frozenset({400, 413, 422, 451})
-_MEANINGS = {
-    400: "it does not accept the request",
-    401: "it does not accept the API key",
-    402: "its account has no money left",
-    403: "the API key is not allowed to use it",
-    404: "it does not know the address or the model; check base_url and model",
-    408: "it timed out",
-    413: "the request is too large",
-    422: "it cannot process the request",
-    429: "it limits the rate of requests, or the quota is used up",
-}
-# An endpoint's own words may quote the prompt or the key; only codes that are known are passed on.
-_CODES = frozenset(
-    {
-        "billing_hard_limit_reached",
-        "content_filter",
-        "content_policy_violation",
-        "context_length_exceeded",
-        "insufficient_quota",
-        "invalid_api_key",
-        "invalid_prompt",
-        "model_not_found",
-        "overloaded",
-        "rate_limit_exceeded",
-        "unsupported_parameter",
-        "unsupported_value",
-    }
-)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -380,6 +388,7 @@ class OpenAIJudge:
                     hint="Pass api_key or set OPENAI_API_KEY; a server of your own needs base_url.",
                 )
             self._api_key = "none"  # the package insists on one, a server of one's own does not
+        remember_key(self._api_key)
         self._given = client
         self._clients: dict[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = {}
         self._format = _BY_SCHEMA
@@ -395,7 +404,11 @@ class OpenAIJudge:
                 self._clients.pop(closed, None)
             self._clients[loop] = (
                 openai.AsyncOpenAI(
-                    base_url=self._base_url, api_key=self._api_key, timeout=self.timeout, max_retries=0
+                    base_url=self._base_url,
+                    api_key=self._api_key,
+                    timeout=self.timeout,
+                    max_retries=0,
+                    http_client=_endpoint.async_http_client(),
                 )
                 if self._given is None
                 else self._given.with_options(timeout=self.timeout, max_retries=0)
@@ -430,14 +443,15 @@ class OpenAIJudge:
         request = f"{question.judgement_id}.{question.attempts}"
         try:
             # The package's time limit is one for each read: an endpoint that drips would never reach it.
-            async with asyncio.timeout(self.timeout):
-                # Not chat.completions.create(), whose check of typed arguments takes longer than all the rest.
-                return await self._client().post(
-                    "/chat/completions",
-                    cast_to=bytes,
-                    body={"model": self.model, "messages": messages, "response_format": wanted},
-                    options={"headers": {"X-Client-Request-Id": request}},
-                )
+            with _endpoint.limited(_endpoint.MAX_REPLY):
+                async with asyncio.timeout(self.timeout):
+                    # Not chat.completions.create(), whose check of typed arguments takes longer than all the rest.
+                    return await self._client().post(
+                        "/chat/completions",
+                        cast_to=bytes,
+                        body={"model": self.model, "messages": messages, "response_format": wanted},
+                        options={"headers": {"X-Client-Request-Id": request}, "follow_redirects": False},
+                    )
         # from None: what is behind these errors quotes requests and replies.
         except (TimeoutError, openai.APITimeoutError):
             raise self._error(f"no answer within {self.timeout:g} s", True) from None
@@ -453,15 +467,14 @@ class OpenAIJudge:
             raise self._status(status, error.body, error.response.headers) from None
         except openai.OpenAIError as error:
             raise self._error(f"{type(error).__name__}", True) from None
+        except _endpoint.BadReplyError as error:
+            raise self._error(str(error), error.transient) from None
 
     def _status(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> JudgeError:
-        named = {body.get("code"), body.get("type")} if isinstance(body, dict) else set()
-        codes = sorted(_CODES & {name for name in named if isinstance(name, str)})
-        text = _MEANINGS.get(status, "it is in trouble" if status >= 500 else "an unexpected status")
         return self._error(
-            f"status {status}: {text}" + (f" ({', '.join(codes)})" if codes else ""),
+            _endpoint.describe_status(status, body),
             status not in _PAIRS_FAULT,
-            retry_after=_retry_after(headers or {}),
+            retry_after=_endpoint.retry_after(headers or {}),
         )
 
     def _error(
@@ -477,18 +490,22 @@ class OpenAIJudge:
     def _usage(self, completion: Json) -> Usage:
         counted = completion.get("usage")
         counts = counted if isinstance(counted, dict) else {}
-        tokens = [
-            count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53 else 0
-            for count in (counts.get("prompt_tokens"), counts.get("completion_tokens"))
-        ]
         named = completion.get("model")
         model = named if isinstance(named, str) and named.strip() else self.model
-        return Usage(
-            model=_UNSTORABLE.sub("", model)[:200],
-            input_tokens=tokens[0],
-            output_tokens=tokens[1],
-            cost=(tokens[0] * self.input_price + tokens[1] * self.output_price) / 1e6,
+        told = clamp_usage(
+            Usage(
+                self._without_key(_UNSTORABLE.sub("", model))[:200],
+                counts.get("prompt_tokens", 0),
+                counts.get("completion_tokens", 0),
+            )
         )
+        cost = (told.input_tokens * self.input_price + told.output_tokens * self.output_price) / 1e6
+        return replace(told, cost=cost)
+
+    def _without_key(self, text: str) -> str:
+        """What the endpoint says, but for the key that it was told."""
+        key = self._api_key
+        return text.replace(key, MASK) if key is not None and len(key) >= 8 else text
 
     def _answer(self, question: Question, body: bytes) -> Answer:
         """The answer in a reply. Nothing is taken on trust: not every endpoint enforces the schema."""
@@ -563,7 +580,7 @@ class OpenAIJudge:
         return Answer(
             verdict=verdict,
             confidence=float(confidence),
-            reason=_UNSTORABLE.sub("", reason).strip()[:MAX_REASON] or None,
+            reason=self._without_key(_UNSTORABLE.sub("", reason)).strip()[:MAX_REASON] or None,
             merged_text=merged_text,
             fuller=sides[fuller] if verdict == "refinement" and fuller else None,
             usage=usage,
@@ -589,21 +606,3 @@ def _parse(text: str | bytes) -> Json:
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that Retry-After asks for, as a number or as a date; at most an hour."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / unit
-        except ValueError:
-            try:
-                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-            except ValueError:
-                continue
-        if not math.isnan(seconds):
-            return min(max(seconds, 0.0), MAX_RETRY_AFTER)
-    return None

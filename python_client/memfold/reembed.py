@@ -18,6 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from memfold import upkeep
+from memfold._retry import retry
 from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, is_async
 from memfold.errors import EmbeddingsMissingError, MemfoldError, translate
 
@@ -91,18 +92,15 @@ class _Session:
         self.connection = connection
 
     def call(self, statement: LiteralString, tenant: str | None = None, **given: object) -> list[Row]:
-        for attempt in range(_ATTEMPTS):
-            try:
-                with self.connection.transaction():
-                    if tenant is not None:
-                        self.connection.execute(
-                            "select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant]
-                        )
-                    return self.connection.execute(statement, {**given, "tenant": tenant}).fetchall()
-            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
+        def once() -> list[Row]:
+            with self.connection.transaction():
+                if tenant is not None:
+                    self.connection.execute(
+                        "select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant]
+                    )
+                return self.connection.execute(statement, {**given, "tenant": tenant}).fetchall()
+
+        return retry(once)
 
     def tenants(self, tenant: str | None) -> list[str]:
         if tenant is not None:

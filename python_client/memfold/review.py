@@ -22,6 +22,7 @@ from uuid import UUID
 import click
 
 from memfold import errors, queries
+from memfold._text import escape, escape_line
 from memfold.client import Memfold
 from memfold.judge import Question, Side, Verdict
 
@@ -50,21 +51,6 @@ _PLAIN = {"A": ("[-", "-]"), "B": ("{+", "+}")}
 _COLOURS = {"A": "\x1b[1;4;31m", "B": "\x1b[1;4;32m"}
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _LONG = 2_000
-
-
-_BLANKS = dict.fromkeys(map(ord, "\t\u00a0\u3000"), " ")
-
-
-def visible(text: str) -> str:
-    """The text as a terminal may be given it: what would steer it, or be drawn as nothing, is spelled out."""
-    return "".join(
-        char if char in "\n " or unicodedata.category(char)[0] not in "CZ" else _spelled(char)
-        for char in text.replace("\r\n", "\n").translate(_BLANKS)
-    )
-
-
-def _spelled(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 def differences(one: str, other: str) -> tuple[list[Span], list[Span]]:
@@ -176,9 +162,9 @@ def _count(number: int, what: str) -> str:
 def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
     """Label, older side, newer side; of what only one has, the other is empty."""
     sides = (question.other, question.memory)
-    yield "", *differences(*(visible(side.content) for side in sides))
+    yield "", *differences(*(escape(side.content) for side in sides))
     for label in ("memory_type", "subject", "predicate", "object"):
-        texts = [visible(getattr(side, label) or "") for side in sides]
+        texts = [escape_line(getattr(side, label) or "") for side in sides]
         if any(texts):
             older, newer = ([(text, bool(text) and texts[0] != texts[1])] for text in texts)
             yield label.removeprefix("memory_"), older, newer
@@ -193,9 +179,9 @@ def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
         ("first seen", [_time(side.first_seen) for side in sides]),
         ("last seen", [_time(side.last_seen) for side in sides]),
         ("observed", [sources(side) for side in sides]),
-        ("origin", ["" if side.origin == "observed" else visible(side.origin or "") for side in sides]),
-        ("session", [visible(side.session_id or "") for side in sides]),
-        ("turns", [visible(", ".join(side.source_turn_ids)) for side in sides]),
+        ("origin", ["" if side.origin == "observed" else escape_line(side.origin or "") for side in sides]),
+        ("session", [escape_line(side.session_id or "") for side in sides]),
+        ("turns", [escape_line(", ".join(side.source_turn_ids)) for side in sides]),
     ]
     for label, texts in told:
         if any(texts):
@@ -204,14 +190,14 @@ def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
 
 def side_by_side(question: Question, width: int, colours: bool) -> str:
     """The pair as text: the older memory as A, the newer one as B, what differs marked."""
-    about = [f"tenant {visible(question.tenant_id)}"]
+    about = [f"tenant {escape_line(question.tenant_id)}"]
     if question.bucket_id:  # labelled pairs are of none
-        about.append(f"bucket {visible(question.bucket_id)}")
-    about.append(question.kind)
+        about.append(f"bucket {escape_line(question.bucket_id)}")
+    about.append(escape_line(question.kind))
     if question.similarity is not None:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:
-        about.append("guard: " + visible(", ".join(question.guard)))
+        about.append("guard: " + escape_line(", ".join(question.guard)))
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + ", ".join(about) + reset]
     rows = list(_rows(question))
@@ -452,11 +438,11 @@ class Review:
                 return
             resolution = self._client._drive(self._core.answer_by_person(question, verdict, fuller))
         except (errors.JudgementClosedError, errors.JudgementNotFoundError) as error:
-            click.echo(f"-> not applied, it was closed meanwhile. {error.detail or ''}".rstrip())
+            click.echo(f"-> not applied, it was closed meanwhile. {escape_line(error.detail or '')}".rstrip())
             self._leased.pop(question.judgement_id, None)
             return
         except (errors.MemoryStateError, errors.MemoryNotFoundError) as error:
-            click.echo(f"-> not applied: {error.message}")
+            click.echo(f"-> not applied: {escape_line(error.message)}")
             return
         self._leased.pop(question.judgement_id, None)
         if resolution.state == "open":
@@ -523,7 +509,7 @@ class Review:
         except errors.MemfoldError as error:
             if error.sqlstate != _NOT_PERMITTED:
                 raise
-            click.echo(f"-> not undone: {error.message}")
+            click.echo(f"-> not undone: {escape_line(error.message)}")
             return False
         self._history.pop()
         self.verdicts -= Counter([last.verdict])

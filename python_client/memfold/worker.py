@@ -27,13 +27,14 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
 from memfold import _limits, queries
-from memfold._log import log_synthesis
-from memfold.errors import RETRYABLE, is_connection_lost, translate
-from memfold.judge import Answer, Judge, JudgeError, Question, Usage
+from memfold._log import get_logger, log_synthesis
+from memfold._text import describe_error, sanitize_text
+from memfold.errors import PASSING, is_connection_lost, translate
+from memfold.judge import Answer, Judge, JudgeError, Question, Usage, clamp_usage, usage_arguments
 
 __all__ = ["Summary", "Worker"]
 
-logger = logging.getLogger("memfold.worker")
+logger = get_logger("memfold.worker")
 
 CHANNEL = "memfold_judgements"
 
@@ -56,7 +57,7 @@ select memfold.fail_judgement(
 REVIVE = "select memfold.revive_judgements(tenant_id => %(tenant_id)s) as revived"
 
 # Errors that say: the same call may be through a moment later. 55P03: lock_timeout, 57014: statement_timeout.
-_SOON = RETRYABLE | {"55P03", "57014"}
+_SOON = PASSING | {"57014"}
 _ATTEMPTS = 20
 # Errors that no answer can mend: missing functions, missing rights, a wrong tenant.
 _FATAL = frozenset({"42501", "42883", "3F000", "MF001", "MF002"})
@@ -179,30 +180,6 @@ def _pipeline(connection: psycopg.AsyncConnection[DictRow]) -> AbstractAsyncCont
 
 def _first_line(error: psycopg.Error) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _clean(text: str | None, longest: int = 2000) -> str | None:
-    """A text for the record, not for a memory: what no text of PostgreSQL can hold is replaced."""
-    if text is None:
-        return None
-    text = text.encode("utf-8", "replace").decode().replace("\0", "�")
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _checked(usage: Usage | None) -> Usage:
-    """What a call has cost, without what no call can cost: a judge's slip shall not spoil budget and record."""
-    if usage is None:
-        return Usage()
-
-    def amount(value: float) -> float:
-        return value if isinstance(value, int | float) and 0 <= value < 2**53 else 0
-
-    return Usage(
-        usage.model,
-        int(amount(usage.input_tokens)),
-        int(amount(usage.output_tokens)),
-        float(amount(usage.cost)),
-    )
 
 
 class Worker:
@@ -455,7 +432,7 @@ class Worker:
                 self._ready.append(_Claimed(Question.from_row(row), began + self._lease))
             except Exception as error:  # what this release cannot read shall not stop the others
                 logger.exception("cannot read judgement=%s tenant=%s", judgement_id, tenant_id)
-                self._settle_later(judgement_id, self._fail(judgement_id, tenant_id, repr(error)))
+                self._settle_later(judgement_id, self._fail(judgement_id, tenant_id, describe_error(error)))
         self._start_calls()
         return len(rows)
 
@@ -503,18 +480,18 @@ class Worker:
         try:
             answer = await self._ask(question)
             took = time.monotonic() - started
-            usage = _checked(answer.usage)
+            usage = clamp_usage(answer.usage)
             work = self._resolve(question, self._verdict(question, answer, usage), took)
         except JudgeError as error:
-            usage = _checked(error.usage)
+            usage = clamp_usage(error.usage)
             work = self._failed_call(question, error, usage, started)
         except Exception as error:  # whatever a plugged-in judge does: a failed attempt
             trace = logger.isEnabledFor(logging.DEBUG)
             logger.warning(
-                "failed judgement=%s tenant=%s error=%r", judgement_id, tenant_id, error, exc_info=trace
+                "failed judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error, exc_info=trace
             )
             self._not_the_endpoint(question, started)
-            work = self._fail(judgement_id, tenant_id, f"{type(error).__name__}: {error}", usage=usage)
+            work = self._fail(judgement_id, tenant_id, describe_error(error), usage=usage)
         else:
             self._typical = took if self._typical is None else 0.8 * self._typical + 0.2 * took
             self._failing.clear()
@@ -554,21 +531,11 @@ class Worker:
             "judgement_id": question.judgement_id,
             "verdict": answer.verdict,
             "confidence": float(answer.confidence),
-            "reason": _clean(answer.reason),
+            "reason": None if answer.reason is None else sanitize_text(answer.reason),
             "merged_text": answer.merged_text,
             "fuller": answer.fuller,
             "tenant_id": question.tenant_id,
-            **self._used(usage),
-        }
-
-    def _used(self, usage: Usage) -> dict[str, Any]:
-        # Without a model the answer would count as a person's.
-        model = usage.model or getattr(self._judge, "model", None) or type(self._judge).__name__
-        return {
-            "model": _clean(str(model), 500),
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost": usage.cost,
+            **usage_arguments(self._judge, usage),
         }
 
     def _failed_call(
@@ -579,9 +546,9 @@ class Worker:
         if not error.transient:
             logger.warning("failed judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error)
             self._not_the_endpoint(question, started)
-            return self._fail(judgement_id, tenant_id, str(error), usage=usage)
+            return self._fail(judgement_id, tenant_id, describe_error(error), usage=usage)
         others_get_through = self._breaker.last_answer > started
-        self._tripped(self._breaker.failed(started, now, error.retry_after), str(error))
+        self._tripped(self._breaker.failed(started, now, error.retry_after), describe_error(error))
         logger.debug("away judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error)
         counted = False
         # Shorter than the pause, so that the probe finds something to ask.
@@ -598,7 +565,7 @@ class Worker:
         return self._fail(
             judgement_id,
             tenant_id,
-            str(error),
+            describe_error(error),
             counted=counted,
             retry_after=None if counted else retry_after,
             usage=usage,
@@ -702,7 +669,7 @@ class Worker:
 
     async def _refused(self, question: Question, error: Exception, verdict: Mapping[str, Any]) -> None:
         """The database does not take the answer: a failed attempt."""
-        message = str(translate(error) if isinstance(error, psycopg.Error) else error)
+        message = str(translate(error)) if isinstance(error, psycopg.Error) else describe_error(error)
         where = f"judgement={question.judgement_id} tenant={question.tenant_id}"
         logger.warning("refused %s verdict=%s error=%s", where, verdict["verdict"], message)
         if isinstance(error, psycopg.Error) and error.sqlstate in _FATAL:
@@ -724,12 +691,12 @@ class Worker:
     ) -> None:
         parameters = {
             "judgement_id": judgement_id,
-            "error": _clean(reason),
+            "error": sanitize_text(reason),
             "worker": self.name,
             "counted": counted,
             "retry_after": None if retry_after is None else timedelta(seconds=retry_after),
             "tenant_id": tenant_id,
-            **(self._used(usage) if usage is not None else dict.fromkeys(_NOT_USED)),
+            **(usage_arguments(self._judge, usage) if usage is not None else dict.fromkeys(_NOT_USED)),
         }
         try:
             rows = await self._write(FAIL, parameters)

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from memfold._text import escape_line
 from memfold.adopt import catalog, duplicates, plan, session, statements, steps, undo
 from memfold.adopt import definition as definitions
 from memfold.adopt.definition import Definition
@@ -229,7 +230,9 @@ class Adopter:
             )
             for row in report.buckets[:10]:
                 name = (
-                    " / ".join(str(row[one]) for one in ("tenant", "bucket") if row[one] is not None)
+                    " / ".join(
+                        escape_line(str(row[one])) for one in ("tenant", "bucket") if row[one] is not None
+                    )
                     or "(all)"
                 )
                 show(

@@ -24,8 +24,8 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
 from memfold.adopt.expressions import build, column, render
 from memfold.adopt.folds import Folds, Key
-from memfold.adopt.session import PASSING, Batches, Session
-from memfold.errors import AdoptError
+from memfold.adopt.session import Batches, Session
+from memfold.errors import PASSING, AdoptError
 
 __all__ = ["Resolver", "batched"]
 

@@ -17,7 +17,7 @@ from memfold.adopt import catalog, statements
 from memfold.adopt.catalog import Connection, fetch
 from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
-from memfold.errors import AdoptError, translate
+from memfold.errors import PASSING, AdoptError, translate
 
 __all__ = ["NAMES", "Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
 
@@ -31,8 +31,6 @@ NAMES = {
     5: "unique index",
     6: "the catch",
 }
-PASSING = {"55P03", "40P01", "40001"}
-"""A lock that was not to be had in time, and what concurrent transactions meet: tried again."""
 _LONG = 1.0
 """Seconds after which a transaction that holds a lock is waited for without queueing behind it."""
 

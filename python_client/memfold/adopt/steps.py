@@ -19,13 +19,12 @@ from memfold.adopt.session import (
     ANY,
     NAMES,
     NOT_SHARE_ROW_EXCLUSIVE,
-    PASSING,
     WRITERS,
     Batches,
     Session,
     connect,
 )
-from memfold.errors import AdoptError
+from memfold.errors import PASSING, AdoptError
 
 __all__ = ["NAMES", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from memfold import __version__, _files, migrate, queries, server
+from memfold._text import escape_line
 from memfold.cli import _adopt, _calibrate, _export, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
@@ -20,6 +21,9 @@ from memfold.cli._shared import (
     open_client,
     resolve,
     say,
+    say_lines,
+    show,
+    show_lines,
     table_of,
     tenant_option,
 )
@@ -66,7 +70,7 @@ def up(data: Path | None, port: int | None) -> None:
     revision = migrate.install(dsn)
     migrate.set_search_path(dsn)
     say(f"ready: memfold {__version__} (revision {revision})")
-    click.echo(dsn)
+    click.echo(dsn)  # to be used as it is
 
 
 @main.command()
@@ -105,7 +109,7 @@ def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -
     if print_sql:
         if citus:
             raise click.UsageError("--sql is for one server: psql -f sql/scale_out/citus.sql distributes it")
-        click.echo(migrate.script(dsn), nl=False)
+        click.echo(migrate.script(dsn), nl=False)  # SQL, to be run as it is
         return
     if dsn is None:
         raise click.UsageError("say which database: memfold init DSN")
@@ -116,7 +120,7 @@ def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -
         say("memfold is on the search_path" + (" of sessions to come" if done else " already"))
     elif statement := migrate.search_path_statement(dsn):
         say("to call its functions without the prefix memfold., run (or add --set-search-path):")
-        click.echo(f"{statement};")
+        show(f"{statement};")
 
 
 @main.command()
@@ -183,20 +187,18 @@ def ingest(
         if run.start:
             say(f"going on after line {run.start}, where an earlier run stopped")
         try:
-            with click.progressbar(length=run.lines, label=file.name, file=sys.stderr) as bar:
+            with click.progressbar(length=run.lines, label=escape_line(file.name), file=sys.stderr) as bar:
                 bar.update(run.start)
                 for number, problem in run:
                     bar.update(1)
                     if problem is not None:
-                        say(f"\r{file.name}:{number}: {problem}")
+                        say_lines(f"{escape_line(file.name)}:{number}: {problem}", begin="\r")
         except MemfoldError as error:
             hint = f"Lines up to {run.line} are in. Run the same command again to go on."
             fail(f"{error}\n{hint}")
-    click.echo(table_of(["action", "tier", "method", "lines"], run.summary()))
+    show_lines(table_of(["action", "tier", "method", "lines"], run.summary()))
     if run.replayed:
-        click.echo(
-            f"{run.replayed} of {run.lines} lines are replays: they were in before, nothing was written"
-        )
+        show(f"{run.replayed} of {run.lines} lines are replays: they were in before, nothing was written")
     if run.without_vector:
         say(f"{run.without_vector} lines had no vector and wait in pending_embeddings")
     if run.errors:
@@ -214,7 +216,8 @@ def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
     memfold explain 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
     """
     with open_client(dsn) as client:
-        click.echo(client.explain(memory_id, tenant))
+        for line in client._drive(client._core.explain_lines(memory_id, tenant)):
+            show(line)
 
 
 @main.command()
@@ -238,7 +241,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
         rows.append([one.tenant_id, one.bucket_id, one.observations, one.active, one.tier_1_merges])
         rows[-1] += [one.tier_2_merges, one.tier_3_merges, one.escalated, one.supersessions]
         rows[-1] += [one.pending_embeddings, one.open_judgements, f"{one.fold_rate or 0:.0%}"]
-    click.echo(table_of(head, rows))
+    show_lines(table_of(head, rows))
     for one in buckets:
         if one.warning is not None:
             say(f"warning: tenant {one.tenant_id}, bucket {one.bucket_id}: {one.warning}")
@@ -309,7 +312,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
     def report(fine: bool, what: str, *, problem: bool = True) -> None:
         nonlocal problems
         problems += not fine and problem
-        click.echo(f"{'ok' if fine else 'PROBLEM' if problem else 'warning':8} {what}")
+        show(f"{'ok' if fine else 'PROBLEM' if problem else 'warning':8} {what}")
 
     where = resolve(dsn)
     with Memfold(where) as client:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from memfold import adopt as adopting
+from memfold._text import escape_line
 from memfold.adopt import Options
 from memfold.cli._shared import (
     PATH,
@@ -18,6 +19,9 @@ from memfold.cli._shared import (
     open_client,
     resolve,
     say,
+    say_lines,
+    show,
+    show_lines,
     table_of,
 )
 from memfold.embedders import OpenAIEmbedder
@@ -158,7 +162,7 @@ def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
         for line in adopter.plan(definition, known, _gently(given)):
-            click.echo(line)
+            show_lines(line)
 
 
 def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any:
@@ -210,10 +214,10 @@ def adopt_run(
             confirm=confirm,
             dry_run=dry_run,
             report=report,
-            show=click.echo,
+            show=show_lines,
         )
         if state.step == 6:
-            click.echo(
+            show(
                 f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or catch 23505."
             )
 
@@ -239,7 +243,7 @@ def adopt_status(dsn: str | None, table: str | None) -> None:
         say("no table has been adopted")
     for one, pid in found:
         for line in one.describe(pid):
-            click.echo(line)
+            show(line)
 
 
 @adopt.command("pause")
@@ -331,7 +335,7 @@ def import_(
             told = time.monotonic()
             for shown, problem in run:
                 if problem is not None:
-                    say(f"{run.table} {shown}: {problem}")
+                    say_lines(f"{escape_line(f'{run.table} {shown}')}: {problem}")
                 if time.monotonic() - told > 2:
                     told = time.monotonic()
                     say(f"{run.rows:,} rows" + (f" of about {run.total:,.0f}" if run.total else ""))
@@ -339,7 +343,7 @@ def import_(
             fail(f"{error}\n{run.rows} rows are through. Run the same command again to go on.")
         finally:
             run.close()
-    click.echo(table_of(["action", "tier", "method", "rows"], run.summary()))
+    show_lines(table_of(["action", "tier", "method", "rows"], run.summary()))
     if run.known:
         say(f"{run.known:,} of {run.rows:,} rows were in before")
     if run.errors:

@@ -21,6 +21,8 @@ from memfold.cli._shared import (
     open_client,
     resolve,
     say,
+    show,
+    show_lines,
     table_of,
     tenant_option,
 )
@@ -286,9 +288,9 @@ def _tell(made: Calibration) -> None:
                 ),
             ]
         )
-    click.echo(f"calibration {made.calibration_id} of {made.model}, by {made.kind}, method {made.method}")
-    click.echo(f"merge above {made.bands.merge:.6f}, judge from {made.bands.judge:.6f}")
-    click.echo(table_of(["", "false merges", "false keeps", "escalation", "duplicates merged"], rows))
+    show(f"calibration {made.calibration_id} of {made.model}, by {made.kind}, method {made.method}")
+    show(f"merge above {made.bands.merge:.6f}, judge from {made.bands.judge:.6f}")
+    show_lines(table_of(["", "false merges", "false keeps", "escalation", "duplicates merged"], rows))
     classes: list[list[object]] = [
         [
             label,
@@ -296,15 +298,15 @@ def _tell(made: Calibration) -> None:
         ]
         for label, counts in made.measured().by_label.items()
     ]
-    click.echo(table_of(["held out", "merged", "asked", "kept"], classes))
+    show_lines(table_of(["held out", "merged", "asked", "kept"], classes))
     if made.judged is not None:
         from memfold.calibrate import Rate
 
         wrong = made.judged["wrong"]
-        click.echo(
+        show(
             f"judge {made.judged['model']}: {Rate(wrong['count'], wrong['of'])} wrong of {made.judged['asked']} asked"
         )
-        click.echo(
+        show_lines(
             table_of(
                 ["label", "wrong", "unsure", "failed"],
                 [

@@ -11,11 +11,12 @@ from typing import Any
 import click
 import psycopg
 
-from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say
+from memfold._retry import retry
+from memfold._text import escape_json
+from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say, show
 
 _ROWS = 1000
 """Lines a call: a few megabytes, with vectors."""
-_ATTEMPTS = 5
 
 
 def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
@@ -45,7 +46,7 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
         cursor.itersize = _ROWS
         cursor.execute("select e::text from memfold.export_bucket(%s, %s) as e", [tenant, bucket])
         for (line,) in cursor:
-            click.echo(line)
+            click.echo(escape_json(line))
             lines += 1
     say(f"{lines:,} lines")
 
@@ -103,26 +104,20 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
             fail(
                 f"{file} has no end: nothing was imported\nHINT: It is not all that memfold export had to write."
             )
-    click.echo(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
+    show(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
 
 
 def _archive(
     connection: psycopg.Connection[Any], days: float, batch: int, tenant: str
 ) -> tuple[int, int, bool]:
     """One call; it left nothing behind where it met another one half-way, and is made again."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            row = connection.execute(
-                "select a.archived, a.summaries, a.is_left"
-                " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
-                [days * 86400, batch, tenant],
-            ).fetchone()
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return row or (0, 0, False)
-    raise AssertionError
+    return retry(
+        lambda: connection.execute(
+            "select a.archived, a.summaries, a.is_left"
+            " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
+            [days * 86400, batch, tenant],
+        ).fetchone()
+    ) or (0, 0, False)
 
 
 @click.command("archive")
@@ -156,4 +151,4 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
             archived, kept, left = archived + row[0], kept + row[1], row[2]
             if left and pause:
                 time.sleep(pause)
-    click.echo(f"archived {archived:,} rows; made or enlarged {kept:,} that stand for many")
+    show(f"archived {archived:,} rows; made or enlarged {kept:,} that stand for many")

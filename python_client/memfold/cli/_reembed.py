@@ -10,9 +10,21 @@ import click
 import psycopg
 
 from memfold import _files, reembed
-from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say, table_of, tenant_option
+from memfold._text import describe_error, escape_line
+from memfold.cli._shared import (
+    FILE,
+    dsn_option,
+    fail,
+    open_client,
+    resolve,
+    say,
+    show,
+    show_lines,
+    table_of,
+    tenant_option,
+)
 from memfold.embedders import Embedder, EmbedderProtocol, OpenAIEmbedder
-from memfold.errors import MemfoldError
+from memfold.errors import EndpointError, MemfoldError
 
 _FOLLOW = 1.0
 """Seconds between two looks for what is new."""
@@ -27,7 +39,7 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
     def embed(texts: list[str]) -> list[Any]:
         unknown = [text for text in texts if text not in vectors]
         if unknown:
-            fail(f"{path} has no vector of {len(unknown)} texts, such as: {unknown[0]}")
+            fail(f"{path} has no vector of {len(unknown)} texts, such as: {escape_line(unknown[0])}")
         return [vectors[text] for text in texts]
 
     return Embedder(embed, model, next((len(vector) for vector in vectors.values()), None))
@@ -126,14 +138,16 @@ def reembed_command(
             for one in reembed.fill(where, old, new, embedder, tenant, **given):
                 if one.added:
                     _line(one.tenant_id, f"{one.added:,} vectors of {new} added", one)
+    except EndpointError as error:
+        fail(f"{error}\nWhat was stored stays: run it again.")
     except (MemfoldError, psycopg.Error, click.ClickException):
         raise
     except Exception as error:
-        fail(f"{type(error).__name__}: {error}\nWhat was stored stays: run it again.")
+        fail(f"{describe_error(error)}\nWhat was stored stays: run it again.")
 
 
 def _line(tenant: str, what: str, one: reembed.Progress) -> None:
-    click.echo(f"{tenant}  {what} in {one.seconds:.1f} s, longest call {one.longest * 1000:.0f} ms")
+    show(f"{tenant}  {what} in {one.seconds:.1f} s, longest call {one.longest * 1000:.0f} ms")
 
 
 def _added(one: reembed.Progress) -> None:
@@ -151,7 +165,7 @@ def _status(where: str, old: str, new: str, tenant: str | None) -> None:
         [one.tenant_id, one.old_vectors, one.new_vectors, one.missing, one.pending, one.own_thresholds]
         for one in found
     ]
-    click.echo(table_of(head, rows))
+    show_lines(table_of(head, rows))
     if any(one.own_thresholds for one in found):
         say(
             f"policies with thresholds of their own: made for {old}, they count for {new} too; see set_policy"

@@ -7,12 +7,16 @@ import json
 import click
 import psycopg
 
+from memfold._text import describe_error
 from memfold.cli._shared import (
     fail,
     open_client,
+    say,
+    show_lines,
     table_of,
 )
 from memfold.embedders import OpenAIEmbedder
+from memfold.errors import MemfoldError
 
 
 def _embedding(text: str | None) -> list[float] | None:
@@ -71,12 +75,12 @@ def search(
                 deduplicate=not everything,
                 touch=False,
             )
-        except psycopg.Error:
+        except (psycopg.Error, MemfoldError):
             raise
         except Exception as error:
             if embedder is None:
                 raise
-            fail(f"{type(error).__name__}: {error}")
+            fail(describe_error(error))
     head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
     rows = [
         [
@@ -91,6 +95,6 @@ def search(
         for memory in found
     ]
     if rows:
-        click.echo(table_of(head, rows))
+        show_lines(table_of(head, rows))
     else:
-        click.echo("nothing found", err=True)
+        say("nothing found")

@@ -11,6 +11,7 @@ import click
 import psycopg
 
 from memfold import queries, server
+from memfold._text import escape, escape_line, format_error
 from memfold.client import Memfold
 from memfold.embedders import EmbedderProtocol
 from memfold.errors import MemfoldError, translate
@@ -22,17 +23,23 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
 
 
 class Group(click.Group):
-    """Shows memfold's errors as such: message, DETAIL and HINT, and exit code 1."""
+    """Shows memfold's errors as such: message, DETAIL and HINT, and exit code 1. No error steers the terminal."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except MemfoldError as error:
-            raise click.ClickException(str(error)) from error
-        except server.ServerError as error:
-            raise click.ClickException(str(error)) from error
+        except click.ClickException as error:
+            error.message = escape(error.message)  # type: ignore[misc]
+            raise
+        except (MemfoldError, server.ServerError) as error:
+            raise click.ClickException(escape(str(error))) from error
         except psycopg.Error as error:
-            raise click.ClickException(str(translate(error))) from error
+            raise click.ClickException(escape(str(translate(error)))) from error
+        except (click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:  # nobody has expected it; what it says may be an endpoint's words
+            click.echo(format_error(error), err=True)
+            raise SystemExit(1) from None
 
 
 def dsn_option(command: F) -> F:
@@ -66,8 +73,28 @@ def open_client(
     return client
 
 
-def say(message: str) -> None:
-    click.echo(message, err=True)
+# Whatever the commands print goes through these, so that no stored text steers a terminal, or pretends to be another
+# line; but for JSON and SQL that is to be used as it is.
+
+
+def show(line: str) -> None:
+    """Print a line."""
+    click.echo(escape_line(line))
+
+
+def show_lines(text: str) -> None:
+    """Print several, whose texts from elsewhere are on one line each (as those of ``table_of``)."""
+    click.echo(escape(text))
+
+
+def say(line: str) -> None:
+    """Print a line on stderr."""
+    click.echo(escape_line(line), err=True)
+
+
+def say_lines(text: str, begin: str = "") -> None:
+    """Print several on stderr."""
+    click.echo(begin + escape(text), err=True)
 
 
 def fail(message: str) -> NoReturn:
@@ -76,7 +103,8 @@ def fail(message: str) -> NoReturn:
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns as wide as they must be; numbers to the right."""
-    cells = [["" if value is None else str(value) for value in row] for row in rows]
+    head = [escape_line(name) for name in head]
+    cells = [["" if value is None else escape_line(str(value)) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
 
     def line(values: Sequence[str], row: Sequence[object] | None) -> str:

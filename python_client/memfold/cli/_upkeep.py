@@ -16,12 +16,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 from memfold import upkeep as upkeeping
+from memfold._retry import retry
 from memfold.cli._shared import (
     dsn_option,
     fail,
     open_client,
     resolve,
     say,
+    show,
+    show_lines,
     table_of,
     tenant_option,
 )
@@ -40,7 +43,6 @@ _UNDO_RUN = "select * from memfold.undo_run(%(run)s, %(reason)s)"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
 _AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket
-_ATTEMPTS = 5
 _SHOWN = 20
 
 
@@ -68,7 +70,7 @@ def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: floa
         for task, count in one.counts.items():
             if count:
                 more = ", more is left" if task in one.left else ""
-                click.echo(f"{one.tenant_id}  {task}  {count:,} in {one.ms[task] / 1000:.2f} s{more}")
+                show(f"{one.tenant_id}  {task}  {count:,} in {one.ms[task] / 1000:.2f} s{more}")
         for task, error in one.errors.items():
             failed += 1
             say(f"{one.tenant_id}  {task}  failed: {error}")
@@ -96,13 +98,7 @@ def _connected(dsn: str | None, tenant: str | None) -> Iterator[Connection]:
 
 def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
     """One call; it left nothing behind where it met another one half-way, and is made again."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return connection.execute(statement.encode(), given).fetchall()
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError
+    return retry(lambda: connection.execute(statement.encode(), given).fetchall())
 
 
 def _overview(connection: Connection, run: object) -> None:
@@ -110,7 +106,7 @@ def _overview(connection: Connection, run: object) -> None:
     found = _call(connection, _OVERVIEW, run=run)[0]
     names = ("merged", "replaced", "superseded", "rejected", "judged", "moot", "dead", "waiting", "undone")
     counts = ", ".join(f"{name} {found[name]}" for name in names if found[name])
-    click.echo(f"run {run}: {found['state']}{': ' + counts if counts else ''}")
+    show(f"run {run}: {found['state']}{': ' + counts if counts else ''}")
 
 
 def _plan(rows: Sequence[Row]) -> None:
@@ -122,11 +118,11 @@ def _plan(rows: Sequence[Row]) -> None:
              row["representative_content"][:60], ", ".join(row["guard"])[:40]]
             for row in rows[:_SHOWN]
         ]  # fmt: skip
-        click.echo(table_of(head, shown))
+        show_lines(table_of(head, shown))
     if len(rows) > _SHOWN:
-        click.echo(f"... and {len(rows) - _SHOWN} more")
+        show(f"... and {len(rows) - _SHOWN} more")
     counts = Counter(row["action"] for row in rows)
-    click.echo(", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing to do")
+    show(", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing to do")
 
 
 def _bucket_options(command: Any) -> Any:
@@ -173,7 +169,7 @@ def sweep(
             if dry_run:
                 _plan(plan)
                 for row in _call(connection, _PAIRS, **given):
-                    click.echo(f"pairs at or above {row['threshold']:g}: {row['pairs']}")
+                    show(f"pairs at or above {row['threshold']:g}: {row['pairs']}")
                 return
             plan = [row for row in plan if row["action"] != "keep"]
             before = done.total()
@@ -188,7 +184,7 @@ def sweep(
             if done.total() == before:
                 break
         if run is None:
-            click.echo("nothing to do")
+            show("nothing to do")
         else:
             _overview(connection, run)
 
@@ -282,7 +278,7 @@ def undo_run(run: object, dsn: str | None, tenant: str | None, reason: str | Non
     with _connected(dsn, tenant) as connection:
         rows = _call(connection, _UNDO_RUN, run=run, reason=reason)
         counts = Counter(row["status"] for row in rows)
-        click.echo(
+        show(
             ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no memory has changed"
         )
         _overview(connection, run)
