@@ -35,6 +35,9 @@ begin
     -- A text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
+        if holds_row then
+            perform memfold._try_root(c.tenant_id, d.root_id);
+        end if;
         d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
         if d.on_timeline is not null then
             return memfold._result(d, d.memory_id, null,
@@ -60,14 +63,39 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy);
+        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy, array[c.embedding_model]);
     end if;
-    return memfold._ingest_locked(c);
+    if v_patient then
+        return memfold._ingest_locked(c);
+    end if;
+    begin
+        return memfold._ingest_rest(c);
+    exception when lock_not_available then
+        perform memfold._fail_busy();
+    end;
 end;
 $$;
 revoke all on function memfold._ingest(memfold.candidate, boolean) from public;
 comment on function memfold._ingest(memfold.candidate, boolean) is
 'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
+
+create or replace function memfold._try_root(tenant_id text, root_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from memfold.memory_counters as k
+    where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+    for no key update skip locked;
+    if not found then
+        perform memfold._retry('the memory is being changed',
+            'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
+    end if;
+end;
+$$;
+revoke all on function memfold._try_root(text, uuid) from public;
+comment on function memfold._try_root(text, uuid) is
+'For a call that may hold the row of a memory which is an alias by now: locks its root''s row, if it is free, else raises 40001.
+Whoever merges and undoes locks roots before aliases, so that waiting here would be a deadlock.';
 
 create or replace function memfold.ingest_memory(
     content text,
