@@ -31,7 +31,7 @@ def plainly(db: DB, *texts: str, **columns: Any) -> None:
 
 def adopt(db: DB, *arguments: Any) -> int:
     row = db.execute(
-        f"select memfold.ingest_plain_rows('acme'{', %s' * len(arguments)})".encode(), list(arguments)
+        f"select ingested from memfold.ingest_plain_rows('acme'{', %s' * len(arguments)})".encode(), list(arguments)
     ).fetchone()
     assert row is not None
     return int(row[0])

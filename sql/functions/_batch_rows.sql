@@ -148,11 +148,12 @@ set enable_seqscan = off
 as $$
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
-        coalesce(pg_catalog.bool_or(k.aliases > 0), false)
-        -- of each row before the next one is waited for
-        or pg_catalog.bool_or(case when i.hit and not k.live then memfold._fail_changed_root() end)
+        coalesce(pg_catalog.bool_or(case
+            -- asked of each row before the next one is waited for
+            when i.hit and not k.live then memfold._fail_changed_root()
+            else k.aliases > 0 end), false)
     into changed, aliased
-    from pg_catalog.unnest(memory_ids, hits) as i (id, hit)
+    from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
         select k.memory_id, k.live, k.on_timeline, k.aliases from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id

@@ -236,6 +236,8 @@ begin
                 if v_event_id is not null then
                     v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
+                elsif v_classes[v_i] = 'todo' then
+                    perform memfold._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
                 end if;
             end if;
         end loop;

@@ -129,17 +129,21 @@ begin
         -- row 1: a second call with the key waits here for the first to commit
         perform memfold._check_identifier('bucket_id', bucket_id, true);
         perform memfold._check_identifier('idempotency_key', idempotency_key, true);
-        insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
-        values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
-        on conflict do nothing;
-        if not found then
-            select i.event_id into strict v_event_id
+        loop
+            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
+            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
+            on conflict do nothing;
+            exit when found;
+            select i.event_id into v_event_id
             from memfold.idempotency_keys as i
             where i.tenant_id = ingest_memory.tenant_id collate "C"
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
-            return memfold._event_result(tenant_id, v_event_id);
-        end if;
+            if found then
+                return memfold._event_result(tenant_id, v_event_id);
+            end if;
+            -- it expired in between: a new call
+        end loop;
     end if;
     if embedding is null and embedding_model is null then
         r := memfold._ingest_known(
