@@ -78,7 +78,7 @@ begin
             pg_catalog.format('It has something new for %s of them.', v_buckets),
             'Each takes a lock: send a batch for at most 500 buckets at a time.');
     end if;
-    v_many := v_scopes > memfold._max_scopes();
+    v_many := v_scopes > memfold._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold._scopes_locked() > 0 and memfold._scopes_locked() + v_scopes > memfold._max_scopes() then
         -- Earlier calls of the transaction hold scopes: as _lock_scope() has it, it may not wait for the whole bucket.
         v_many := false;

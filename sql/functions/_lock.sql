@@ -128,7 +128,10 @@ as $$
 declare
     v_number bigint := memfold._scopes_locked();
 begin
-    if v_number >= memfold._max_scopes()
+    if patient and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
+        perform pg_catalog.pg_advisory_xact_lock(bucket_lock);
+        return true;
+    elsif v_number >= memfold._max_scopes()
         and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || scope_lock || ' ') = 0
     then
         -- The key of the bucket for all of its scopes. It holds the key SHARED already, so it may only try: two that
@@ -153,7 +156,8 @@ revoke all on function memfold._lock_scope(bigint, bigint, boolean) from public;
 comment on function memfold._lock_scope(bigint, bigint, boolean) is
 'The bucket''s key SHARED and the scope''s EXCLUSIVE. Where the transaction has locked _max_scopes() already, the bucket''s
 EXCLUSIVE instead, if nobody else is in it; else on with one key a scope, up to _max_scope_locks(). False: a key was not
-free and the caller is not patient, or there are too many (the only reason for a patient caller).';
+free and the caller is not patient, or there are too many (the only reason for a patient caller). With memfold.lock_bucket = on
+it takes the bucket''s key from the beginning, and waits for it.';
 
 create or replace function memfold._has_too_many_locks(more bigint) returns boolean
 language plpgsql volatile
@@ -176,10 +180,10 @@ as $$
 begin
     raise exception 'the transaction has locked too many scopes' using
         errcode = 'serialization_failure',
-        detail = pg_catalog.format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the whole bucket.',
+        detail = pg_catalog.format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the bucket instead.',
             memfold._max_scope_locks()),
-        hint = 'Commit after at most ' || memfold._max_scope_locks()
-            || ' new facts, or send them as one batch (ingest_memories), which locks the bucket first. Or retry while nobody else writes to it.';
+        hint = 'Commit more often, send the facts as one batch (ingest_memories), or begin the transaction with: '
+            'set local memfold.lock_bucket = on';
 end;
 $$;
 revoke all on function memfold._fail_scope_locks() from public;
