@@ -87,18 +87,24 @@ def advisory(db: DB, holder: DB) -> int:
 # A row that may be an alias's ------------------------------------------------------------------------------------
 
 
+HOLD = "select from memory_counters where memory_id = %s for no key update"
+
+
 def test_a_replay_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
     """It holds what has become an alias, so it may not wait for the root, which those hold who want the alias."""
     root = ingest(db, "User likes tea")
     merged = ingest(db, "User likes coffee")
-    folder, other, writer = connect(), connect(), connect()
+    folder, before, other = connect(), connect(), connect()
     folder.execute("begin")
     fold(folder, merged.memory_id, root.memory_id)
-    replay = Call(db, writer, lambda c: ingest(c, "User likes coffee")).waits_for(folder)
-    other.execute("begin")
-    busy = Call(db, other, lambda c: ingest(c, "User likes tea")).waits_for(folder)
+    before.execute("begin")
+    first = Call(db, before, lambda c: c.execute(HOLD.encode(), [merged.memory_id])).waits_for(folder)
+    replay = Call(db, connect(), lambda c: ingest(c, "User likes coffee")).waits_for(before)
     folder.execute("commit")
-    busy.end()
+    first.end()
+    other.execute("begin")
+    ingest(other, "User likes tea")
+    before.execute("commit")
     replay.must_retry()
     other.execute("commit")
     assert ingest(db, "User likes coffee").method == "alias"
@@ -129,29 +135,26 @@ def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
 
 
 def test_a_replay_of_what_is_superseded_meanwhile(db: DB, connect: Connect) -> None:
-    """It holds the row of a value that is history now, and makes it current again: not while another one is busy."""
+    """It holds the row of a value that is history now, and makes it current again: not while that one is busy."""
     db.execute("select set_predicate('acme', 'lives in')")
     slot = {"subject": "Ann", "predicate": "lives in"}
-    ingest(db, "Ann lives in Bonn", **slot)
-    newer, other, writer = connect(), connect(), connect()
+    old = ingest(db, "Ann lives in Bonn", **slot)
+    newer, before, other = connect(), connect(), connect()
     newer.execute("begin")
     assert ingest(newer, "Ann lives in Rome", **slot).action == "superseded"
+    before.execute("begin")
+    first = Call(db, before, lambda c: c.execute(HOLD.encode(), [old.memory_id])).waits_for(newer)
     replay = Call(
-        db, writer, lambda c: ingest(c, "Ann lives in Bonn", session_id="s", **slot)
-    ).waits_for(newer)  # fmt: skip
+        db, connect(), lambda c: ingest(c, "Ann lives in Bonn", session_id="s", **slot)
+    ).waits_for(before)  # fmt: skip
     newer.execute("commit")
-    # whether it comes before or after this one, one of the two is over at once
+    first.end()
     other.execute("begin")
-    try:
-        ingest(other, "Ann lives in Rome", **slot)
-    except psycopg.errors.SerializationFailure:
-        other.execute("rollback")
-    try:
-        replay.end()
-    except psycopg.errors.SerializationFailure:
-        other.execute("commit")
-        assert ingest(db, "Ann lives in Bonn", **slot).action == "superseded"
-    other.execute("rollback")
+    ingest(other, "Ann lives in Rome", **slot)
+    before.execute("commit")
+    replay.must_retry()
+    other.execute("commit")
+    assert ingest(db, "Ann lives in Bonn", **slot).action == "superseded"
     check(db)
 
 

@@ -86,7 +86,11 @@ begin
     perform from memfold.memory_counters as k
     where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
     for no key update skip locked;
-    if not found then
+    -- a row that came by a plain INSERT has no counters yet
+    if not found and exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+    ) then
         perform memfold._retry('the memory is being changed',
             'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
     end if;
