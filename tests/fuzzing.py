@@ -790,7 +790,7 @@ class Fuzzer:
                 f"select (memfold.{erase}).remaining", *[self.tenant, bucket][: erase.count("%s")]
             ):
                 pass
-        while self._value("select memfold.ingest_plain_rows(%s)", self.tenant):
+        while self._value("select ingested from memfold.ingest_plain_rows(%s)", self.tenant):
             pass
         for broken in self.admin.execute(
             "select * from memfold.check_invariants(%s)", [self.tenant]
@@ -1066,7 +1066,7 @@ class Fuzzer:
         genuine = values["lines"][0] == self.values.lines(hostile=False).encode()
         if self.call(role, function, values, within=True) and genuine:
             tenant = (values["tenant_id"][0] or b"").decode()
-            self.sessions[role].execute("select memfold.ingest_plain_rows(%s, null, 100000)", [tenant])
+            self.sessions[role].execute("select * from memfold.ingest_plain_rows(%s, null, 100000)", [tenant])
             broken = (
                 self.sessions[role].execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
             )

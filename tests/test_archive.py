@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -223,29 +221,6 @@ def test_a_repeated_call_is_answered_from_the_archive(db: DB) -> None:
     assert one(db, "select count(*) from memory_events where event_id = %s", refused.event_id) == 0
     assert first == [ingest(db, "User prefers dark mode", idempotency_key=f"k{i}") for i in (2, 8, 28)]
     assert refused == ingest(db, "Nobody has said this", origin="recalled", idempotency_key="refused")
-    check(db)
-
-
-def test_old_keys_are_forgotten(db: DB) -> None:
-    """By the statement of docs/operations.md: what is old goes, what is young still answers."""
-    found = re.search(
-        r"^delete from memfold.idempotency_keys$.*?;$",
-        (Path(__file__).parent.parent / "docs" / "operations.md").read_text(),
-        re.MULTILINE | re.DOTALL,
-    )
-    assert found is not None
-    old = ingest(db, "User likes tea", idempotency_key="old")
-    young = ingest(db, "User likes coffee", idempotency_key="young")
-    db.execute(
-        "update memfold.idempotency_keys set at = now() - interval '31 days' where idempotency_key = 'old'"
-    )
-    db.execute("set memfold.tenant_id = 'acme'")
-    db.execute("set role memfold_owner")
-    assert db.execute(found.group().encode()).rowcount == 1
-    db.execute("reset role")
-    assert ingest(db, "User likes coffee", idempotency_key="young") == young
-    again = ingest(db, "User likes tea", idempotency_key="old")
-    assert (again.action, again.memory_id) == ("merged", old.memory_id)
     check(db)
 
 

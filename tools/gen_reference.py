@@ -219,7 +219,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "from prune_memories('acme', 'notes', max_confidence => 0.5)",
         ],
         "rehash_bucket": [],
-        "ingest_plain_rows": ["select ingest_plain_rows('acme')"],
+        "ingest_plain_rows": ["select * from ingest_plain_rows('acme')"],
         "upkeep": ["select upkeep('acme') -> 'counts' as counts"],
         "upkeep_all": [],
         "schedule_upkeep": [],

@@ -66,13 +66,10 @@ declare
     v_held text[] := held;
     v_buckets bigint;
     v_scopes bigint;
+    v_wide bigint[] := array[]::bigint[];
+    v_many boolean;
 begin
-    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
-        perform memfold._fail('MF025', 'the isolation level must be READ COMMITTED',
-            'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
-            || ': after waiting for its turn it could not see what was written before it, and would store a duplicate.',
-            'Run the call in a READ COMMITTED transaction. Restating known facts is allowed at any level.');
-    end if;
+    perform memfold._check_isolation();
     select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(distinct (s.bucket_id, s.scope_key))
     into v_buckets, v_scopes
     from unnest(buckets, scope_keys) as s (bucket_id, scope_key);
@@ -81,22 +78,39 @@ begin
             pg_catalog.format('It has something new for %s of them.', v_buckets),
             'Each takes a lock: send a batch for at most 500 buckets at a time.');
     end if;
+    v_many := v_scopes > memfold._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
+    if memfold._scopes_locked() > 0 and memfold._scopes_locked() + v_scopes > memfold._max_scopes() then
+        -- Earlier calls of the transaction hold scopes: as _lock_scope() has it, it may not wait for the whole bucket.
+        v_many := false;
+        for v_lock in
+            select distinct memfold._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
+            from unnest(buckets) as s (bucket_id)
+            order by 1
+        loop
+            if pg_catalog.pg_try_advisory_xact_lock(v_lock.key) then
+                v_wide := v_wide || v_lock.key;
+            elsif memfold._has_too_many_locks(v_scopes) then
+                perform memfold._fail_scope_locks();
+            end if;
+        end loop;
+    end if;
     -- buckets before scopes, each in ascending order of the keys, which are those of _lock()
     for v_lock in
         with needed as (
-            select s.bucket_id, s.scope_key, pg_catalog.bool_or(s.wide or v_scopes > 64) over (partition by s.bucket_id) as wide
+            select k.key, s.scope_key,
+                pg_catalog.bool_or(s.wide or v_many or k.key = any(v_wide)) over (partition by k.key) as wide
             from unnest(buckets, scope_keys, wide) as s (bucket_id, scope_key, wide)
+            cross join lateral (select memfold._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key) as k
         ),
         locks as (
-            select pg_catalog.hashtextextended(n.bucket_id collate "C",
-                pg_catalog.hashtextextended(_lock_scopes.tenant_id collate "C", 0)) as key, n.wide as exclusive, 1 as place
+            select n.key, n.wide as exclusive, 1 as place
             from needed as n
             union all
             select pg_catalog.hashtextextended(_lock_scopes.tenant_id collate "C", n.scope_key), true, 2
             from needed as n
             where not n.wide
         )
-        select l.key, pg_catalog.bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
+        select l.key, l.place, pg_catalog.bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if held <> '{}' then
@@ -104,15 +118,15 @@ begin
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
-                raise exception 'the scope is busy' using
-                    errcode = 'serialization_failure',
-                    detail = 'Another call works on it, and this one already holds what it may wait for.',
-                    hint = 'Retry the call, with the same idempotency keys if it has some.';
+                perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
             end if;
         elsif v_lock.exclusive then
             perform pg_catalog.pg_advisory_xact_lock(v_lock.key);
         else
             perform pg_catalog.pg_advisory_xact_lock_shared(v_lock.key);
+        end if;
+        if v_lock.place = 2 then
+            perform memfold._note_scope(v_lock.key);
         end if;
         v_held := v_held || (v_lock.key || case when v_lock.exclusive then ' exclusive' else ' shared' end);
     end loop;
@@ -122,11 +136,11 @@ $$;
 revoke all on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
 comment on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) is
 'What _lock() is to one candidate, for those of a batch that are not replays: their buckets'' keys SHARED, then their
-scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than 64 scopes. All
-in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
+scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than _max_scopes(),
+with those of earlier calls of the transaction (then it only tries, as _lock_scope() does). All in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
 
 create or replace function memfold._lock_roots(
-    tenant_id text, memory_ids uuid[], out changed uuid[], out aliased boolean
+    tenant_id text, memory_ids uuid[], hits boolean[], out changed uuid[], out aliased boolean
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -134,9 +148,12 @@ set enable_seqscan = off
 as $$
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
-        coalesce(pg_catalog.bool_or(k.aliases > 0), false)
+        coalesce(pg_catalog.bool_or(case
+            -- asked of each row before the next one is waited for
+            when i.hit and not k.live then memfold._fail_changed_root()
+            else k.aliases > 0 end), false)
     into changed, aliased
-    from pg_catalog.unnest(memory_ids) as i (id)
+    from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
         select k.memory_id, k.live, k.on_timeline, k.aliases from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
@@ -144,10 +161,22 @@ begin
     ) as k;
 end;
 $$;
-revoke all on function memfold._lock_roots(text, uuid[]) from public;
-comment on function memfold._lock_roots(text, uuid[]) is
-'Locks the rows of memory_counters, in the order of the ids. changed: those to which nothing can simply be added, as they are
-now; aliased: one of them has aliases.';
+revoke all on function memfold._lock_roots(text, uuid[], boolean[]) from public;
+comment on function memfold._lock_roots(text, uuid[], boolean[]) is
+'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to it, without a lock on its scope; if
+it was merged or retired since, its row may be an alias''s, which is never held while waiting for a root: 40001. changed: those to
+which nothing can simply be added, as they are now; aliased: one of them has aliases.';
+
+create or replace function memfold._fail_changed_root() returns boolean
+language plpgsql volatile
+as $$
+begin
+    perform memfold._retry('a memory has changed', 'It was merged or retired while this call waited for it.');
+    return null;
+end;
+$$;
+revoke all on function memfold._fail_changed_root() from public;
+comment on function memfold._fail_changed_root() is 'Raises 40001.';
 
 create or replace function memfold._add_observations(
     tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean

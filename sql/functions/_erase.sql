@@ -80,6 +80,16 @@ declare
     );
     v_id uuid;
 begin
+    -- A worker that asks an open judgement again (_ask_anew) holds no scope's lock. First who has such a judgement, then
+    -- the rows that a new one refers to: what is deleted below is all there will be.
+    perform from memfold.judgements as j
+    where j.tenant_id = v_tenant_id and (j.memory_id = any(texts) or j.other_id = any(texts))
+    order by j.judgement_id
+    for update;
+    perform from memfold.memories as m
+    where m.tenant_id = v_tenant_id and m.memory_id = any(texts)
+    order by m.memory_id
+    for update;
     delete from memfold.labelled_pairs as p
     where p.tenant_id = v_tenant_id
         and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));

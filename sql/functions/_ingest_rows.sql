@@ -1,6 +1,6 @@
 create or replace function memfold._ingest_rest(c memfold.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The rows that the batch was to touch are locked, in one order. Whoever waits for another one may be waited for.
+-- The caller holds rows. Whoever waits for another one may be waited for.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -15,16 +15,22 @@ begin
         end if;
     end if;
     return memfold._ingest_locked(c);
-exception when lock_not_available then
-    raise exception 'a memory is busy' using
-        errcode = 'serialization_failure',
-        detail = 'Another call works on it, and this batch already holds rows that it may wait for.',
-        hint = 'Retry the call, with the same idempotency keys if it has some.';
 end;
 $$;
 revoke all on function memfold._ingest_rest(memfold.candidate) from public;
 comment on function memfold._ingest_rest(memfold.candidate) is
-'One candidate of a batch that takes more than an addition, under the locks that the batch holds.';
+'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
+row for long (55P03; the caller has _fail_busy() for that).';
+
+create or replace function memfold._fail_busy() returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold._retry('a memory is busy', 'Another call works on it, and this one already holds rows that it may wait for.');
+end;
+$$;
+revoke all on function memfold._fail_busy() from public;
+comment on function memfold._fail_busy() is 'Raises 40001.';
 
 create or replace function memfold._ingest_rows(
     tenant_id text, batch memfold.staged_candidates[], failed memfold.batch_result[], on_error text
@@ -65,6 +71,7 @@ declare
     v_singles text[];
     v_seen_classes text[];
     v_seen_scopes bigint[];
+    v_seen_singles text[];
     v_decided text[];
     v_root_scopes bigint[];
     v_changed uuid[];
@@ -72,6 +79,7 @@ declare
     v_firsts bigint[];
     v_near bigint[];
     v_ids uuid[];
+    v_hits uuid[];
     v_touched uuid[];
     v_known uuid[];
     v_count bigint;
@@ -82,6 +90,8 @@ declare
     v_repeated record;
     v_buckets text[];
     v_types text[];
+    v_models text[];
+    v_predicates text[];
     v_policy memfold.policies;
     v_now constant timestamptz := pg_catalog.now();
     v_actor constant text := memfold._actor();
@@ -226,6 +236,8 @@ begin
                 if v_event_id is not null then
                     v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
+                elsif v_classes[v_i] = 'todo' then
+                    perform memfold._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
                 end if;
             end if;
         end loop;
@@ -242,6 +254,9 @@ begin
     end if;
 
     -- 3. Look, lock what must be locked, and look again: a statement sees what was committed before it began.
+    select array_agg(distinct c.predicate) filter (where c.predicate is not null), array_agg(distinct c.embedding_model)
+    into v_predicates, v_models
+    from unnest(v_items) as c;
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
         from memfold._look(v_tenant_id, v_items, v_classes) as l;
@@ -253,7 +268,13 @@ begin
             from unnest(v_classes) with ordinality as o (class, i);
         end if;
         exit when v_classes is null or not v_classes && array['todo', 'rest'];
-        if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes then
+        -- again after each wait, as the texts: set_predicate() takes no lock
+        select coalesce(array_agg(p.predicate), '{}') into v_singles
+        from unnest(v_predicates) as p (predicate)
+        where memfold._is_single(v_tenant_id, p.predicate);
+        if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes
+            and v_singles <@ v_seen_singles and v_singles @> v_seen_singles
+        then
             v_classes := v_decided;
             exit;
         end if;
@@ -261,12 +282,11 @@ begin
             -- once, before any lock
             v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
             v_embeds := false;
+            select array_agg(distinct c.embedding_model) into v_models from unnest(v_items) as c;
         end if;
         v_seen_classes := v_classes;
         v_seen_scopes := v_root_scopes;
-        select coalesce(array_agg(p.predicate), '{}') into v_singles
-        from (select distinct c.predicate from unnest(v_items) as c where c.predicate is not null offset 0) as p
-        where memfold._is_single(v_tenant_id, p.predicate);
+        v_seen_singles := v_singles;
         if v_singles <> '{}' and 'hit' = any(v_classes) then
             -- Whoever may retire the value of a slot decides in order with everything that hits the slot.
             select array_agg(distinct memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
@@ -303,7 +323,7 @@ begin
         exit when v_locks is null or v_locks = v_held;
         v_held := v_locks;
         for v_i in 1..cardinality(v_policies) loop
-            perform memfold._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i]);
+            perform memfold._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i], v_models);
         end loop;
     end loop;
 
@@ -375,8 +395,9 @@ begin
 
     -- 5. Rows, in one order: all that are known to be touched, before the first is. Then nothing here waits any more for
     -- what another one may hold.
-    select array_agg(distinct o.root_id) into v_ids
+    select array_agg(distinct o.root_id) into v_hits
     from unnest(v_classes, v_roots) as o (class, root_id) where o.class = 'hit';
+    v_ids := v_hits;
     if 'rest' = any(v_classes) then
         for v_i in 1..v_count loop
             continue when v_classes[v_i] <> 'rest';
@@ -392,9 +413,20 @@ begin
         end loop;
     end if;
     if v_ids is not null then
-        select array_agg(distinct i.id order by i.id) into v_ids from unnest(v_ids) as i (id);
         select l.changed, l.aliased into strict v_changed, v_aliased
-        from memfold._lock_roots(v_tenant_id, v_ids) as l;
+        from (
+            select array_agg(i.id order by i.id) as ids, array_agg(i.hit order by i.id) as hits
+            from (
+                select i.id, bool_or(i.hit) as hit
+                from (
+                    select h.id, true as hit from unnest(v_hits) as h (id)
+                    union all
+                    select o.id, false from unnest(v_ids) as o (id)
+                ) as i
+                group by i.id
+            ) as i
+        ) as i
+        cross join lateral memfold._lock_roots(v_tenant_id, i.ids, i.hits) as l;
         -- A text that led to a root is read again, by a new statement.
         if exists (
             select from unnest(v_classes, v_matched, v_roots) as o (class, memory_id, root_id)
@@ -476,18 +508,23 @@ begin
         order by c.ordinality;
     end if;
 
-    -- 8. The rest, one by one.
+    -- 8. The rest, one by one, in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads
+    -- pg_subtrans.
     if 'rest' = any(v_classes) then
-        for v_i in 1..v_count loop
-            continue when v_classes[v_i] <> 'rest';
-            c := v_items[v_i];
-            c.policy := v_policies[v_policy_of[v_i]];
-            c.scope_key := v_scope_keys[v_i];
-            c.memory_id := v_memory_ids[v_i];
-            c.event_id := v_event_ids[v_i];
-            c.last_id := v_last_id;
-            v_results[v_i] := memfold._ingest_rest(c);
-        end loop;
+        begin
+            for v_i in 1..v_count loop
+                continue when v_classes[v_i] <> 'rest';
+                c := v_items[v_i];
+                c.policy := v_policies[v_policy_of[v_i]];
+                c.scope_key := v_scope_keys[v_i];
+                c.memory_id := v_memory_ids[v_i];
+                c.event_id := v_event_ids[v_i];
+                c.last_id := v_last_id;
+                v_results[v_i] := memfold._ingest_rest(c);
+            end loop;
+        exception when lock_not_available then
+            perform memfold._fail_busy();
+        end;
     end if;
 
     -- 9. Keys, and what the callers are told.

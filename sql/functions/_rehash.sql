@@ -2,49 +2,32 @@
 -- a text, that text is stale: it is found by the hash of before, and by what its hash will be. Of two texts that are one
 -- under the new rules the hash is the one's alone; the other, if it is folded, is an alias without a hash (its twin).
 
-create or replace function memfold._rules_differ(a memfold.policies, b memfold.policies) returns boolean
-language sql immutable parallel safe
-return (a.canonicalizer, a.key_fields, a.metadata_keys, a.rehash_run)
-is distinct from (b.canonicalizer, b.key_fields, b.metadata_keys, b.rehash_run);
-revoke all on function memfold._rules_differ(memfold.policies, memfold.policies) from public;
-comment on function memfold._rules_differ(memfold.policies, memfold.policies) is
-'Whether two policies hash in different ways, or one of them is being rehashed.';
-
-create or replace function memfold._has_usual_rules(p memfold.policies) returns boolean
-language sql immutable parallel safe
-return p.canonicalizer = 'prose/1' and p.key_fields = 'type,subject,predicate' and p.metadata_keys = '{}'
-and p.rehash_run is null;
-revoke all on function memfold._has_usual_rules(memfold.policies) from public;
-comment on function memfold._has_usual_rules(memfold.policies) is 'It hashes as the default policy does.';
-
-create or replace function memfold._check_rules(tenant_id text, bucket_id text, memory_type text, policy memfold.policies)
-returns void
+create or replace function memfold._check_rules(
+    tenant_id text, bucket_id text, memory_type text, policy memfold.policies, models text[]
+) returns void
 language plpgsql volatile
 as $$
 declare
-    v_now memfold.policies;
+    v_now memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
 begin
-    -- in the usual case one probe of a small index
-    if memfold._has_usual_rules(policy) and not exists (
-        select from memfold.policies as p
-        where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
-            or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.rehash_run is not null
-    ) then
-        return;
+    -- as _candidate() has it
+    if v_now.dedup = 'off' then
+        v_now.canonicalizer := null;
     end if;
-    v_now := memfold._policy(tenant_id, bucket_id, memory_type);
-    if policy.canonicalizer is not null and memfold._rules_differ(policy, v_now) then
-        raise exception 'the rules of the bucket have changed' using
-            errcode = 'serialization_failure',
-            detail = 'They changed while this call waited for its turn.',
-            hint = 'Retry the call, with the same idempotency_key if it has one.';
+    v_now.updated_at := policy.updated_at;
+    if v_now is distinct from policy then
+        perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+    elsif exists (
+        select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
+    ) then
+        perform memfold._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_rules(text, text, text, memfold.policies) from public;
-comment on function memfold._check_rules(text, text, text, memfold.policies) is
-'For whoever has read the policy and then waited for the lock, in a statement of its own: raises 40001 where it hashes in
-another way by now.';
+revoke all on function memfold._check_rules(text, text, text, memfold.policies, text[]) from public;
+comment on function memfold._check_rules(text, text, text, memfold.policies, text[]) is
+'For whoever has read the policy, checked the vectors'' models and then waited for the lock, in a statement of its own: raises 40001 where
+any rule is another one by now, or a model was replaced. (Predicates are read under the lock.)';
 
 create or replace function memfold._stored_signature(m memfold.memories, metadata_keys text[]) returns text
 language plpgsql stable

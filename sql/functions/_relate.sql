@@ -45,6 +45,18 @@ comment on function memfold._lock_memories(text, uuid[], boolean) is
 timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
 patient false: it never waits, and returns whether it has the lock.';
 
+create or replace function memfold._no_memory(memory_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold._fail('MF018', 'there is no such memory',
+        pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
+        'Ids are those that ingest_memory() returned to this tenant.');
+end;
+$$;
+revoke all on function memfold._no_memory(uuid) from public;
+comment on function memfold._no_memory(uuid) is 'Raises MF018.';
+
 create or replace function memfold._memory_root(
     tenant_id text, memory_id uuid, refused text[]
 ) returns memfold.memories
@@ -58,9 +70,7 @@ begin
     join memfold.memories as o on o.tenant_id = m.tenant_id and o.memory_id = memfold._root(m.memory_id, m.root_id)
     where m.tenant_id = _memory_root.tenant_id collate "C" and m.memory_id = _memory_root.memory_id;
     if not found then
-        perform memfold._fail('MF018', 'there is no such memory',
-            pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
-            'Ids are those that ingest_memory() returned to this tenant.');
+        perform memfold._no_memory(memory_id);
     elsif r.status = any(refused) then
         perform memfold._fail('MF034', 'the memory is ' || r.status,
             pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),

@@ -15,6 +15,38 @@ $$;
 revoke all on function memfold._start_run(text, text, text, jsonb) from public;
 comment on function memfold._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
 
+create or replace function memfold._rules_stamp(tenant_id text, bucket_id text) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select pg_catalog.md5(pg_catalog.string_agg(x.rule, ' ' order by x.rule))
+        from (
+            select p::text as rule from memfold.policies as p
+            where p.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and p.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
+            union all
+            select m::text from memfold.embedding_models as m
+        ) as x
+    );
+end;
+$$;
+revoke all on function memfold._rules_stamp(text, text) from public;
+comment on function memfold._rules_stamp(text, text) is
+'Stands for the rules by which a run plans: those of the bucket, and of the embedding models. Only reads.';
+
+create or replace function memfold._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
+language plpgsql volatile
+as $$
+begin
+    if memfold._rules_stamp(tenant_id, bucket_id) <> stamp then
+        perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_rules_stamp(text, text, text) from public;
+comment on function memfold._check_rules_stamp(text, text, text) is
+'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if it would go by rules of before (_rules_stamp).';
+
 create or replace function memfold._run(tenant_id text, run_id uuid) returns memfold.runs
 language plpgsql stable
 as $$
@@ -241,6 +273,12 @@ begin
             where m.tenant_id = r.tenant_id and m.memory_id = greatest(p.memory_id, p.other_id)
             offset 0
         ) as m
+        -- erased since it was planned
+        cross join lateral (
+            select from memfold.memories as o
+            where o.tenant_id = r.tenant_id and o.memory_id = least(p.memory_id, p.other_id)
+            offset 0
+        ) as o
         order by p.place
         on conflict do nothing
         returning 1
@@ -253,4 +291,4 @@ $$;
 revoke all on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) from public;
 comment on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) is
 'Queues judgements of a run, all of one kind, and returns how many: not those that are queued already. guards: an array of the
-guard''s signals for each pair.';
+guard''s signals for each pair. The caller holds the bucket''s lock, so that none of the memories is being erased.';

@@ -20,8 +20,7 @@ begin
     from memfold.memories as m
     where m.tenant_id = attach_embedding.tenant_id collate "C" and m.memory_id = attach_embedding.memory_id;
     if not found then
-        perform memfold._fail('MF018', 'there is no such memory', format('memory_id was %s.', memory_id),
-            'Ids are those that ingest_memory() returned to this tenant.');
+        perform memfold._no_memory(memory_id);
     end if;
     c.tenant_id := tenant_id;
     c.bucket_id := v_memory.bucket_id;
@@ -34,12 +33,17 @@ begin
     c.session_id := v_memory.session_id;
     c.embedding := memfold._unit(embedding);
     c.embedding_model := embedding_model;
-    c.policy := memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type);
     perform memfold._lock_memories(tenant_id, array[memory_id]);
 
-    select m.* into strict v_memory
+    -- whatever it had to wait for may have changed what it goes by, or erased the memory
+    c.policy := memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type);
+    perform memfold._check_embedding(embedding, embedding_model);
+    select m.* into v_memory
     from memfold.memories as m
     where m.tenant_id = attach_embedding.tenant_id collate "C" and m.memory_id = attach_embedding.memory_id;
+    if not found then
+        perform memfold._no_memory(memory_id);
+    end if;
     with given as (
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
         select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding

@@ -68,6 +68,7 @@ declare
     v_ids uuid[];
     v_keep_ids uuid[];
     v_places integer[];
+    v_rules text;
 begin
     perform memfold._enter(tenant_id);
     perform memfold._check_identifier('bucket_id', bucket_id, true);
@@ -76,6 +77,7 @@ begin
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
             'max_operations is 1 to 1000, dry_run true or false.');
     end if;
+    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
     select array_agg(d.memory_id order by d.memory_id), array_agg(d.keep_id order by d.memory_id)
     into v_ids, v_keep_ids
     from (
@@ -87,6 +89,7 @@ begin
     v_places := array(select generate_subscripts(v_ids, 1));
     if not dry_run and v_ids is not null then
         perform memfold._lock(tenant_id, bucket_id, null, true);
+        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
         r := memfold._start_run(tenant_id, bucket_id, 'cleaning',
             jsonb_build_object('max_operations', max_operations));
         v_places := memfold._fold_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);

@@ -76,6 +76,7 @@ declare
     v_into_ids uuid[];
     v_similarities double precision[];
     v_guards jsonb;
+    v_rules text;
 begin
     perform memfold._enter(tenant_id);
     if not coalesce(approval in ('judge', 'person') and coalesce(threshold between 0 and 1, true)
@@ -88,6 +89,7 @@ begin
     end if;
     v_model := memfold._upkeep_model(tenant_id, bucket_id, embedding_model);
 
+    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
     -- no lock is held: what is asked here is looked at again when it is answered
     with pairs as materialized (
         select dense_rank() over (order by p.cluster_id) as cluster, p.*
@@ -111,6 +113,8 @@ begin
     v_pairs := coalesce(v_pairs, 0);
 
     if not dry_run then
+        perform memfold._lock(tenant_id, bucket_id, null, true);
+        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
         v_run := memfold._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
             'embedding_model', v_model, 'threshold', threshold, 'approval', approval, 'max_operations', max_operations,
             'max_judgements', max_judgements));
@@ -145,4 +149,5 @@ representative) to be judged. Nothing folds without an answer. dry_run (the defa
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
 ''judge'' as kind consolidation, for ''person'' as kind review (see approve_run). Left out are pairs that were judged, memories that
 wait for a judgement (as the newer of a pair), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
+stumble over. No lock is held while it is planned; what is queued is queued with the bucket locked. Raises MF001 to MF003, MF013, MF022,
+MF025; may raise 40001.';

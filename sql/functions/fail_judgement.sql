@@ -14,6 +14,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     j memfold.judgements;
+    v_is_locked boolean := false;
 begin
     perform memfold._enter_judge(tenant_id);
     select o.* into j
@@ -25,11 +26,16 @@ begin
     if counted and j.attempts >= 8 and memfold._falls_back(j) then
         -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
         perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
+        v_is_locked := true;
     end if;
-    select o.* into strict j
+    select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id
+    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
     for no key update;
+    if not found then
+        -- erased with its memories
+        perform memfold._no_judgement(judgement_id);
+    end if;
     perform memfold._check_usage(input_tokens, output_tokens, cost);
     if not coalesce(retry_after between '0' and '1 year', true) then
         perform memfold._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
@@ -57,7 +63,8 @@ begin
     set state = j.state, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    if j.state = 'dead' and memfold._falls_back(j) then
+    -- where that was not foreseen (the policy has changed meanwhile), upkeep does it, under the lock
+    if v_is_locked and j.state = 'dead' and memfold._falls_back(j) then
         return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
     end if;
     return j.state;

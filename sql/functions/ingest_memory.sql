@@ -35,6 +35,9 @@ begin
     -- A text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
+        if holds_row then
+            perform memfold._try_root(c.tenant_id, d.root_id);
+        end if;
         d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
         if d.on_timeline is not null then
             return memfold._result(d, d.memory_id, null,
@@ -60,14 +63,43 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy);
+        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy, array[c.embedding_model]);
     end if;
-    return memfold._ingest_locked(c);
+    if v_patient then
+        return memfold._ingest_locked(c);
+    end if;
+    begin
+        return memfold._ingest_rest(c);
+    exception when lock_not_available then
+        perform memfold._fail_busy();
+    end;
 end;
 $$;
 revoke all on function memfold._ingest(memfold.candidate, boolean) from public;
 comment on function memfold._ingest(memfold.candidate, boolean) is
 'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
+
+create or replace function memfold._try_root(tenant_id text, root_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from memfold.memory_counters as k
+    where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+    for no key update skip locked;
+    -- a row that came by a plain INSERT has no counters yet
+    if not found and exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+    ) then
+        perform memfold._retry('the memory is being changed',
+            'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
+    end if;
+end;
+$$;
+revoke all on function memfold._try_root(text, uuid) from public;
+comment on function memfold._try_root(text, uuid) is
+'For a call that may hold the row of a memory which is an alias by now: locks its root''s row, if it is free, else raises 40001.
+Whoever merges and undoes locks roots before aliases, so that waiting here would be a deadlock.';
 
 create or replace function memfold.ingest_memory(
     content text,
@@ -101,17 +133,21 @@ begin
         -- row 1: a second call with the key waits here for the first to commit
         perform memfold._check_identifier('bucket_id', bucket_id, true);
         perform memfold._check_identifier('idempotency_key', idempotency_key, true);
-        insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
-        values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
-        on conflict do nothing;
-        if not found then
-            select i.event_id into strict v_event_id
+        loop
+            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
+            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
+            on conflict do nothing;
+            exit when found;
+            select i.event_id into v_event_id
             from memfold.idempotency_keys as i
             where i.tenant_id = ingest_memory.tenant_id collate "C"
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
-            return memfold._event_result(tenant_id, v_event_id);
-        end if;
+            if found then
+                return memfold._event_result(tenant_id, v_event_id);
+            end if;
+            -- it expired in between: a new call
+        end loop;
     end if;
     if embedding is null and embedding_model is null then
         r := memfold._ingest_known(

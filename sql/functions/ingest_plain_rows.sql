@@ -2,13 +2,17 @@ create or replace function memfold.ingest_plain_rows(
     tenant_id text,
     bucket_id text default null,
     max_rows bigint default 1000
-) returns bigint
+) returns memfold.plain_rows
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+-- whatever it waits for
+set lock_timeout = '500ms'
 as $$
 declare
+    r memfold.plain_rows;
     v_bucket_id text;
-    v_rows bigint := 0;
+    v_rows bigint;
     v_step bigint;
+    v_waits boolean := true;
     v_locked_at timestamptz;
 begin
     perform memfold._enter(tenant_id);
@@ -17,6 +21,8 @@ begin
         perform memfold._fail('MF022', 'an argument is out of range', format('max_rows was %s.', coalesce(max_rows::text, 'null')),
             'max_rows is 1 to 100000.');
     end if;
+    r.ingested := 0;
+    r.busy := 0;
     for v_bucket_id in
         select distinct x.bucket_id
         from (
@@ -28,26 +34,29 @@ begin
         ) as x
         order by 1
     loop
-        if v_locked_at is null then
-            perform memfold._lock(tenant_id, v_bucket_id, null, true);
-            v_locked_at := clock_timestamp();
-        else
-            begin
-                perform memfold._lock(tenant_id, v_bucket_id, null, false);
-            exception when serialization_failure then
-                -- busy: it holds rows of another bucket, and does not wait
-                continue;
-            end;
-        end if;
-        loop
-            -- writers of the buckets wait for as long as this takes
-            exit when v_rows >= max_rows or v_rows > 0 and clock_timestamp() > v_locked_at + interval '100 milliseconds';
-            v_step := memfold._adopt_plain(tenant_id, v_bucket_id, least(max_rows - v_rows, 50));
-            exit when v_step = 0;
-            v_rows := v_rows + v_step;
-        end loop;
+        -- writers of the buckets wait for as long as this takes
+        exit when r.ingested >= max_rows or clock_timestamp() > v_locked_at + interval '100 milliseconds';
+        v_rows := 0;
+        begin
+            -- It waits once, and holding nothing; then it may hold rows, and only tries.
+            perform memfold._lock(tenant_id, v_bucket_id, null, v_waits);
+            v_waits := false;
+            v_locked_at := coalesce(v_locked_at, clock_timestamp());
+            loop
+                exit when r.ingested + v_rows >= max_rows
+                    or v_rows > 0 and clock_timestamp() > v_locked_at + interval '100 milliseconds';
+                v_step := memfold._adopt_plain(tenant_id, v_bucket_id, least(max_rows - r.ingested - v_rows, 50));
+                exit when v_step = 0;
+                v_rows := v_rows + v_step;
+            end loop;
+            r.ingested := r.ingested + v_rows;
+        exception when lock_not_available or serialization_failure then
+            -- left as it was
+            r.busy := r.busy + 1;
+            v_waits := false;
+        end;
     end loop;
-    return v_rows;
+    return r;
 end;
 $$;
 revoke all on function memfold.ingest_plain_rows(text, text, bigint) from public;
@@ -55,8 +64,9 @@ grant execute on function memfold.ingest_plain_rows(text, text, bigint) to memfo
 comment on function memfold.ingest_plain_rows(text, text, bigint) is
 'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
 (an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
-pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call; returns how many it has
-seen to, 0: none is left. Raises MF001 to MF003, MF022, MF025; may raise 40001.';
+pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call. Returns how many it has seen to
+(ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
+Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
 
 create or replace function memfold._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
 language plpgsql volatile

@@ -182,10 +182,14 @@ begin
     perform memfold._check_usage(input_tokens, output_tokens, cost);
     -- The judge was asked without a lock. What it answered is applied to what is there now.
     perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
-    select o.* into strict j
+    select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id
+    where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
     for no key update;
+    if not found then
+        -- erased with its memories
+        perform memfold._no_judgement(judgement_id);
+    end if;
     if j.state in ('done', 'moot') then
         perform memfold._fail('MF027', 'the judgement is closed',
             format('Judgement %s is %s%s.', j.judgement_id, j.state, coalesce(': ' || j.verdict, '')),

@@ -127,6 +127,7 @@ declare
     v_asked bigint := 0;
     v_operations bigint := 0;
     v_more boolean := false;
+    v_rules text;
 begin
     perform memfold._enter(tenant_id);
     if not coalesce(max_operations between 1 and case when dry_run then 1000000 else 1000 end and dry_run is not null, false)
@@ -148,6 +149,7 @@ begin
     if memory_ids is not null then
         memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
     end if;
+    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
     -- no lock is held while it is planned
     for p in
         select dense_rank() over (order by s.cluster_id) as cluster, s.*, m.content, m.object, o.content as other_content,
@@ -191,6 +193,7 @@ begin
     -- no run where there is nothing to do: upkeep looks every few minutes
     if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
         perform memfold._lock(tenant_id, bucket_id, null, true);
+        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
         if into_run is null then
             r := memfold._start_run(tenant_id, bucket_id, 'sweep', jsonb_build_object(
                 'embedding_model', v_model, 'max_operations', max_operations));

@@ -1,12 +1,12 @@
 create or replace function memfold.upkeep(
     tenant_id text,
-    tasks text[] default '{plain,decay,syntheses,staged,runs,embed}'
+    tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := array['staged', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
+    v_known constant text[] := array['staged', 'keys', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold.upkeep_step;
     v_counts jsonb := jsonb '{}';
@@ -24,7 +24,7 @@ begin
     perform memfold._enter(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, syntheses, staged, runs, embed, clean and sweep.');
+            'Tasks are plain, decay, syntheses, staged, keys, runs, embed, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
@@ -66,7 +66,7 @@ grant execute on function memfold.upkeep(text, text[]) to memfold_app;
 comment on function memfold.upkeep(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
@@ -86,8 +86,11 @@ begin
     v_step.number := 0;
     v_step.is_left := false;
     if task = 'plain' then
-        v_step.number := memfold.ingest_plain_rows(tenant_id);
-        v_step.is_left := v_step.number > 0;
+        select r.ingested, r.ingested > 0 or r.busy > 0, r.busy into v_step.number, v_step.is_left, v_number
+        from memfold.ingest_plain_rows(tenant_id) as r;
+        if v_step.number = 0 and v_number > 0 then
+            raise lock_not_available using message = 'every bucket with such rows is busy';
+        end if;
     elsif task = 'staged' then
         select pg_catalog.count(*) into v_step.number
         from memfold.staged_candidates as s
@@ -97,6 +100,8 @@ begin
             -- no batch has this id: what goes is what was left behind
             perform memfold._take_staged(tenant_id, memfold._new_id());
         end if;
+    elsif task = 'keys' then
+        v_step := memfold._expire_keys(tenant_id, after);
     elsif task = 'decay' then
         if exists (select from memfold.policies as p where p.decay_rate > 0) then
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
@@ -162,6 +167,68 @@ revoke all on function memfold._upkeep_task(text, text, text) from public;
 comment on function memfold._upkeep_task(text, text, text) is
 'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
 
+create or replace function memfold._expire_keys(tenant_id text, after text) returns memfold.upkeep_step
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+-- "after" is text
+set datestyle = iso
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_step memfold.upkeep_step;
+    v_before timestamptz;
+    v_seen bigint := 0;
+    v_stays boolean := false;
+    v_last timestamptz;
+    v_key record;
+begin
+    v_step.number := 0;
+    select pg_catalog.now() - min(p.key_retention) into v_before
+    from memfold.policies as p
+    where p.tenant_id in (v_tenant_id, '*') and p.memory_type = '*';
+    for v_key in
+        with old as materialized (
+            select k.bucket_id, k.idempotency_key, k.at
+            from memfold.idempotency_keys as k
+            where k.tenant_id = v_tenant_id and k.at < v_before and k.at > coalesce(after::timestamptz, '-infinity')
+                and (k.idempotency_key < 'import:' or k.idempotency_key >= 'import;')
+            order by k.at
+            limit 5000
+        )
+        select o.*, o.at < pg_catalog.now() - (b.policy).key_retention as is_expired
+        from old as o
+        join (
+            select x.bucket_id, memfold._policy(v_tenant_id, x.bucket_id, '*') as policy
+            from (select distinct o.bucket_id from old as o) as x
+        ) as b on b.bucket_id = o.bucket_id
+        order by o.at
+    loop
+        v_seen := v_seen + 1;
+        v_stays := v_stays or not v_key.is_expired;
+        v_last := v_key.at;
+        if v_key.is_expired then
+            delete from memfold.idempotency_keys as k
+            where k.tenant_id = v_tenant_id and k.bucket_id = v_key.bucket_id and k.idempotency_key = v_key.idempotency_key
+                and k.at = v_key.at;
+            v_step.number := v_step.number + 1;
+        end if;
+    end loop;
+    v_step.is_left := v_seen = 5000;
+    if v_step.is_left then
+        -- past those that stay; what is as old as the last of them is for the next time
+        v_step.after := case when v_stays then v_last::text else after end;
+    end if;
+    return v_step;
+end;
+$$;
+revoke all on function memfold._expire_keys(text, text) from public;
+comment on function memfold._expire_keys(text, text) is
+'Removes idempotency keys of a tenant that are older than the key_retention of their bucket: of at most 5,000 keys, the oldest
+first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
+(they begin with import:) stay.';
+
 create or replace function memfold._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic
@@ -180,7 +247,7 @@ revoke all on function memfold._tenants() from public;
 comment on function memfold._tenants() is 'Every tenant that has memories. Only the owner may call it.';
 
 create or replace procedure memfold.upkeep_all(
-    tasks text[] default '{plain,decay,syntheses,staged,runs,embed}'
+    tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
 )
 language plpgsql
 as $$

@@ -17,7 +17,9 @@ add column protected_types text[] not null default '{}',
 add column protected_confidence double precision check (protected_confidence between 0 and 1),
 add column decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
 add column decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),
-add column decay_interval interval not null default '1 day' check (decay_interval >= interval '0');
+add column decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
+add column key_retention interval not null default '30 days'
+check (key_retention between interval '1 hour' and interval '1000 years');
 -- squawk-ignore constraint-missing-not-valid
 alter table memfold.policies add constraint policies_rank_check check (rank_confidence + rank_feedback <= 1);
 -- squawk-ignore ban-drop-constraint
@@ -57,6 +59,8 @@ comment on column memfold.policies.protected_confidence is
 comment on column memfold.policies.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
 comment on column memfold.policies.decay_floor is 'Decay ends at this confidence.';
 comment on column memfold.policies.decay_interval is 'Decay begins after so long without use.';
+comment on column memfold.policies.key_retention is
+'For how long an idempotency key answers at least; upkeep removes older ones. Of policies for memory_type ''*''.';
 
 -- Recall -----------------------------------------------------------------------------------------------------------
 
@@ -73,6 +77,13 @@ create index memories_session_idx on memfold.memories (tenant_id, bucket_id, ses
 -- A check for each new row of what the same function has written a statement before.
 -- squawk-ignore ban-drop-constraint
 alter table memfold.memory_tokens drop constraint memory_tokens_tenant_id_memory_id_fkey;
+
+-- Idempotency keys -------------------------------------------------------------------------------------------------
+
+-- Those that upkeep removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
+-- squawk-ignore require-concurrent-index-creation
+create index idempotency_keys_at_idx on memfold.idempotency_keys (tenant_id, at)
+where idempotency_key < 'import:' or idempotency_key >= 'import;';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 

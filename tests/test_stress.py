@@ -1,0 +1,39 @@
+"""Everything at once (tests/stress.py), small; larger by MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.stress import Stress, replays_beside_folds
+
+DB = psycopg.Connection[Any]
+CALLS = int(os.environ.get("MEMFOLD_STRESS_CALLS", "250"))
+SECONDS = float(os.environ.get("MEMFOLD_STRESS_SECONDS", "2"))
+
+
+def test_everything_at_once(dsn: str) -> None:
+    """Nothing is lost or broken, no error is anybody's but memfold's, batches never deadlock with one another."""
+    stress = Stress(dsn, writers=8, seed=CALLS)
+    stress.prepare()
+    outcome = stress.run(CALLS)
+    print(outcome)
+    assert outcome.calls.total() >= CALLS
+    assert stress.verify() == []
+    assert [kind for kind in outcome.deadlocks if set(kind) == {"batch"}] == []
+    # transactions of several calls may lock in any order: fewer than ten in 20,000 calls, and a few in as many as here
+    assert outcome.deadlocks.total() <= 2 + CALLS // 2000
+
+
+@pytest.mark.parametrize("batches", [0, 8])
+def test_replays_beside_merges_and_undos(dsn: str, batches: int) -> None:
+    """24 writers of three texts, some in batches, and one who merges and undoes them: not one deadlock."""
+    outcome = replays_beside_folds(dsn, SECONDS, writers=24, texts=3, batches=batches)
+    print(outcome)
+    assert outcome.folds > 0
+    assert outcome.replays > 0
+    assert outcome.deadlocks == 0
+    assert outcome.broken == []
