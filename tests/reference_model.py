@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MERGE, JUDGE, FLOOR = 0.92, 0.85, 0.75
+NEIGHBOURS = 20
+# What is told of a memory that is near: its similarity, and where an alias is nearer, which one, and its similarity.
+Told = tuple[int, float | None, int | None, float | None]
 
 
 class RefusedError(Exception):
@@ -77,6 +80,7 @@ class Event:
     extractor: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
+    similar: list[Told] = field(default_factory=list)
     number: int = -1
 
     @property
@@ -89,6 +93,27 @@ class Event:
         if self.action == "replaced":
             return self.target, self.memory
         return None
+
+
+@dataclass(frozen=True)
+class Near:
+    """An active memory near to a text: by its own text (None: it has no vector), and by the nearest of its texts."""
+
+    root: int
+    own: float | None
+    clean: bool
+    best: float
+    matched: int
+
+    @property
+    def told(self) -> Told:
+        nearer = self.matched != self.root
+        return self.root, self.own, self.matched if nearer else None, self.best if nearer else None
+
+    @property
+    def merges(self) -> bool:
+        """What merges is compared with the text that will be shown for it."""
+        return self.clean and self.own is not None and self.own > MERGE
 
 
 @dataclass
@@ -297,16 +322,28 @@ class World:
 
     def neighbours(
         self, scope: Scope, text: Text, thing: str | None, apart_from: int | None = None
-    ) -> list[tuple[float, bool, int]]:
-        """(similarity, clean, text) of active memories and their aliases, nearest first."""
-        found = []
+    ) -> list[Near]:
+        """Active memories near to a text, by any of their texts; the nearest by any, and the nearest by their own."""
+        cosines: dict[int, dict[int, float]] = defaultdict(dict)
         for m in self.memories:
             root = self.state.root(m.number)
             if m.scope is scope and m.embedded and self.state.status[root] == "active" and root != apart_from:
                 cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
-                clean = m.text.kind == text.kind and not differ(thing, m.object)
-                found.append((cosine, clean, m.number))
-        return sorted(found, reverse=True)[:20]
+                cosines[root][m.number] = cosine
+        found = []
+        for root, tree in cosines.items():
+            m = self.memories[root]
+            matched = max(tree, key=lambda number: (tree[number], number == root, -number))
+            clean = m.text.kind == text.kind and not differ(thing, m.object)
+            found.append(Near(root, self.own(root, text), clean, tree[matched], matched))
+        by_any = sorted(found, key=lambda n: (-n.best, n.matched))
+        by_own = sorted((n for n in found if n.own is not None), key=lambda n: (-(n.own or 0), n.root))
+        looked_at = {n.root for n in by_any[:NEIGHBOURS] + by_own[:NEIGHBOURS]}
+        return [n for n in by_any if n.root in looked_at]
+
+    def own(self, root: int, text: Text) -> float | None:
+        m = self.memories[root]
+        return sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True)) if m.embedded else None
 
     def active_pair(self, a: int, b: int) -> bool:
         return a != b and self.state.status[a] == self.state.status[b] == "active"
@@ -387,8 +424,8 @@ class World:
         current_thing = None if current is None else self.memories[current].object
         late = at < current_at
         near = self.neighbours(scope, text, thing) if embedded else []
-        best = near[0] if near else (-1.0, False, -1)
-        clean = next((n for n in near if n[1] and n[0] > MERGE), None)
+        best = near[0] if near and near[0].best >= JUDGE else None
+        clean = max((n for n in near if n.merges), key=lambda n: n.own or 0, default=None)
         judgement: str | None = None
         event.on_timeline = scope.single
 
@@ -406,12 +443,15 @@ class World:
                 event.on_timeline = False
                 if scope.conflict == "review":
                     event.action, judgement = "escalated", "review"
+                    if current is not None and current not in {told[0] for told in event.similar}:
+                        event.similar.append((current, None, None, None))
 
         if counts and scope.single and differ(thing, current_thing):
             compete("object")
+            near = []
         elif clean:
             event.action, event.tier, event.method = "merged", 2, "vector"
-            event.similarity, event.target = clean[0], self.state.root(clean[2])
+            event.similarity, event.target = clean.own, clean.root
             event.on_timeline = event.target in self.state.on_timeline
             if (
                 scope.on_merge == "replace"
@@ -421,16 +461,17 @@ class World:
                 event.action = "replaced"
         elif not counts:
             event.action, event.reason, event.on_timeline = "rejected", "recalled", False
-            if best[0] >= JUDGE:
-                event.tier, event.method, event.similarity = 2, "vector", best[0]
-                event.target = self.state.root(best[2])
-        elif best[0] >= JUDGE:
-            event.tier, event.method, event.similarity, event.on_timeline = 2, "vector", best[0], False
+            if best:
+                event.tier, event.method, event.similarity = 2, "vector", best.own
+                event.target = best.root
+        elif best:
+            event.tier, event.method, event.similarity, event.on_timeline = 2, "vector", best.own, False
             if scope.on_ambiguous != "keep":
-                event.action, event.target = "escalated", self.state.root(best[2])
+                event.action, event.target = "escalated", best.root
                 judgement = "write" if scope.on_ambiguous == "judge" else "review"
         elif scope.single and current is not None and None in (thing, current_thing):
             compete("predicate")
+        event.similar += [n.told for n in near if n.best >= JUDGE]
 
         if event.action == "rejected":
             event.memory = None
@@ -460,17 +501,19 @@ class World:
         near = self.neighbours(m.scope, m.text, m.object, apart_from=root) if root == m.number else []
         if self.state.status[root] != "active":
             near = []
-        clean = next((n for n in near if n[1] and n[0] > MERGE), None)
+        event.similar = [n.told for n in near if n.best >= JUDGE]
+        clean = max((n for n in near if n.merges), key=lambda n: n.own or 0, default=None)
         judgement = None
-        if near and (clean or near[0][0] >= JUDGE):
-            similarity, _, neighbour = clean or near[0]
-            event.tier, event.method, event.similarity = 2, "vector", similarity
-            event.target = other = self.state.root(neighbour)
-            if clean and not self.asked((root, other), (root, neighbour)):
+        if near and (clean or near[0].best >= JUDGE):
+            found = clean or near[0]
+            event.tier, event.method, event.similarity = 2, "vector", found.own
+            event.target = other = found.root
+            asked = self.asked((root, other), (root, found.matched))
+            if clean and not asked:
                 event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
                 event.memory, event.target = self.newer_first(root, other)
                 event.on_timeline = bool({root, other} & self.state.on_timeline)
-            elif m.scope.on_ambiguous != "keep" and not self.asked((root, other), (root, neighbour)):
+            elif m.scope.on_ambiguous != "keep" and not asked:
                 event.action = "escalated"
                 judgement = "write" if m.scope.on_ambiguous == "judge" else "review"
         if not event.action:

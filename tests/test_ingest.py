@@ -165,10 +165,11 @@ def test_paraphrase_becomes_an_alias_and_is_paid_once(db: DB) -> None:
     )
     found = counters(db, first.memory_id)
     assert (found["observations"], found["independent"], found["aliases"]) == (3, 2, 1)
-    # an alias's vector is a neighbour too: near the alias, far from its root
+    # an alias's vector is a neighbour too, but nothing merges by it: near the alias, far from its root
     near = ingest(db, "Dark mode is what the user likes", **vector(0.80))
-    assert (near.action, near.memory_id) == ("merged", first.memory_id)
-    assert near.similarity > 0.92
+    assert (near.action, near.similarity) == ("escalated", pytest.approx(0.80))
+    assert near.similar[0]["memory_id"] == str(first.memory_id)
+    assert near.similar[0]["matched_similarity"] > 0.92
     check(db)
 
 

@@ -133,7 +133,8 @@ def test_a_memory_is_shown_once_by_the_best_of_its_texts(db: DB) -> None:
     db.execute("select memfold.merge_memories(%s, %s)", [other.memory_id, root.memory_id])
     found = search(db)
     assert texts(found) == ["User likes Vim", "User loves Emacs"]
-    assert found[0]["similarity"] == 1
+    assert (found[0]["similarity"], found[0]["matched_similarity"]) == (pytest.approx(0.6), 1)
+    assert found[0]["matched_id"] == other.memory_id
     assert (found[0]["repetition_count"], found[0]["collapsed_count"]) == (1, 0)
 
 
@@ -194,7 +195,7 @@ def test_an_alias_is_found_by_what_its_memory_is(store: DB) -> None:
         {"session_id": "s1"},
         {"memory_type": "habit", "session_id": "s1"},
     ):
-        assert [(row["memory_id"], row["similarity"]) for row in search(store, **given)] == [
+        assert [(row["memory_id"], row["matched_similarity"]) for row in search(store, **given)] == [
             (root.memory_id, 1)
         ]
     assert search(store, memory_type="fact") == search(store, session_id="s2") == []

@@ -138,6 +138,20 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
     check(replace_newer)
 
 
+def test_a_judge_that_fails_replaces_no_text_that_only_an_alias_is_near_to(replace_newer: DB) -> None:
+    """Both stay: nobody has looked at the pair, and the text that is shown says something else."""
+    older, newer = pair(replace_newer, 0.97)
+    assert newer.action == "replaced"
+    # 14 degrees from the text that is shown, which has an alias on the other side
+    near = ingest(replace_newer, "Alice keeps cats", **vector(0.92, axis=2))
+    assert (near.action, near.similar[0]["matched_id"]) == ("escalated", str(older.memory_id))
+    assert near.similarity < 0.9
+    assert failed(replace_newer, near.judgement_id, 8) == ["open"] * 7 + ["dead"]
+    assert statuses(replace_newer, newer, near) == ["active", "active"]
+    assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (0,)
+    check(replace_newer)
+
+
 def test_elsewhere_a_failure_keeps_both(replace_newer: DB) -> None:
     replace_newer.execute("select set_policy('acme', on_judge_failure => 'keep')")
     older, newer = pair(replace_newer, 0.93)

@@ -150,7 +150,8 @@ select jsonb_build_object(
         order by j.judgement_id) from memfold.judgements as j where j.tenant_id = %(tenant)s),
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
         e.similarity, e.reason, e.observation, e.on_timeline, e.judgement_id, e.verdict, e.undoes, e.content,
-        e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at))
+        e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at),
+        e.similar_memories)
         order by e.event_id) from memfold.memory_events as e
     where e.tenant_id = %(tenant)s and e.event_id > %(last)s),
   'invariants', case when %(check)s then (select jsonb_agg(c) from memfold.check_invariants(%(tenant)s) as c) end)
@@ -386,10 +387,17 @@ class Machine(RuleBasedStateMachine):
             for j in w.judgements
         ]
         fields = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline",
-                  "judgement", "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at"]  # fmt: skip
+                  "judgement", "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at",
+                  "similar"]  # fmt: skip
         for row in held["events"]:
             values = dict(zip(fields, row[1:], strict=True))
             values["turns"].sort()
+            values["similar"] = self.told_of(
+                [
+                    (n(x["memory_id"]), x.get("similarity"), n(x.get("matched_id")), x.get("matched_similarity"))
+                    for x in values["similar"] or []
+                ]
+            )
             for key in ("memory", "target", "judgement", "undoes"):
                 values[key] = n(values[key])
             actual[n(row[0]) or ""] = values
@@ -400,9 +408,14 @@ class Machine(RuleBasedStateMachine):
                 "observation": e.observation, "on_timeline": e.on_timeline, "judgement": name("j", e.judgement),
                 "verdict": e.verdict, "undoes": name("e", e.undoes), "content": e.content, "turns": sorted(e.turns),
                 "source": e.source, "extractor": e.extractor, "metadata": None if e.source is None else e.metadata,
-                "at": e.at,
+                "at": e.at, "similar": self.told_of([(name("m", a), b, name("m", c), d) for a, b, c, d in e.similar]),
             }  # fmt: skip
         return list(self.differences("", actual, expected))
+
+    @staticmethod
+    def told_of(similar: list[tuple[Any, ...]]) -> dict[str, Any]:
+        """What was told as similar, by memory, in the form in which it is compared."""
+        return {x[0]: {"own similarity": x[1], "matched": x[2], "matched similarity": x[3]} for x in similar}
 
     def differences(self, where: str, a: Any, b: Any) -> Any:
         if isinstance(a, dict) and isinstance(b, dict) and "metadata" not in where:

@@ -455,7 +455,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 @pytest.mark.core
 def test_a_fold_whose_child_lived_on(db: DB) -> None:
-    """X is folded into R, gets 3 more observations, Y is folded because of X: undoing X -> R leaves Y where it is."""
+    """X is folded into R, gets 3 more observations, Y is folded although X is nearer: undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
     fold = ingest(
@@ -464,9 +464,11 @@ def test_a_fold_whose_child_lived_on(db: DB) -> None:
     x = text(db, "The user likes dark mode best")
     for turn in ("b", "c", "d"):
         assert ingest(db, "The user likes dark mode best", source_turn_ids=[turn]).method == "alias"
-    y = ingest(db, "Dark mode is liked best by the user", source_turn_ids=["e"], **vector(0.90))
+    y = ingest(db, "Dark mode is liked best by the user", source_turn_ids=["e"], **vector(0.93))
     assert (fold.action, y.action, y.memory_id) == ("merged", "merged", r.memory_id)
-    assert y.similarity == pytest.approx(0.90 * 0.95 + math.sqrt(1 - 0.9**2) * math.sqrt(1 - 0.95**2))
+    assert y.similarity == pytest.approx(0.93)
+    nearer = 0.93 * 0.95 + math.sqrt(1 - 0.93**2) * math.sqrt(1 - 0.95**2)
+    assert (y.similar[0]["matched_id"], y.similar[0]["matched_similarity"]) == (str(x), pytest.approx(nearer))
     assert counters(db, r.memory_id)["observations"] == 6
 
     told = undo(db, fold.event_id, "they differ")

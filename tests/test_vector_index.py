@@ -205,7 +205,7 @@ def test_later_ones_of_a_batch_are_not_there_yet(wide: DB) -> None:
     wide.execute("select create_vector_index('m')")
     wide.execute("set memfold.tenant_id = 'acme'")
     hidden = (
-        "select memory_id from memfold._neighbours('acme', 'wide', null, memfold._unit(%s::vector), 'm', %s,"
+        "select root_id from memfold._neighbours('acme', 'wide', null, memfold._unit(%s::vector), 'm', %s,"
         " 20, -1, null, %s, %s)"
     )
     with Scans(wide) as scans:

@@ -81,7 +81,7 @@ def search(
         merged: list[str] = yield Together(merging, _AT_ONCE)
         together = [replace(memory, display_text=text) for memory, text in zip(together, merged, strict=True)]
     found += together
-    found.sort(key=lambda memory: (-memory.score, -memory.similarity, memory.memory_id))
+    found.sort(key=lambda memory: (-memory.score, -memory.matched_similarity, memory.memory_id))
     return tuple(found[: arguments.get("max_results") or 10])
 
 

@@ -82,24 +82,33 @@ class SimilarFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A neighbour: its cosine, and what the guard said of the pair (None: it was not asked)."""
+    """A memory that was compared: how near its own text is, and what the guard said of the pair (None: it was not asked).
+
+    ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared by that. Where another of its texts is
+    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with a similarity of its own. ``find_similar`` always
+    names it, the memory itself where none is nearer, with the contents.
+    """
 
     memory_id: UUID
-    similarity: float
+    similarity: float | None = None
     guard: tuple[str, ...] | None = None
     matched_id: UUID | None = None
     content: str | None = None
+    matched_similarity: float | None = None
+    matched_content: str | None = None
+    jaccard: float | None = None
+    jaccard_matched_id: UUID | None = None
+    matched_jaccard: float | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        guard = row.get("guard")
-        return cls(
-            memory_id=UUID(str(row["memory_id"])),
-            similarity=float(row["similarity"]),
-            guard=None if guard is None else tuple(guard),
-            matched_id=row.get("matched_id"),
-            content=row.get("content"),
-        )
+        values = {field.name: row.get(field.name) for field in fields(cls)}
+        for name in ("memory_id", "matched_id", "jaccard_matched_id"):
+            values[name] = None if values[name] is None else UUID(str(values[name]))
+        for name in ("similarity", "matched_similarity", "jaccard", "matched_jaccard"):
+            values[name] = None if values[name] is None else float(values[name])
+        values["guard"] = None if values["guard"] is None else tuple(values["guard"])
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +238,8 @@ class SearchFields(TypedDict, total=False):
 class FoundMemory:
     """A memory that a search shows, best first.
 
-    ``confidence`` is after decay. ``collapsed_ids`` say the same and are not shown; ``score`` is the best of theirs
+    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of the nearest of
+    its texts, ``matched_id``. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not shown; ``score`` is the best of theirs
     and its own. ``display_text``: with ``merge_text``, what a model made of all their texts, else the content.
     """
 
@@ -240,7 +250,9 @@ class FoundMemory:
     predicate: str | None
     object: str | None
     score: float
-    similarity: float
+    similarity: float | None
+    matched_id: UUID
+    matched_similarity: float
     confidence: float
     repetition_count: int
     metadata: Mapping[str, Any]

@@ -214,16 +214,18 @@ declare
     v_floor double precision;
     v_report double precision;
     v_neighbour record;
-    v_place bigint := 0;
     v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     v_guard text[];
     v_signals text[];
+    -- by the memory's own text, and by the best of its texts
+    v_own double precision;
     v_value double precision;
     v_best double precision;
     v_mergeable boolean;
     v_unclear boolean;
+    v_entry jsonb;
+    v_about jsonb;
     v_similar jsonb[];
-    v_roots uuid[] := array[]::uuid[];
 begin
     select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
@@ -239,61 +241,80 @@ begin
             greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop
-        v_place := v_place + 1;
         -- behind the nearest, only those of the candidate's own session
-        continue when v_place > v_policy.neighbours and not exists (
+        continue when v_neighbour.place > v_policy.neighbours and not exists (
             select from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = v_neighbour.memory_id
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
                 and m.session_id = c.session_id collate "C"
         );
         v_guard := null;
         v_signals := null;
-        v_value := null;
         if v_score is null then
-            v_value := v_neighbour.similarity;
-        elsif v_neighbour.similarity >= v_floor then
-            v_signals := memfold._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
-            v_value := memfold._score(v_score, memfold._pair_features(
-                c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
+            v_own := v_neighbour.similarity;
+            v_value := v_neighbour.matched_similarity;
+        else
+            v_own := null;
+            if v_neighbour.similarity >= v_floor then
+                v_signals := memfold._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
+                v_own := memfold._score(v_score, memfold._pair_features(
+                    c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
+            end if;
+            v_value := v_own;
+            if v_neighbour.matched_id <> v_neighbour.root_id and v_neighbour.matched_similarity >= v_floor then
+                v_value := greatest(v_own, memfold._score(v_score, memfold._pair_features(
+                    c.tenant_id, v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
+                    memfold._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
+                        v_neighbour.matched_object))));
+            end if;
         end if;
-        v_mergeable := v_value > v_merge or v_value = v_merge and v_policy.merge_inclusive;
-        v_unclear := v_value >= v_judge;
+        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        v_mergeable := coalesce(v_own > v_merge or v_own = v_merge and v_policy.merge_inclusive, false);
+        v_unclear := coalesce(v_value >= v_judge, false);
         -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
-        if v_mergeable and (d.action is distinct from 'merged' or v_value > v_best)
+        if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
             v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold._guard_pair(
                 c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object)) end;
             v_mergeable := v_mergeable and v_guard = '{}';
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
+                v_best := case when v_mergeable then v_own else v_value end;
                 d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
                 d.tier := 2;
-                d.method := case when v_place > v_policy.neighbours then 'session'
+                d.method := case when v_neighbour.place > v_policy.neighbours then 'session'
                     when v_score is null then 'vector' else 'score' end;
                 d.target_id := v_neighbour.root_id;
-                d.memory_id := case when except_root is not null then v_neighbour.memory_id end;
+                d.memory_id := case when except_root is not null then v_neighbour.matched_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
-                d.reason := case when v_score is not null then 'score ' || pg_catalog.round(v_value::numeric, 4) end;
-                v_best := v_value;
+                d.reason := case when v_score is not null then 'score ' || pg_catalog.round(v_best::numeric, 4) end;
+                v_about := null;
             end if;
         end if;
-        if v_neighbour.similarity >= v_report and not v_neighbour.root_id = any(v_roots) then
-            v_roots := v_roots || v_neighbour.root_id;
-            v_similar := v_similar || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
-                'guard', pg_catalog.to_jsonb(v_guard)));
+        v_entry := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
+            'guard', pg_catalog.to_jsonb(v_guard)) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
+            else pg_catalog.jsonb_build_object(
+                'matched_id', v_neighbour.matched_id, 'matched_similarity', v_neighbour.matched_similarity) end);
+        if v_neighbour.matched_similarity >= v_report then
+            v_similar := v_similar || v_entry;
+        elsif d.target_id = v_neighbour.root_id then
+            v_about := v_entry;
         end if;
     end loop;
+    if v_about is not null then
+        v_similar := v_similar || v_about;
+    end if;
     d.similar_memories := pg_catalog.to_jsonb(v_similar);
     return d;
 end;
 $$;
 revoke all on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) from public;
 comment on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) is
-'Tier 2: rows 8 and 9 of the decision table. action: merged (the best guard-clean neighbour above the merge threshold),
-ambiguous (the best neighbour at or above the judge threshold), or null. Method session: a neighbour that is looked at for
-being of the candidate''s session. Only reads.';
+'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and
+guard-clean), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard and similarity
+are those of the memory''s own text. Method session: a neighbour that is looked at for being of the candidate''s session.
+similar_memories: what is near enough to be reported, and what the decision is about. Only reads.';
 
 create or replace function memfold._decide_lexical(c memfold.candidate, d memfold.decision) returns memfold.decision
 language plpgsql stable
@@ -302,16 +323,23 @@ declare
     v_policy constant memfold.policies := c.policy;
     v_tokens constant text[] := memfold._tokens(c.content, v_policy.segmenter);
     v_report constant double precision := coalesce(v_policy.similar_threshold, v_policy.lexical_threshold);
-    v_left bigint := v_policy.lexical_neighbours;
     v_neighbour record;
-    v_similarity double precision;
-    v_guard text[];
-    v_similar jsonb[];
-    v_roots uuid[] := array[]::uuid[];
+    -- texts, memories and own texts of memories that were met
+    v_texts bigint := 0;
+    v_trees bigint := 0;
+    v_owns bigint := 0;
+    v_is_new boolean;
+    v_own double precision;
+    v_value double precision;
+    v_best double precision;
+    v_mergeable boolean;
+    v_guard jsonb;
+    v_entry jsonb;
+    v_entries jsonb := '{}';
 begin
     d.action := null;
     for v_neighbour in
-        select s.memory_id
+        select s.memory_id, m.root_id, m.content, r.content as root_content, r.object as root_object
         from (
             -- of a word that everything has, the newest memories
             select t.memory_id, pg_catalog.count(*) as shared
@@ -325,47 +353,83 @@ begin
             ) as t
             group by t.memory_id
         ) as s
+        cross join lateral (
+            select memfold._root(m.memory_id, m.root_id) as root_id, m.content, m.scope_key
+            from memfold.memories as m
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = s.memory_id
+            offset 0
+        ) as m
+        cross join lateral (
+            select r.content, r.object, r.status from memfold.memories as r
+            where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
+            offset 0
+        ) as r
+        where r.status = 'active' and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop
-        exit when v_left = 0;
-        select m.content, m.object, memfold._root(m.memory_id, m.root_id) as root_id into v_neighbour
-        from memfold.memories as m
-        join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = v_neighbour.memory_id and r.status = 'active'
-            and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key);
-        continue when not found;
-        v_left := v_left - 1;
-        v_similarity := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content, v_policy.segmenter));
-        v_guard := null;
-        if v_similarity > v_policy.lexical_threshold
-            and (d.action is distinct from 'merged' or v_similarity > d.similarity)
+        -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
+        exit when v_trees >= v_policy.lexical_neighbours and v_owns >= v_policy.lexical_neighbours;
+        v_entry := v_entries -> v_neighbour.root_id::text;
+        v_is_new := v_entry is null;
+        v_texts := v_texts + 1;
+        continue when not (v_texts <= v_policy.lexical_neighbours
+            or v_is_new and v_trees < v_policy.lexical_neighbours
+            or v_neighbour.memory_id = v_neighbour.root_id and v_owns < v_policy.lexical_neighbours);
+        v_owns := v_owns + (v_neighbour.memory_id = v_neighbour.root_id)::integer;
+        if v_is_new then
+            v_trees := v_trees + 1;
+            v_own := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.root_content, v_policy.segmenter));
+            v_entry := pg_catalog.jsonb_build_object('memory_id', v_neighbour.root_id, 'jaccard', v_own);
+        else
+            continue when v_neighbour.memory_id = v_neighbour.root_id;
+            v_own := (v_entry ->> 'jaccard')::double precision;
+        end if;
+        v_value := v_own;
+        if v_neighbour.memory_id <> v_neighbour.root_id then
+            v_value := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content, v_policy.segmenter));
+            if v_value > greatest(v_own, (v_entry ->> 'matched_jaccard')::double precision) then
+                v_entry := v_entry || pg_catalog.jsonb_build_object(
+                    'jaccard_matched_id', v_neighbour.memory_id, 'matched_jaccard', v_value);
+            else
+                v_value := v_own;
+            end if;
+        end if;
+        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        v_mergeable := v_own > v_policy.lexical_threshold;
+        if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
+            or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := case when v_policy.guard = 'on' then memfold._guard_pair(
-                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object) else '{}' end;
-            if v_guard = '{}' or d.action is null or d.action = 'ambiguous' and v_similarity > d.similarity then
-                d.action := case when v_guard = '{}' then 'merged' else 'ambiguous' end;
+            v_guard := coalesce(v_entry -> 'guard', case when v_policy.guard = 'on' then pg_catalog.to_jsonb(memfold._guard_pair(
+                c.tenant_id, c.content, v_neighbour.root_content, c.object, v_neighbour.root_object)) else '[]' end);
+            v_entry := v_entry || pg_catalog.jsonb_build_object('guard', v_guard);
+            v_mergeable := v_mergeable and v_guard = '[]';
+            if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
+                v_best := case when v_mergeable then v_own else v_value end;
+                d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
                 d.tier := 2;
                 d.method := 'lexical';
                 d.target_id := v_neighbour.root_id;
-                d.similarity := v_similarity;
-                d.guard := v_guard;
+                d.similarity := v_own;
+                d.guard := array(select pg_catalog.jsonb_array_elements_text(v_guard));
             end if;
         end if;
-        if v_similarity >= v_report and not v_neighbour.root_id = any(v_roots) then
-            v_roots := v_roots || v_neighbour.root_id;
-            v_similar := v_similar || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                'memory_id', v_neighbour.root_id, 'jaccard', v_similarity, 'guard', pg_catalog.to_jsonb(v_guard)));
-        end if;
+        v_entries := v_entries || pg_catalog.jsonb_build_object(v_neighbour.root_id, v_entry);
     end loop;
-    d.similar_memories := pg_catalog.to_jsonb(v_similar);
+    select pg_catalog.jsonb_agg(s.entry order by s.jaccard desc, s.id) into d.similar_memories
+    from (
+        select e.key as id, e.value as entry, greatest(
+            (e.value ->> 'jaccard')::double precision, (e.value ->> 'matched_jaccard')::double precision) as jaccard
+        from pg_catalog.jsonb_each(v_entries) as e
+    ) as s
+    where s.jaccard >= v_report or s.id = d.target_id::text;
     return d;
 end;
 $$;
 revoke all on function memfold._decide_lexical(memfold.candidate, memfold.decision) from public;
 comment on function memfold._decide_lexical(memfold.candidate, memfold.decision) is
-'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate. action: merged (the
-best guard-clean one above the policy''s lexical_threshold), ambiguous (one above it that the guard tells apart), or null;
-similarity: Jaccard, in [0, 1]. Only reads.';
+'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts
+and by their own. action: merged (the best guard-clean one whose own text is above the policy''s lexical_threshold), ambiguous (one
+that the guard tells apart, or of which an alias is above it), or null; similarity: Jaccard to its own text, in [0, 1]. Only reads.';
 
 create or replace function memfold._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe
@@ -374,8 +438,10 @@ begin atomic
     from (
         select
             coalesce(x.entry ->> 'memory_id', y.entry ->> 'memory_id') as memory_id,
-            (y.entry ->> 'similarity')::double precision as similarity,
-            (x.entry ->> 'jaccard')::double precision as jaccard,
+            greatest(
+                (y.entry ->> 'similarity')::double precision, (y.entry ->> 'matched_similarity')::double precision
+            ) as similarity,
+            greatest((x.entry ->> 'jaccard')::double precision, (x.entry ->> 'matched_jaccard')::double precision) as jaccard,
             coalesce(x.entry, '{}') || coalesce(y.entry, '{}') as entry
         from pg_catalog.jsonb_array_elements(a) as x (entry)
         full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
@@ -529,6 +595,12 @@ begin
         d.on_timeline := false;
         d.action := case conflict when 'keep_both' then 'inserted' else 'escalated' end;
         d.judgement := case conflict when 'review' then 'review' end;
+    end if;
+    if d.action = 'escalated' and (d.similar_memories @> pg_catalog.jsonb_build_array(
+        pg_catalog.jsonb_build_object('memory_id', current_id))) is not true
+    then
+        d.similar_memories := coalesce(d.similar_memories, '[]')
+            || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', current_id));
     end if;
     return d;
 end;

@@ -96,8 +96,9 @@ begin
         from vectors as v
         where v.asks and v.wide and case when memfold._vector_index(v.embedding_model) is not null
             then exists (
-                select from memfold._neighbours(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
-                    v.threshold, null, null, null)
+                select from memfold._near_texts(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
+                    v.threshold, null, null) as n
+                where n.memory_ids is not null
             )
             else exists (
                 select

@@ -25,7 +25,7 @@ create or replace function memfold._nearest(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
     memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
     at timestamptz, as_of timestamptz, types text[], rules memfold.policies[],
-    out root_ids uuid[], out similarities double precision[], out confidences double precision[],
+    out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
 language plpgsql stable
@@ -39,10 +39,11 @@ declare
 begin
     if session_id is not null or as_of is not null then
         -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
-        select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
-        into root_ids, similarities, confidences, feedbacks
+        select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+        into root_ids, text_ids, similarities, confidences, feedbacks
         from (
-            select n.root_id, memfold._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence, n.feedback
+            select n.root_id, a.id as text_id, memfold._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence,
+                n.feedback
             from (
                 select m.memory_id from memfold.memories as m
                 where _nearest.session_id is not null
@@ -75,7 +76,7 @@ begin
                     and w.model = _nearest.embedding_model collate "C"
                 offset 0
             ) as v
-            order by 2 desc, n.root_id
+            order by 3 desc, n.root_id
             limit max_vectors
         ) as s;
         return;
@@ -88,7 +89,8 @@ begin
         v_outgrown := memfold._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
     end if;
     if v_outgrown and v_index is not null then
-        select i.root_ids, i.similarities, i.confidences, i.feedbacks into root_ids, similarities, confidences, feedbacks
+        select i.root_ids, i.text_ids, i.similarities, i.confidences, i.feedbacks
+        into root_ids, text_ids, similarities, confidences, feedbacks
         from memfold._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
             predicate, metadata, min_confidence, at, types, rules, v_filtered, v_index) as i;
         if cardinality(root_ids) = max_vectors then
@@ -96,13 +98,13 @@ begin
         end if;
     end if;
     -- An index's scan gives up where nearly all that is near is of others, or does not pass: then the newest ones beside it.
-    select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
-    into root_ids, similarities, confidences, feedbacks
+    select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+    into root_ids, text_ids, similarities, confidences, feedbacks
     from (
-        select u.root_id, u.similarity, u.confidence, u.feedback
+        select u.root_id, u.text_id, u.similarity, u.confidence, u.feedback
         from (
             (
-                select n.root_id, o.similarity, n.confidence, n.feedback
+                select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
                 from (
                     select i.memory_id, memfold._similarity(i.embedding, _nearest.embedding) as similarity
                     from (
@@ -142,8 +144,9 @@ begin
                 limit max_vectors
             )
             union
-            select f.root_id, f.similarity, f.confidence, f.feedback
-            from unnest(root_ids, similarities, confidences, feedbacks) as f (root_id, similarity, confidence, feedback)
+            select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
+            from unnest(root_ids, text_ids, similarities, confidences, feedbacks)
+                as f (root_id, text_id, similarity, confidence, feedback)
         ) as u
         order by u.similarity desc, u.root_id
         limit max_vectors
@@ -158,8 +161,8 @@ comment on function memfold._nearest(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
     text[], memfold.policies[]
 ) is
-'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each as the root
-where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
+'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each (text_ids)
+with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
 a large bucket; scope_key null: no scope) and among the newest 10,000 of a bucket; of all of a larger one approximately,
 where there is an index. Only reads.';
 
@@ -167,7 +170,7 @@ create or replace function memfold._indexed_nearest(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
     subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
     rules memfold.policies[], filtered boolean, index_id oid,
-    out root_ids uuid[], out similarities double precision[], out confidences double precision[],
+    out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
 language plpgsql stable
@@ -180,16 +183,16 @@ begin
     select t.type, t.schema into strict v_type, v_schema from memfold._vector_type(index_id) as t;
     v_before := memfold._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
     execute pg_catalog.format(
-        'select array_agg(s.root_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
+        'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
         ' from ('
-        ' select n.root_id, memfold._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
+        ' select n.root_id, v.memory_id as text_id, memfold._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
         ' from memfold.memory_vectors as v'
         ' cross join lateral memfold._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
         ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',
         embedding_model, v_type, v_schema, v_type)
-    into root_ids, similarities, confidences, feedbacks
+    into root_ids, text_ids, similarities, confidences, feedbacks
     using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
         rules;
     perform memfold._swap_settings(memfold._scan_settings(), v_before);

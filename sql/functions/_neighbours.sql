@@ -1,89 +1,173 @@
-create or replace function memfold._neighbours(
+create or replace function memfold._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
-    newest bigint, max_results bigint, threshold double precision, except_root uuid,
-    hidden_after uuid, hidden_to uuid
-) returns table (memory_id uuid, root_id uuid, similarity double precision, content text, object text)
+    newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
+    out memory_ids uuid[], out similarities double precision[]
+)
 language plpgsql stable
 as $$
 declare
-    -- the tree of a memory that asks has its aliases among its own neighbours
-    v_results constant bigint := max_results + case when except_root is null then 0 else 100 end;
     v_index oid;
     v_ids uuid[];
     v_similarities double precision[];
 begin
     -- Two statements, because one with "or scope_key is null" would read the whole tenant.
     if scope_key is not null then
-        return query
-        select s.memory_id, memfold._root(m.memory_id, m.root_id), s.similarity, m.content, m.object
+        select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
         from (
-            select n.memory_id, memfold._similarity(n.embedding, _neighbours.embedding) as similarity
+            select n.memory_id, memfold._similarity(n.embedding, _near_texts.embedding) as similarity
             from (
                 select v.memory_id, v.embedding
                 from memfold.memory_vectors as v
-                where v.tenant_id = _neighbours.tenant_id collate "C"
-                    and v.bucket_id = _neighbours.bucket_id collate "C"
-                    and v.scope_key = _neighbours.scope_key
+                where v.tenant_id = _near_texts.tenant_id collate "C"
+                    and v.bucket_id = _near_texts.bucket_id collate "C"
+                    and v.scope_key = _near_texts.scope_key
                     and v.model = embedding_model collate "C"
                     and v.live
                     and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                 order by v.memory_id desc
                 limit newest
             ) as n
+            where memfold._similarity(n.embedding, _near_texts.embedding) >= threshold
             order by 2 desc, n.memory_id
-            limit v_results
-        ) as s
-        -- from each to its text, whatever the statistics say: there may be none yet
-        cross join lateral (
-            select t.memory_id, t.root_id, t.content, t.object from memfold.memories as t
-            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = s.memory_id
-            offset 0
-        ) as m
-        where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
-        order by s.similarity desc, s.memory_id
-        limit max_results;
-    else
-        v_index := memfold._vector_index(embedding_model);
-        if v_index is not null
-            and memfold._outgrown(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
-        then
-            select i.memory_ids, i.similarities into v_ids, v_similarities
-            from memfold._indexed_neighbours(tenant_id, bucket_id, embedding, embedding_model, v_results,
-                hidden_after, hidden_to, v_index) as i;
-        end if;
-        -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
-        return query
-        select s.memory_id, memfold._root(m.memory_id, m.root_id), s.similarity, m.content, m.object
+            limit max_texts
+        ) as s;
+        return;
+    end if;
+    v_index := memfold._vector_index(embedding_model);
+    if v_index is not null
+        and memfold._outgrown(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
+    then
+        select i.memory_ids, i.similarities into v_ids, v_similarities
+        from memfold._indexed_neighbours(tenant_id, bucket_id, embedding, embedding_model, max_texts,
+            hidden_after, hidden_to, v_index) as i;
+    end if;
+    -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
+    select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
+    from (
+        select u.memory_id, u.similarity
         from (
             (
-                select n.memory_id, memfold._similarity(n.embedding, _neighbours.embedding) as similarity
+                select n.memory_id, memfold._similarity(n.embedding, _near_texts.embedding) as similarity
                 from (
                     select v.memory_id, v.embedding
                     from memfold.memory_vectors as v
-                    where v.tenant_id = _neighbours.tenant_id collate "C"
-                        and v.bucket_id = _neighbours.bucket_id collate "C"
+                    where v.tenant_id = _near_texts.tenant_id collate "C"
+                        and v.bucket_id = _near_texts.bucket_id collate "C"
                         and v.model = embedding_model collate "C"
                         and v.live
                         and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                     order by v.memory_id desc
-                    limit case when pg_catalog.cardinality(v_ids) = v_results then 0 else newest end
+                    limit case when pg_catalog.cardinality(v_ids) = max_texts then 0 else newest end
                 ) as n
+                where memfold._similarity(n.embedding, _near_texts.embedding) >= threshold
                 order by 2 desc, n.memory_id
-                limit v_results
+                limit max_texts
             )
             union
             select i.memory_id, i.similarity from unnest(v_ids, v_similarities) as i (memory_id, similarity)
-        ) as s
+            where i.similarity >= threshold
+        ) as u
+        order by u.similarity desc, u.memory_id
+        limit max_texts
+    ) as s;
+end;
+$$;
+revoke all on function memfold._near_texts(
+    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
+) from public;
+comment on function memfold._near_texts(
+    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
+) is
+'The max_texts live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
+most similar first, ties to the older text; null: none. hidden_after, hidden_to: ids between them are not there yet (later ones
+of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
+index, where there is one (create_vector_index) and the bucket has more than the newest ones.';
+
+create or replace function memfold._neighbours(
+    tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
+    newest bigint, max_results bigint, threshold double precision, except_root uuid,
+    hidden_after uuid, hidden_to uuid
+) returns table (
+    root_id uuid, similarity double precision, content text, object text,
+    matched_id uuid, matched_similarity double precision, matched_content text, matched_object text,
+    place bigint
+)
+language plpgsql stable rows 20
+as $$
+declare
+    -- Mostly each text is a memory of its own. The tree of a memory that asks has its aliases among its own neighbours.
+    v_texts bigint := 20 + 2 * max_results + case when except_root is null then 0 else 100 end;
+    v_ids uuid[];
+    v_similarities double precision[];
+    v_roots uuid[];
+    v_trees bigint;
+    v_own bigint;
+begin
+    loop
+        select n.memory_ids, n.similarities into v_ids, v_similarities
+        from memfold._near_texts(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest, v_texts, threshold,
+            hidden_after, hidden_to) as n;
+        if v_ids is null then
+            return;
+        end if;
         -- from each to its text, whatever the statistics say: there may be none yet
+        select pg_catalog.array_agg(m.root_id order by i.rank),
+            pg_catalog.count(distinct m.root_id) filter (where m.root_id is distinct from except_root),
+            pg_catalog.count(*) filter (where m.root_id = i.id and m.root_id is distinct from except_root)
+        into v_roots, v_trees, v_own
+        from unnest(v_ids) with ordinality as i (id, rank)
         cross join lateral (
-            select t.memory_id, t.root_id, t.content, t.object from memfold.memories as t
-            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = s.memory_id
+            select memfold._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
+            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = i.id
             offset 0
-        ) as m
-        where s.similarity >= threshold and memfold._root(m.memory_id, m.root_id) is distinct from except_root
-        order by s.similarity desc, s.memory_id
-        limit max_results;
-    end if;
+        ) as m;
+        -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
+        exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= max_results and v_own >= max_results
+            -- an index finds as many in one go
+            or v_texts >= case when scope_key is null and memfold._vector_index(embedding_model) is not null then 400
+                else newest end;
+        v_texts := 16 * v_texts;
+    end loop;
+    return query
+    select r.root_id, r.similarity, o.content, o.object, r.matched_id, r.matched_similarity, m.content, m.object, r.place
+    from (
+        select w.root_id, w.similarity, w.matched_id, w.matched_similarity,
+            least(
+                pg_catalog.row_number() over (order by w.matched_similarity desc, w.matched_id),
+                case when w.similarity is not null
+                    then pg_catalog.row_number() over (order by w.similarity desc nulls last, w.root_id) end
+            ) as place
+        from (
+            select n.root_id, n.matched_id, n.matched_similarity,
+                case when n.matched_id = n.root_id then n.matched_similarity else (
+                    -- its own vector may be farther than all that was found, or older
+                    select memfold._similarity(v.embedding, _neighbours.embedding)
+                    from memfold.memory_vectors as v
+                    where v.tenant_id = _neighbours.tenant_id collate "C" and v.memory_id = n.root_id
+                        and v.model = embedding_model collate "C"
+                ) end as similarity
+            from (
+                select distinct on (t.root_id) t.root_id, t.id as matched_id, t.similarity as matched_similarity
+                from unnest(v_ids, v_roots, v_similarities) as t (id, root_id, similarity)
+                where t.root_id is distinct from except_root
+                order by t.root_id, t.similarity desc, t.id <> t.root_id, t.id
+            ) as n
+        ) as w
+    ) as r
+    cross join lateral (
+        select t.content, t.object from memfold.memories as t
+        where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = r.root_id
+        offset 0
+    ) as o
+    cross join lateral (
+        select o.content, o.object where r.matched_id = r.root_id
+        union all
+        select t.content, t.object from memfold.memories as t
+        where r.matched_id <> r.root_id and t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = r.matched_id
+        offset 0
+    ) as m
+    where r.place <= max_results
+    order by r.matched_similarity desc, r.matched_id;
 end;
 $$;
 revoke all on function memfold._neighbours(
@@ -92,7 +176,7 @@ revoke all on function memfold._neighbours(
 comment on function memfold._neighbours(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) is
-'The max_results live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
-most similar first, ties to the older text. hidden_after, hidden_to: ids between them are not there yet (later ones of a
-batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
-index, where there is one (create_vector_index) and the bucket has more than the newest ones.';
+'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the
+max_results nearest by their own. place: by which of the two is smaller. similarity: of the own text, which is what is shown; null:
+it has no vector of the model. matched: the nearest of its texts, the own one where none is nearer. except_root: this memory is left
+out. Most similar first.';

@@ -109,7 +109,8 @@ begin
     return next format('ledger (%s rows%s; undo(event_id) takes one back)', v_count,
         ' and ' || nullif(v_archived, 0) || ' in memory_events_archive');
     for r in
-        select x.*, w.content as memory_content, t.content as target_content
+        select x.*, w.content as memory_content, t.content as target_content, a.memory_id as matched_id,
+            a.content as matched_content, n.matched_similarity
         from (
             select e.*, row_number() over (order by e.event_id) as n
             from memfold._ledger as e
@@ -117,6 +118,15 @@ begin
         ) as x
         left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
         left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
+        -- the alias that was nearer than what was decided against
+        left join lateral (
+            select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
+                (s.entry ->> case x.method when 'lexical' then 'matched_jaccard' else 'matched_similarity' end)::numeric
+                    as matched_similarity
+            from jsonb_array_elements(x.similar_memories) as s (entry)
+            where (s.entry ->> 'memory_id')::uuid in (x.memory_id, x.target_id)
+        ) as n on x.tier = 2
+        left join memfold.memories as a on a.tenant_id = x.tenant_id and a.memory_id = n.id
         where x.n <= 15 or x.n > v_count - 15
         order by x.n
     loop
@@ -133,7 +143,9 @@ begin
         return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
             ' ' || r.verdict,
-            case r.method when 'lexical' then ', Jaccard ' else ', cosine ' end || round(r.similarity::numeric, 4),
+            case r.method when 'lexical' then ', Jaccard ' else ', cosine ' end
+                || coalesce(round(r.similarity::numeric, 4)::text, case when r.matched_id is not null then 'unknown' end)
+                || coalesce(format(' (%s to "%s", %s)', round(r.matched_similarity, 4), r.matched_content, r.matched_id), ''),
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
             case
                 when r.undoes is not null then format(' takes back %s', r.undoes)

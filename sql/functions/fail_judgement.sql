@@ -118,17 +118,62 @@ comment on function memfold._check_usage(bigint, bigint, double precision) is
 create or replace function memfold._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable
 as $$
+declare
+    n memfold.judgements;
+    v_policy memfold.policies;
 begin
-    return j.kind = 'synthesis' and exists (
-        select from memfold.memories as m
-        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-        where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id and p.on_judge_failure = 'replace'
-    );
+    if j.kind <> 'synthesis' then
+        return false;
+    end if;
+    select p.* into v_policy
+    from memfold.memories as m
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id;
+    if v_policy.on_judge_failure is distinct from 'replace' then
+        return false;
+    end if;
+    -- Nobody has looked at the pair: it must be near by the two texts that are shown, not through an alias.
+    n := memfold._refresh_judgement(j);
+    return n.state = 'moot' or memfold._is_pair_near(v_policy, n.tenant_id, n.memory_id, n.other_id);
 end;
 $$;
 revoke all on function memfold._falls_back(memfold.judgements) from public;
 comment on function memfold._falls_back(memfold.judgements) is
-'Whether the newer memory replaces the older where the judge of this question fails for good.';
+'Whether the newer memory replaces the older where the judge of this question fails for good: by the policy, and where the two are
+near by their own texts.';
+
+create or replace function memfold._is_pair_near(
+    policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
+) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select
+        from memfold.memory_vectors as a
+        cross join lateral (
+            select v.embedding from memfold.memory_vectors as v
+            where v.tenant_id = a.tenant_id and v.memory_id = _is_pair_near.other_id and v.model = a.model
+            offset 0
+        ) as b
+        cross join lateral memfold._bands(policy, a.model) as t
+        cross join lateral (select memfold._similarity(a.embedding, b.embedding) as similarity offset 0) as s
+        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+            and case when t.score is null then s.similarity >= t.judge_threshold
+                else s.similarity >= t.floor and memfold._pair_score(a.tenant_id, t.score, s.similarity,
+                    _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
+    ) or policy.lexical_threshold is not null and (
+        select memfold._jaccard(memfold._tokens(a.content, policy.segmenter), memfold._tokens(b.content, policy.segmenter))
+            > policy.lexical_threshold
+        from memfold.memories as a
+        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _is_pair_near.other_id
+        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+    );
+end;
+$$;
+revoke all on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) from public;
+comment on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) is
+'Whether two memories are near enough to be asked about by their own texts: by a model''s vectors, or by words. Only reads.';
 
 create or replace function memfold._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
@@ -172,7 +217,7 @@ begin
         from memfold.judgements as o
         where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'
         for no key update;
-        if found then
+        if found and memfold._falls_back(j) then
             perform memfold._fall_back(j);
             v_count := v_count + 1;
         end if;

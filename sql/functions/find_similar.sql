@@ -8,7 +8,10 @@ create or replace function memfold.find_similar(
     subject text default null,
     predicate text default null,
     max_results bigint default 20
-) returns table (memory_id uuid, matched_id uuid, similarity double precision, content text)
+) returns table (
+    memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision,
+    matched_content text
+)
 language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -23,12 +26,14 @@ begin
     end if;
     perform memfold._check_embedding(embedding, embedding_model);
     return query
-    select n.root_id, n.memory_id, n.similarity, n.content
+    select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content
     from memfold._neighbours(
         tenant_id, bucket_id,
         case when find_similar.memory_type is not null
             then memfold._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
-        memfold._unit(embedding), embedding_model, memfold._exact_limit(), max_results, threshold, null, null, null) as n;
+        memfold._unit(embedding), embedding_model, memfold._exact_limit(), max_results, threshold, null, null, null) as n
+    order by n.matched_similarity desc, n.matched_id
+    limit max_results;
 end;
 $$;
 revoke all on function memfold.find_similar(
@@ -38,6 +43,8 @@ grant execute on function memfold.find_similar(
     text, text, vector, text, double precision, text, text, text, bigint
 ) to memfold_app;
 comment on function memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint) is
-'The active memories whose text, or whose alias''s text (matched_id), has a cosine of at least threshold to the vector, most
-similar first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. Nothing is written. Raises MF012 to MF015, MF022.';
+'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
+its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
+text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
+Nothing is written. Raises MF012 to MF015, MF022.';

@@ -33,6 +33,7 @@ declare
     v_unit memfold.memory_vectors.embedding%type;
     v_roots uuid[];
     v_ids uuid[];
+    v_texts uuid[];
     v_scores double precision[];
     v_similarities double precision[];
     v_confidences double precision[];
@@ -79,8 +80,8 @@ begin
     end if;
 
     loop
-        select n.root_ids, n.similarities, n.confidences, n.feedbacks
-        into v_roots, v_similarities, v_confidences, v_feedbacks
+        select n.root_ids, n.text_ids, n.similarities, n.confidences, n.feedbacks
+        into v_roots, v_texts, v_similarities, v_confidences, v_feedbacks
         from memfold._nearest(tenant_id, bucket_id, v_unit, embedding_model, v_fetch,
             case when num_nulls(search_memories.memory_type, search_memories.subject, search_memories.predicate) = 0
                 then memfold._scope_key(bucket_id, search_memories.memory_type, search_memories.subject,
@@ -88,16 +89,20 @@ begin
             search_memories.memory_type, memfold.canonicalize(search_memories.subject, 'prose/1'),
             memfold.canonicalize(search_memories.predicate, 'prose/1'), search_memories.session_id, search_memories.metadata,
             search_memories.min_confidence, coalesce(as_of, now()), as_of, v_types, v_rules) as n;
-        select array_agg(r.id), array_agg(r.score), array_agg(r.similarity), array_agg(r.confidence)
-        into v_ids, v_scores, v_similarities, v_confidences
+        select array_agg(r.id), array_agg(r.text_id), array_agg(r.score), array_agg(r.similarity), array_agg(r.confidence)
+        into v_ids, v_texts, v_scores, v_similarities, v_confidences
         from (
-            -- a root once, by the best of its texts
-            select f.id, f.confidence, max(f.similarity) as similarity,
-                (1 - v_policy.rank_confidence - v_policy.rank_feedback) * max(f.similarity)
-                    + v_policy.rank_confidence * f.confidence + v_policy.rank_feedback * f.feedback as score
-            from unnest(v_roots, v_similarities, v_confidences, v_feedbacks) as f (id, similarity, confidence, feedback)
-            group by f.id, f.confidence, f.feedback
-            order by 4 desc, 3 desc, f.id
+            -- a root once, by the best of its texts, its own where none is nearer
+            select b.*,
+                (1 - v_policy.rank_confidence - v_policy.rank_feedback) * b.similarity
+                    + v_policy.rank_confidence * b.confidence + v_policy.rank_feedback * b.feedback as score
+            from (
+                select distinct on (f.id) f.*
+                from unnest(v_roots, v_texts, v_similarities, v_confidences, v_feedbacks)
+                    as f (id, text_id, similarity, confidence, feedback)
+                order by f.id, f.similarity desc, f.text_id <> f.id, f.text_id
+            ) as b
+            order by score desc, b.similarity desc, b.id
         ) as r;
         if v_ids is null then
             return;
@@ -118,11 +123,17 @@ begin
 
     for v_row in
         select i.id, m.content, m.memory_type, m.subject, m.predicate, m.object,
-            case when show_collapsed then i.score else v_scores[i.cluster] end, i.similarity, i.confidence,
+            case when show_collapsed then i.score else v_scores[i.cluster] end,
+            case when i.text_id = i.id then i.similarity else (
+                select memfold._similarity(v.embedding, v_unit) from memfold.memory_vectors as v
+                where v.tenant_id = v_tenant_id and v.memory_id = i.id
+                    and v.model = search_memories.embedding_model collate "C"
+            ) end,
+            i.text_id, i.similarity, i.confidence,
             k.observations - 1, m.metadata, m.session_id, k.first_seen, k.last_seen, o.ids, cardinality(o.ids),
             case when i.best <> i.place then v_ids[i.best] end
-        from unnest(v_ids, v_scores, v_similarities, v_confidences, v_clusters, v_best) with ordinality
-            as i (id, score, similarity, confidence, cluster, best, place)
+        from unnest(v_ids, v_texts, v_scores, v_similarities, v_confidences, v_clusters, v_best) with ordinality
+            as i (id, text_id, score, similarity, confidence, cluster, best, place)
         cross join lateral (
             select t.content, t.memory_type, t.subject, t.predicate, t.object, t.metadata, t.session_id
             from memfold.memories as t
@@ -182,8 +193,8 @@ comment on function memfold.search_memories(
 ) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-policy''s); a text that was folded leads to its memory. They are ranked by score = (1 - rank_confidence - rank_feedback) *
-similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
+policy''s); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
+matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
 deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the policy''s
 search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
 object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;

@@ -128,8 +128,14 @@ comment on column memfold.memory_events.action is
 erased.';
 comment on column memfold.memories.status is
 'active, merged (an alias), superseded, rejected (a tombstone) or withdrawn (no observation left, or none since it was pruned).';
-comment on column memfold.memory_events.similarity is 'Cosine; of method lexical the Jaccard similarity of words.';
+comment on column memfold.memory_events.similarity is
+'Cosine to the own text of the memory that it was decided against (null: it has no vector of the model); of method lexical the
+Jaccard similarity of words.';
+comment on column memfold.memory_events.similar_memories is
+'The active memories that were near, the one that it was decided against always: memory_id; similarity and jaccard, of its own
+text; guard; and where an alias was nearer, matched_id and matched_similarity, by words jaccard_matched_id and matched_jaccard.';
 comment on type memfold.ingest_result is
 'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds
-the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is a cosine, of method lexical the
-Jaccard similarity of words.';
+the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of
+the memory that it was decided against, of method lexical the Jaccard similarity of words. similar: as in
+memory_events.similar_memories.';

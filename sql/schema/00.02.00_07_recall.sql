@@ -9,6 +9,8 @@ create type memfold.found_memory as (
     object text,
     score double precision,
     similarity double precision,
+    matched_id uuid,
+    matched_similarity double precision,
     confidence double precision,
     repetition_count bigint,
     metadata jsonb,
@@ -20,8 +22,8 @@ create type memfold.found_memory as (
     collapsed_into uuid
 );
 comment on type memfold.found_memory is
-'A memory that search_memories() shows. similarity: the best cosine of its texts. confidence: effective, that is after decay.
-score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
+'A memory that search_memories() shows. similarity: the cosine of the text that is shown (null: it has no vector of the model).
+matched: the nearest of its texts, an alias where one is nearer. confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
 collapsed_into: with show_collapsed, of those.';
 
 create type memfold.decay_report as (
@@ -31,3 +33,6 @@ create type memfold.decay_report as (
 );
 comment on type memfold.decay_report is
 'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
+
+-- It names both texts and both similarities: made anew with the functions.
+drop function if exists memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint);

@@ -85,7 +85,7 @@ def search(
     rows = [
         [
             round(memory.score, 3),
-            round(memory.similarity, 3),
+            None if memory.similarity is None else round(memory.similarity, 3),
             round(memory.confidence, 3),
             memory.repetition_count + 1,
             memory.collapsed_count,
