@@ -125,11 +125,12 @@ begin
         select distinct r.id
         from relations as r
         cross join lateral (
-            select u.event_id from memfold.memory_events as u
+            select u.event_id, u.tier from memfold.memory_events as u
             where u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
             offset 0
         ) as u
-        where r.tier >= 2 and r.on_timeline and not exists (
+        -- what vectors that came later have taken back is decided (tier 2), not contested
+        where r.tier >= 2 and r.on_timeline and u.tier is null and not exists (
             select from relations as d
             where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
         )
