@@ -40,6 +40,12 @@ DAMAGE = [
         "set memfold.maintenance = on; update memory_events set memory_id = gen_random_uuid()",
         "ledger: memory exists",
     ),
+    (
+        "insert into memory_events (tenant_id, bucket_id, action, tier, method, memory_id, target_id, actor)"
+        " select tenant_id, bucket_id, 'merged', 3, 'person', root_id, memory_id, 'x' from memories"
+        " where root_id is not null",
+        "memory: leads to a root",
+    ),
 ]
 
 

@@ -384,6 +384,77 @@ def test_an_alias_of_another_memory(db: DB) -> None:
     settled(db)
 
 
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize("back", ["rules", "run", "half-way"])
+def test_a_fold_that_comes_back_into_force(db: DB, chained: bool, back: str) -> None:
+    """The text that a rehash has taken out of another tree goes back to it, and to where that leads by now."""
+    r = ingest(db, "I use C")
+    m = ingest(db, "I use C++")
+    c = ingest(db, "I program")
+    b = ingest(db, "I work")
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [m.memory_id, c.memory_id])
+    if chained:
+        db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [c.memory_id, b.memory_id])
+    root = b if chained else c
+    before = catalog(db)
+    rehash(db, canonicalizer="flat")
+    assert counters(db, r.memory_id)["observations"] == 2
+    assert counters(db, root.memory_id)["observations"] == 1 + chained
+    settled(db)
+    if back == "rules":
+        rehash(db, canonicalizer="prose")
+    elif back == "run":
+        rehash(db, undo_run_id=db.execute("select run_id from runs where kind = 'rehash'").fetchone()[0])  # type: ignore[index]
+    else:
+        run = begin(db, canonicalizer="prose")
+        for _ in range(20):
+            if db.execute("select memfold._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+                break
+            check(db)
+    assert catalog(db) == before
+    settled(db)
+    assert ingest(db, "i use c++").memory_id == root.memory_id
+    assert counters(db, root.memory_id)["observations"] == 3 + chained
+    check(db)
+
+
+def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> None:
+    """Back, the text follows the fold that it was not part of when it was made."""
+    ingest(db, "I use C")
+    m = ingest(db, "I use C++")
+    c = ingest(db, "I program")
+    b = ingest(db, "I work")
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [m.memory_id, c.memory_id])
+    rehash(db, canonicalizer="flat")
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [c.memory_id, b.memory_id])
+    rehash(db, canonicalizer="prose")
+    assert counters(db, b.memory_id)["observations"] == 3
+    assert ingest(db, "I use C++").memory_id == b.memory_id
+    settled(db)
+
+
+def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
+    """K in M in C by hand; by the rehash M is R and C is K. Where M's fold comes back first, C must not be beneath itself."""
+    for n in (3, 18, 21, 24):  # by their hashes a rehash meets M before C, and on its way back R before K
+        subject = {"subject": f"s{n}"}
+        ingest(db, "I use C", **subject)
+        k = ingest(db, "I program", **subject)
+        m = ingest(db, "I use C++", **subject)
+        c = ingest(db, "I program!?", **subject)
+        for one, into in ((k, m), (m, c)):
+            db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [one.memory_id, into.memory_id])
+    before = catalog(db)
+    for canonicalizer in ("flat", "prose", "flat", "prose"):
+        run = begin(db, canonicalizer=canonicalizer)
+        for _ in range(200):
+            if db.execute("select memfold._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+                break
+            check(db)
+        settled(db)
+        if canonicalizer == "prose":
+            assert catalog(db) == before
+
+
 def test_an_older_text_beneath_the_newer(db: DB) -> None:
     """The newer text has replaced the older: the older is the one without a hash, whatever its age."""
     a = ingest(db, "I use C")

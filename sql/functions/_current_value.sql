@@ -18,11 +18,21 @@ begin
         and m.status = 'active'
         -- contested ones are active, but not the value of the slot
         and (k.on_timeline or not exists (
-            select from memfold._ledger as e
-            where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.tier >= 2 and e.on_timeline and e.undone
+            select from memfold.memory_events as e
+            cross join lateral (
+                select from memfold.memory_events as u
+                where u.tenant_id = e.tenant_id and u.undoes = e.event_id and u.tier is null
+                offset 0
+            ) as u
+            where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.tier >= 2 and e.on_timeline
         ) and not exists (
-            select from memfold._ledger as e
-            where e.tenant_id = m.tenant_id and e.target_id = m.memory_id and e.tier >= 2 and e.on_timeline and e.undone
+            select from memfold.memory_events as e
+            cross join lateral (
+                select from memfold.memory_events as u
+                where u.tenant_id = e.tenant_id and u.undoes = e.event_id and u.tier is null
+                offset 0
+            ) as u
+            where e.tenant_id = m.tenant_id and e.target_id = m.memory_id and e.tier >= 2 and e.on_timeline
         ))
     order by k.on_timeline desc, k.last_seen desc, m.memory_id desc
     limit 1;

@@ -146,20 +146,28 @@ comment on function memfold._maintain(boolean) is
 that do: an owner who is no superuser could not create them.';
 
 create or replace function memfold._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
-language sql stable
-begin atomic
-    with recursive up (id) as (
-        select m.merged_into from memfold.memories as m
-        where m.tenant_id = _is_beneath.tenant_id collate "C" and m.memory_id = _is_beneath.memory_id
-        union
-        select m.merged_into
-        from up as u
-        join memfold.memories as m on m.tenant_id = _is_beneath.tenant_id collate "C" and m.memory_id = u.id
-    )
-    select exists (select from up as u where u.id = ancestor_id);
+language plpgsql stable
+as $$
+declare
+    v_known uuid[] := array[]::uuid[];
+    v_new uuid[] := array[memory_id];
+begin
+    loop
+        v_known := v_known || v_new;
+        v_new := array(
+            select distinct e.into_id
+            from memfold._merges_in_force(_is_beneath.tenant_id, v_new) as e
+            where e.into_id <> all(v_known)
+        );
+        exit when v_new = '{}' or ancestor_id = any(v_new);
+    end loop;
+    return v_new <> '{}';
 end;
+$$;
 revoke all on function memfold._is_beneath(text, uuid, uuid) from public;
-comment on function memfold._is_beneath(text, uuid, uuid) is 'Whether the way up from an alias meets this text.';
+comment on function memfold._is_beneath(text, uuid, uuid) is
+'Whether a text was merged into another one, or into a text beneath that one, by merges in force: also by those that hold only
+once a later one is undone. What is merged against them would lead to itself then. Only reads.';
 
 create or replace function memfold._place(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
@@ -211,9 +219,9 @@ begin
         else
             v_folds := true;
             v_reason := 'one text under ' || policy.canonicalizer;
-            if v_m_root.memory_id = v_h_root.memory_id and memfold._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
+            if memfold._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
                 v_stays := true;
-            elsif v_m_root.memory_id = v_h_root.memory_id and memfold._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
+            elsif memfold._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
                 v_stays := false;
             elsif 'withdrawn' in (v_m_root.status, v_h_root.status) and v_m_root.status <> v_h_root.status then
                 v_stays := v_h_root.status = 'withdrawn';

@@ -9,6 +9,7 @@ as $$
 declare
     v_is_given boolean;
     v_memory memfold.memories;
+    v_result memfold.ingest_result;
     c memfold.candidate;
 begin
     perform memfold._enter(tenant_id);
@@ -22,21 +23,9 @@ begin
     if not found then
         perform memfold._no_memory(memory_id);
     end if;
-    c.tenant_id := tenant_id;
-    c.bucket_id := v_memory.bucket_id;
-    c.scope_key := v_memory.scope_key;
-    c.memory_type := v_memory.memory_type;
-    c.subject := v_memory.subject;
-    c.predicate := v_memory.predicate;
-    c.object := v_memory.object;
-    c.content := v_memory.content;
-    c.session_id := v_memory.session_id;
-    c.embedding := memfold._unit(embedding);
-    c.embedding_model := embedding_model;
     perform memfold._lock_memories(tenant_id, array[memory_id]);
 
     -- whatever it had to wait for may have changed what it goes by, or erased the memory
-    c.policy := memfold._policy(tenant_id, v_memory.bucket_id, v_memory.memory_type);
     perform memfold._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
@@ -44,6 +33,7 @@ begin
     if not found then
         perform memfold._no_memory(memory_id);
     end if;
+    c := memfold._stored_candidate(v_memory, memfold._unit(embedding), embedding_model);
     with given as (
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
         select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding
@@ -63,7 +53,11 @@ begin
     set embedding_pending = false
     where m.tenant_id = c.tenant_id and m.memory_id = v_memory.memory_id and m.embedding_pending;
 
-    return memfold._compare(c, v_memory, 'embedded');
+    v_result := memfold._compare_rivals(c, v_memory);
+    if v_result.action is null then
+        v_result := memfold._compare(c, v_memory, 'embedded');
+    end if;
+    return v_result;
 end;
 $$;
 revoke all on function memfold.attach_embedding(uuid, vector, text, text) from public;
@@ -71,28 +65,80 @@ grant execute on function memfold.attach_embedding(uuid, vector, text, text) to 
 comment on function memfold.attach_embedding(uuid, vector, text, text) is
 'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
 newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
-the newer), escalated, or embedded (nothing else to do).
+the newer), escalated, or embedded (nothing else to do). Where it was one value of a single-valued slot against another for want
+of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
 Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
+
+create or replace function memfold._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
+returns memfold.candidate
+language plpgsql stable
+as $$
+declare
+    c memfold.candidate;
+begin
+    c.tenant_id := m.tenant_id;
+    c.bucket_id := m.bucket_id;
+    c.scope_key := m.scope_key;
+    c.memory_type := m.memory_type;
+    c.subject := m.subject;
+    c.predicate := m.predicate;
+    c.object := m.object;
+    c.content := m.content;
+    c.session_id := m.session_id;
+    c.embedding := embedding;
+    c.embedding_model := embedding_model;
+    c.policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
+    return c;
+end;
+$$;
+revoke all on function memfold._stored_candidate(memfold.memories, vector, text) from public;
+comment on function memfold._stored_candidate(memfold.memories, vector, text) is
+'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
 
 create or replace function memfold._compare(c memfold.candidate, m memfold.memories, action text) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
     d memfold.decision;
-    v_asked boolean;
+begin
+    d.on_timeline := false;
+    if m.status = 'active' and (c.policy).dedup = 'on' then
+        d := memfold._decide_similar(c, d, m.memory_id);
+    end if;
+    return memfold._record_comparison(c, m, d, action);
+end;
+$$;
+revoke all on function memfold._compare(memfold.candidate, memfold.memories, text) from public;
+comment on function memfold._compare(memfold.candidate, memfold.memories, text) is
+'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
+the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+
+create or replace function memfold._was_compared(tenant_id text, m memfold.memories, d memfold.decision) returns boolean
+language plpgsql stable
+as $$
+begin
+    -- nor is a pair folded or asked again whose other side has been folded elsewhere since
+    return memfold._was_asked(tenant_id, m.memory_id, d.target_id)
+        or memfold._was_asked(tenant_id, m.memory_id, d.memory_id);
+end;
+$$;
+revoke all on function memfold._was_compared(text, memfold.memories, memfold.decision) from public;
+comment on function memfold._was_compared(text, memfold.memories, memfold.decision) is
+'Whether a root and what tier 2 found for it (_decide_similar) are queued or judged already. Only reads.';
+
+create or replace function memfold._record_comparison(
+    c memfold.candidate, m memfold.memories, d memfold.decision, action text
+) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_asked constant boolean := memfold._was_compared(c.tenant_id, m, d);
     v_text_id uuid := m.memory_id;
     v_fold boolean;
     v_other_id uuid;
     v_judgement_id uuid;
     v_event_id uuid;
 begin
-    d.on_timeline := false;
-    if m.status = 'active' and (c.policy).dedup = 'on' then
-        d := memfold._decide_similar(c, d, m.memory_id);
-    end if;
-    -- nor is a pair folded or asked again whose other side has been folded elsewhere since
-    v_asked := memfold._was_asked(c.tenant_id, m.memory_id, d.target_id)
-        or memfold._was_asked(c.tenant_id, m.memory_id, d.memory_id);
     v_fold := d.action = 'merged' and not v_asked and (c.policy).on_merge <> 'synthesise';
     if v_fold then
         -- a duplicate folds the newer memory into the older, a replacement the older into the newer
@@ -112,7 +158,7 @@ begin
             m.memory_id, d.target_id, d.similarity, d.guard, false);
     end if;
     if v_fold is not true then
-        d.action := case when v_judgement_id is null then _compare.action else 'escalated' end;
+        d.action := case when v_judgement_id is null then _record_comparison.action else 'escalated' end;
     end if;
     if d.action is null then
         return null;
@@ -130,7 +176,171 @@ begin
     return memfold._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold._compare(memfold.candidate, memfold.memories, text) from public;
-comment on function memfold._compare(memfold.candidate, memfold.memories, text) is
-'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
-the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+revoke all on function memfold._record_comparison(memfold.candidate, memfold.memories, memfold.decision, text) from public;
+comment on function memfold._record_comparison(memfold.candidate, memfold.memories, memfold.decision, text) is
+'Carries out what tier 2 has decided about a stored root m (c: itself): see _compare().';
+
+create or replace function memfold._compare_rivals(c memfold.candidate, m memfold.memories) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_floor double precision;
+    v_result memfold.ingest_result;
+    v_rivals record;
+    v_merges boolean;
+    w memfold.memories;
+    d memfold.decision;
+    w_c memfold.candidate;
+begin
+    if m.predicate is null or m.root_id is not null or m.status not in ('active', 'superseded') or (c.policy).dedup <> 'on'
+        or not memfold._is_single(c.tenant_id, m.predicate)
+    then
+        return null;
+    end if;
+    select b.floor into v_floor from memfold._bands(c.policy, c.embedding_model) as b;
+    -- Of two that are merged each may have had another rival: it looks again, with one supersession less each time.
+    loop
+        v_merges := false;
+        for v_rivals in
+            select r.* from memfold._rivals(c.tenant_id, m) as r order by r.event_id
+        loop
+            w := memfold._memory_root(c.tenant_id, v_rivals.winner_id, '{}');
+            w_c := memfold._stored_candidate(w, (
+                select v.embedding from memfold.memory_vectors as v
+                where v.tenant_id = c.tenant_id and v.memory_id = w.memory_id and v.model = c.embedding_model
+            ), c.embedding_model);
+            d := memfold._decide_as_neighbour(w_c, w.memory_id, v_rivals.loser_id, v_floor);
+            continue when d.target_id is distinct from v_rivals.loser_id or memfold._was_compared(c.tenant_id, w, d);
+            v_merges := d.action = 'merged' and (c.policy).on_merge <> 'synthesise';
+            -- what is not merged stays active beside the other, which is asked about
+            continue when not v_merges and not memfold._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
+            insert into memfold.memory_events (
+                tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
+            )
+            select e.tenant_id, e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
+                'compared by vectors that came later', e.event_id, memfold._actor()
+            from memfold.memory_events as e
+            where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;
+            v_result := memfold._record_comparison(w_c, w, d, 'embedded');
+            if not v_merges then
+                perform memfold.derive_scope(c.tenant_id, array[w.memory_id, v_rivals.loser_id]);
+            end if;
+            exit;
+        end loop;
+        exit when v_merges is not true;
+    end loop;
+    return v_result;
+end;
+$$;
+revoke all on function memfold._compare_rivals(memfold.candidate, memfold.memories) from public;
+comment on function memfold._compare_rivals(memfold.candidate, memfold.memories) is
+'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) holds texts for two values that tier 2 does not
+find alike, and without vectors it finds nothing: the decision is made again between m and each value that has retired it, or was
+retired by it. Where they are one, or unclear, the supersession is taken back, and what tier 2 says is carried out as it would
+have been at once. Null: nothing was. The caller holds the lock.';
+
+create or replace function memfold._rivals(tenant_id text, m memfold.memories)
+returns table (event_id uuid, winner_id uuid, loser_id uuid)
+language plpgsql stable rows 1
+as $$
+declare
+    v_root_id constant uuid := (memfold._memory_root(tenant_id, m.memory_id, '{}')).memory_id;
+begin
+    return query
+    select e.event_id, w.memory_id, l.memory_id
+    from memfold.memories as t
+    -- what row 10 decides about is a new text: no row about it is older
+    cross join lateral (
+        select e.* from memfold._ledger as e
+        where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id
+        order by e.event_id
+        limit 1
+    ) as e
+    cross join lateral memfold._memory_root(e.tenant_id, e.memory_id, '{}') as w
+    cross join lateral memfold._memory_root(e.tenant_id, e.target_id, '{}') as l
+    where t.tenant_id = _rivals.tenant_id collate "C" and t.bucket_id = m.bucket_id and t.scope_key = m.scope_key
+        and e.tier = 2 and e.method = 'predicate' and e.action in ('superseded', 'historical') and not e.undone
+        and w.memory_id <> l.memory_id and v_root_id in (w.memory_id, l.memory_id)
+        and w.status in ('active', 'superseded') and l.status in ('active', 'superseded')
+        -- a person has decided between the two since
+        and not exists (
+            select from memfold._ledger as p
+            where p.tenant_id = e.tenant_id and p.memory_id in (w.memory_id, l.memory_id)
+                and p.target_id in (w.memory_id, l.memory_id) and p.action = 'superseded' and p.tier = 3 and not p.undone
+        );
+end;
+$$;
+revoke all on function memfold._rivals(text, memfold.memories) from public;
+comment on function memfold._rivals(text, memfold.memories) is
+'The supersessions in force of row 10 of the decision table between the root of m and another one of its slot: which one has
+retired which. Only reads.';
+
+create or replace function memfold._decide_as_neighbour(
+    c memfold.candidate, root_id uuid, other_id uuid, floor double precision
+) returns memfold.decision
+language plpgsql volatile
+as $$
+declare
+    v_texts uuid[];
+    v_id uuid;
+    d memfold.decision;
+begin
+    select pg_catalog.array_agg(v.memory_id order by v.memory_id) filter (where not v.live) into v_texts
+    from pg_catalog.unnest(memfold._trees(c.tenant_id, array[other_id])) as i (id)
+    cross join lateral (
+        select v.memory_id, v.live, v.embedding from memfold.memory_vectors as v
+        where v.tenant_id = c.tenant_id collate "C" and v.memory_id = i.id and v.model = c.embedding_model collate "C"
+        offset 0
+    ) as v
+    -- mostly none is near, and nothing is written
+    having max(memfold._similarity(v.embedding, c.embedding)) >= floor;
+    if not found then
+        return null;
+    end if;
+    foreach v_id in array coalesce(v_texts, '{}') loop
+        update memfold.memory_vectors as v
+        set live = true
+        where v.tenant_id = c.tenant_id and v.memory_id = v_id and v.model = c.embedding_model;
+    end loop;
+    d.on_timeline := false;
+    d := memfold._decide_similar(c, d, root_id);
+    foreach v_id in array coalesce(v_texts, '{}') loop
+        update memfold.memory_vectors as v
+        set live = false
+        where v.tenant_id = c.tenant_id and v.memory_id = v_id and v.model = c.embedding_model;
+    end loop;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_as_neighbour(memfold.candidate, uuid, uuid, double precision) from public;
+comment on function memfold._decide_as_neighbour(memfold.candidate, uuid, uuid, double precision) is
+'What tier 2 says of a stored root while another one counts as active, which may be history by now. Null: none of that one''s texts
+has a cosine of floor. The caller holds the lock.';
+
+create or replace function memfold._parts_in_two(tenant_id text, event_id uuid, winner_id uuid, loser_id uuid) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select from memfold.memories as m
+        where m.tenant_id = _parts_in_two.tenant_id collate "C" and m.memory_id in (winner_id, loser_id) and m.status = 'active'
+    ) and not exists (
+        select from pg_catalog.unnest(memfold._trees(tenant_id, array[winner_id])) as i (id)
+        cross join lateral (
+            select e.event_id from memfold._ledger as e
+            where e.tenant_id = _parts_in_two.tenant_id collate "C" and e.memory_id = i.id
+                and e.action in ('inserted', 'superseded', 'historical') and (e.on_timeline or e.tier = 3) and not e.undone
+            union all
+            select e.event_id from memfold._ledger as e
+            where e.tenant_id = _parts_in_two.tenant_id collate "C" and e.target_id = i.id
+                and e.action in ('superseded', 'historical') and (e.on_timeline or e.tier = 3) and not e.undone
+            offset 0
+        ) as e
+        where e.event_id <> _parts_in_two.event_id
+    );
+end;
+$$;
+revoke all on function memfold._parts_in_two(text, uuid, uuid, uuid) from public;
+comment on function memfold._parts_in_two(text, uuid, uuid, uuid) is
+'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the
+winner a value of the slot. Only reads.';

@@ -46,11 +46,12 @@ begin
         left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         where m.tenant_id = v_tenant_id
     )
-    select e.memory_id, 'memory: ' || x.key, x.value #>> '{}', a.state ->> x.key
-    from expected as e
-    join actual as a on a.memory_id = e.memory_id
-    cross join jsonb_each(e.state) as x
-    where x.value is distinct from a.state -> x.key;
+    select a.memory_id, 'memory: ' || coalesce(x.key, 'leads to a root'), x.value #>> '{}', a.state ->> coalesce(x.key, 'root_id')
+    from actual as a
+    left join expected as e on e.memory_id = a.memory_id
+    -- no row: the merges in force lead from it to itself
+    left join lateral jsonb_each(e.state) as x on true
+    where e.memory_id is null or x.value is distinct from a.state -> x.key;
 
     return query
     select d.memory_id, 'counters: live', (m.status = 'active')::text, d.live::text

@@ -30,6 +30,37 @@ revoke all on function memfold._trees(text, uuid[]) from public;
 comment on function memfold._trees(text, uuid[]) is
 'Every text of the trees that hold memory_ids, as they are stored. Only reads.';
 
+create or replace function memfold._merges_in_force(tenant_id text, memory_ids uuid[])
+returns table (memory_id uuid, into_id uuid, event_id uuid)
+language plpgsql stable rows 3
+as $$
+#variable_conflict use_column
+begin
+    return query
+    select i.id, e.target_id, e.event_id
+    from pg_catalog.unnest(memory_ids) as i (id)
+    cross join lateral (
+        select e.target_id, e.event_id from memfold._ledger as e
+        where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.memory_id = i.id
+            and e.action = 'merged' and e.tier >= 2 and not e.undone
+        offset 0
+    ) as e
+    union all
+    select i.id, e.memory_id, e.event_id
+    from pg_catalog.unnest(memory_ids) as i (id)
+    cross join lateral (
+        select e.memory_id, e.event_id from memfold._ledger as e
+        where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.target_id = i.id
+            and e.action = 'replaced' and not e.undone
+        offset 0
+    ) as e;
+end;
+$$;
+revoke all on function memfold._merges_in_force(text, uuid[]) from public;
+comment on function memfold._merges_in_force(text, uuid[]) is
+'What the ledger merges each of memory_ids into: of several rows of one text the one of the latest event holds, the others
+wait until it is undone. Only reads.';
+
 create or replace function memfold._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
@@ -42,28 +73,11 @@ as $$
 begin
     return query
     with recursive edges as (
-        -- of two folds of one text the later one is in force: only roots are folded
-        select distinct on (x.child) x.child, x.parent
-        from (
-            select i.id as child, e.target_id as parent, e.event_id
-            from pg_catalog.unnest(memory_ids) as i (id)
-            cross join lateral (
-                select e.target_id, e.event_id from memfold._ledger as e
-                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
-                    and e.action = 'merged' and e.tier >= 2 and not e.undone
-                offset 0
-            ) as e
-            union all
-            select i.id, e.memory_id, e.event_id
-            from pg_catalog.unnest(memory_ids) as i (id)
-            cross join lateral (
-                select e.memory_id, e.event_id from memfold._ledger as e
-                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = i.id
-                    and e.action = 'replaced' and not e.undone
-                offset 0
-            ) as e
-        ) as x
-        order by x.child, x.event_id desc
+        -- Of two merges of one text the later one holds. There are two where a rehash has merged an alias: only roots are
+        -- merged otherwise.
+        select distinct on (x.memory_id) x.memory_id as child, x.into_id as parent
+        from memfold._merges_in_force(_derived_trees.tenant_id, memory_ids) as x
+        order by x.memory_id, x.event_id desc
     ),
     paths (child, ancestor) as (
         select i.id, i.id from pg_catalog.unnest(memory_ids) as i (id)
@@ -111,11 +125,12 @@ begin
         select distinct r.id
         from relations as r
         cross join lateral (
-            select u.event_id from memfold.memory_events as u
+            select u.event_id, u.tier from memfold.memory_events as u
             where u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
             offset 0
         ) as u
-        where r.tier >= 2 and r.on_timeline and not exists (
+        -- what vectors that came later have taken back is decided (tier 2), not contested
+        where r.tier >= 2 and r.on_timeline and u.tier is null and not exists (
             select from relations as d
             where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
         )
@@ -470,8 +485,11 @@ declare
     d record;
     e record;
 begin
-    -- whole trees, as they are stored; the caller names both sides of an edge that was made or cut
-    v_members := memfold._trees(v_tenant_id, memory_ids);
+    -- Whole trees, as they are stored. The caller names both sides of an edge that was made or cut; with one that was cut an
+    -- older one may hold again, and it leads to another tree.
+    v_members := memfold._trees(v_tenant_id, memory_ids || array(
+        select e.into_id from memfold._merges_in_force(v_tenant_id, memory_ids) as e
+    ));
     -- and every value beside them on a timeline, because each may gain or lose the present
     v_slot_members := memfold._timeline_texts(v_tenant_id, v_members);
 
