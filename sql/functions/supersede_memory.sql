@@ -12,10 +12,15 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- it holds from now on, also against an observation that is dated ahead; a row of a plain INSERT has no counters yet
-    v_stated_at := greatest(now(), a.created_at, (
-        select k.last_seen from memfold.memory_counters as k
-        where k.tenant_id = a.tenant_id and k.memory_id = a.memory_id
+    -- it holds from now on, also against an observation that is dated ahead, of this value or of another one of its
+    -- timeline; a row of a plain INSERT has no counters yet
+    v_stated_at := greatest(memfold._clock(), a.created_at, (
+        select max(k.last_seen)
+        from unnest(memfold._timeline_texts(a.tenant_id, array[a.memory_id, b.memory_id])) as i (id)
+        cross join lateral (
+            select k.last_seen from memfold.memory_counters as k where k.tenant_id = a.tenant_id and k.memory_id = i.id
+            offset 0
+        ) as k
     ));
     return memfold._person_result('superseded', b.memory_id, a.memory_id,
         memfold._relate(memfold._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
