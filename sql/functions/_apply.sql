@@ -142,7 +142,6 @@ begin
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
         and k.live
-        and k.last_event is not null
         and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline, k.last_event, case when c.observed_at is null then k.last_seen else v_seen end
     into v_aliases, v_on_timeline, event_id, observed_at;
@@ -300,7 +299,10 @@ begin
         end if;
     end if;
     c.observed_at := memfold._stated_at(c, d);
-    c.event_id := memfold._new_event_id(c.tenant_id, c.event_id);
+    -- a batch has given its own, in the order of its candidates, since it has the locks
+    if c.event_id is null then
+        c.event_id := memfold._new_event_id(c.tenant_id);
+    end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
         v_derive := false;

@@ -51,7 +51,6 @@ begin
     where k.tenant_id = _ingest_known.tenant_id collate "C"
         and k.memory_id = v_memory_id
         and k.live
-        and k.last_event is not null
         and (not k.on_timeline or (_ingest_known.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline, case when _ingest_known.observed_at is null then k.last_seen else v_seen end, k.last_event
     into v_aliases, v_on_timeline, v_seen, v_event_id;

@@ -60,18 +60,18 @@ $$;
 revoke all on function memfold._newest_memory(text) from public;
 comment on function memfold._newest_memory(text) is 'The highest memory id of a tenant that is to be seen. Only reads.';
 
-create or replace function memfold._new_event_id(tenant_id text, wanted uuid default null) returns uuid
+create or replace function memfold._new_event_id(tenant_id text) returns uuid
 language plpgsql volatile
 as $$
 begin
-    return memfold._id_after(coalesce(wanted, memfold._new_id()), memfold._newest_event(tenant_id));
+    return memfold._id_after(memfold._new_id(), memfold._newest_event(tenant_id));
 end;
 $$;
-revoke all on function memfold._new_event_id(text, uuid) from public;
-comment on function memfold._new_event_id(text, uuid) is
+revoke all on function memfold._new_event_id(text) from public;
+comment on function memfold._new_event_id(text) is
 'An id for a ledger row that is written under a scope''s lock: above all that the scope has, whatever the clock did. It is above all
-of the tenant, which takes one probe, where the texts concerned may be many. wanted: the id to be taken if it is. (A restatement of
-an active memory holds only the memory''s row, and comes after memory_counters.last_event.)';
+of the tenant, which takes one probe, where the texts concerned may be many. (A restatement of an active memory holds only the
+memory''s row, and comes after memory_counters.last_event.)';
 
 create or replace function memfold._new_memory_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -84,6 +84,21 @@ revoke all on function memfold._new_memory_id(text) from public;
 comment on function memfold._new_memory_id(text) is
 'An id for a memory that is stored under a scope''s lock: above those that are there, so that of two memories the newer one, which
 is folded into the older, is the one that came later.';
+
+create or replace function memfold._new_run_id(tenant_id text) returns uuid
+language plpgsql volatile
+as $$
+begin
+    return memfold._id_after(memfold._new_id(), (
+        select r.run_id from memfold.runs as r
+        where r.tenant_id = _new_run_id.tenant_id collate "C"
+        order by r.run_id desc
+        limit 1
+    ));
+end;
+$$;
+revoke all on function memfold._new_run_id(text) from public;
+comment on function memfold._new_run_id(text) is 'An id for a run that folds or rehashes: above those of the tenant''s runs, for the last one is looked up by it.';
 
 create or replace function memfold._new_ids(number bigint, after uuid) returns uuid[]
 language plpgsql volatile

@@ -5,16 +5,8 @@ language plpgsql volatile
 as $$
 declare
     v_run memfold.runs;
-    v_run_id uuid := memfold._new_id();
+    v_run_id constant uuid := memfold._new_run_id(tenant_id);
 begin
-    -- the last run is the one that came last
-    select memfold._id_after(v_run_id, r.run_id) into v_run_id
-    from (values (true)) as always (so)
-    left join lateral (
-        select r.run_id from memfold.runs as r where r.tenant_id = _start_run.tenant_id collate "C"
-        order by r.run_id desc
-        limit 1
-    ) as r on true;
     insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
     values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
     returning r.* into v_run;

@@ -129,7 +129,7 @@ begin
         order by e.event_id desc
         limit 1
     ) as x
-    where m.tenant_id = v_tenant_id and (k.last_event >= x.event_id) is not true;
+    where m.tenant_id = v_tenant_id and k.last_event < x.event_id;
     return query
     select u.memory_id, 'order: undone later', u.undoes::text, u.event_id::text
     from memfold.memory_events as u
