@@ -16,6 +16,7 @@ MERGE, JUDGE, FLOOR = 0.92, 0.85, 0.75
 NEIGHBOURS = 20
 # What is told of a memory that is near: its similarity, and where an alias is nearer, which one, and its similarity.
 Told = tuple[int, float | None, int | None, float | None]
+NOW = float("inf")
 
 
 class RefusedError(Exception):
@@ -168,6 +169,16 @@ def differ(a: str | None, b: str | None) -> bool:
     return None not in (a, b) and canonical(a) != canonical(b)
 
 
+def independent(observations: Iterable[Event]) -> int:
+    """Observations, in order, that have a turn which none before them had, or none at all."""
+    known: set[str] = set()
+    count = 0
+    for e in sorted(observations, key=lambda e: e.number):
+        count += not e.turns or not known.issuperset(e.turns)
+        known.update(e.turns)
+    return count
+
+
 def folded_metadata(rule: str, observations: list[Event]) -> dict[str, Any]:
     given = [e.metadata for e in sorted(observations, key=lambda e: (e.at or 0, e.number)) if e.metadata]
     if rule == "first":
@@ -209,10 +220,9 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     for root, tree in s.trees.items():
         own = [e for e in observed if e.memory in tree]
         by_hand = [at for at, _, m in asserted if m in tree]
-        turns = {t for e in own for t in e.turns}
         s.counters[root] = {
             "observations": len(own),
-            "independent": len(turns) + sum(not e.turns for e in own),
+            "independent": independent(own),
             "source": max((e.source or 0 for e in own), default=0),
             "extractor": max((e.extractor or 0 for e in own), default=0),
             "first_seen": min((e.at or 0 for e in own), default=None),
@@ -289,14 +299,25 @@ class World:
     events: list[Event] = field(default_factory=list)
     judgements: list[Judgement] = field(default_factory=list)
     state: State = field(default_factory=State)
+    clock: float = 0
 
     # What everything below is made of -----------------------------------------------------------------------------
 
     def record(self, event: Event) -> Event:
         event.number = len(self.events)
+        if event.at == NOW:
+            event.at = self.stated_now(event)
         self.events.append(event)
         self.state = derive(self.memories, self.events)
         return event
+
+    def stated_now(self, event: Event) -> float:
+        """By the clock, but not before what was said last of the memories concerned, or of the slot."""
+        roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
+        said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
+        if event.action == "inserted" and event.on_timeline and event.target is None and event.memory is not None:
+            said.append(self.current(self.memories[event.memory].scope)[1])
+        return max([self.clock, *(at for at in said if at is not None)])
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
         self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded))
@@ -375,9 +396,11 @@ class World:
         thing: str | None,
         embedded: bool,
         origin: str,
-        at: float,
+        at: float | None,
         **given: Any,
     ) -> Event:
+        # what is told now is late for nothing
+        at = NOW if at is None else at
         counts = origin != "recalled"
         event = Event("inserted", None, content=content, at=at, observation=counts, **given)
         known = self.find(scope, text)
@@ -629,7 +652,11 @@ class World:
         self.refuse(loser, winner)
         event = Event("superseded", winner, 3, "person", loser)
         self.supersession(event, winner, loser)
-        event.at = now(self.state.counters[loser]["last_seen"])
+        said = [self.state.counters[loser]["last_seen"]]
+        said += [self.present(self.state.timelines[r])[1] for r in (loser, winner) if r in self.state.timelines]
+        if event.on_timeline:
+            said.append(self.current(self.memories[loser].scope)[1])
+        event.at = now(max(said))
         return self.record(event)
 
     def update(self, memory: int, text: Text, thing: str | None, embedded: bool) -> Event:

@@ -214,6 +214,12 @@ class Machine(RuleBasedStateMachine):
                 scopes[0], scopes[0].texts[text], embedded, "", "observed", day, [], 0.5, 0.5, {}, None
             )
 
+    def stated_now(self, last_seen: float) -> float:
+        """The clock at the call, which was after the transaction's start; what it was exactly the ledger says."""
+        at = float(self.held["events"][-1][-1])
+        assert at == last_seen or at >= self.clock
+        return max(at, last_seen)
+
     # Calls --------------------------------------------------------------------------------------------------------
 
     def call(self, function: str, **arguments: Any) -> Any:
@@ -450,14 +456,14 @@ class Machine(RuleBasedStateMachine):
         alive = [m for m in texts if state.status[state.root(m)] in ("active", "superseded")]
         return (texts if number % 5 == 0 or not alive else alive)[number % len(alive or texts)]
 
-    def hand_in(self, scope: Scope, text: Text, embedded: bool, variant: str, origin: str, day: int, turns: list[str],
+    def hand_in(self, scope: Scope, text: Text, embedded: bool, variant: str, origin: str, day: int | None, turns: list[str],
                 source: float, extractor: float, metadata: dict[str, int], key: str | None) -> None:  # fmt: skip
         content = text.content + variant
-        at = FIRST_DAY + day * DAY
+        at = None if day is None else FIRST_DAY + day * DAY
         said = self.call(
             "ingest_memory", content=content, bucket_id=scope.bucket, subject="Ann", predicate=scope.predicate,
             object=text.object, source_turn_ids=turns, source_confidence=source, extractor_confidence=extractor,
-            origin=origin, metadata=json.dumps(metadata), observed_at=datetime.fromtimestamp(at, UTC),
+            origin=origin, metadata=json.dumps(metadata), observed_at=None if at is None else datetime.fromtimestamp(at, UTC),
             idempotency_key=key, **({"embedding": str(list(text.vector)), "embedding_model": "m"} if embedded else {}),
         )  # fmt: skip
 
@@ -606,7 +612,7 @@ class Machine(RuleBasedStateMachine):
         self.step(
             said,
             lambda: self.answer(
-                self.world.supersede(memory, other, lambda last_seen: max(self.clock, last_seen))
+                self.world.supersede(memory, other, self.stated_now)
             ),
         )
 

@@ -124,7 +124,11 @@ def recomputed(db: DB, bucket: str) -> State:
     state: State = {}
     for m in texts:
         mine = by_root[m] if m not in parent else []
-        turns = {turn for e in mine for turn in e["source_turn_ids"]}
+        turns: set[str] = set()
+        independent = 0
+        for e in sorted(mine, key=lambda e: e["event_id"]):
+            independent += not e["source_turn_ids"] or not turns.issuperset(e["source_turn_ids"])
+            turns.update(e["source_turn_ids"])
         told_at = [e["observed_at"] for e in mine]
         claimed_at = [e["observed_at"] for e in answers if root(e["memory_id"]) == m and e["observed_at"]]
         metadata: dict[str, Any] = {}
@@ -142,7 +146,7 @@ def recomputed(db: DB, bucket: str) -> State:
             "on_timeline": on_timeline,
             "aliases": sum(root(a) == m for a in texts) - 1 if m not in parent else 0,
             "observations": len(mine),
-            "independent": len(turns) + sum(not e["source_turn_ids"] for e in mine),
+            "independent": independent,
             "source_confidence": max((e["source_confidence"] for e in mine), default=0),
             "extractor_confidence": max((e["extractor_confidence"] for e in mine), default=0),
             "first_seen": min(told_at, default=None),

@@ -12,18 +12,18 @@ create or replace function memfold._record(
 language plpgsql volatile
 as $$
 declare
-    v_event_id uuid;
+    v_event_id constant uuid := coalesce(c.event_id, memfold._new_event_id(c.tenant_id));
 begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
     ) values (
-        c.tenant_id, coalesce(c.event_id, memfold._new_id()), c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
+        c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
         d.reason, observation, d.on_timeline, c.content, c.memory_type, c.subject, c.predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, judgement_id, memfold._actor()
-    ) returning event_id into v_event_id;
+    );
     return v_event_id;
 end;
 $$;
@@ -60,19 +60,19 @@ begin
     where m.tenant_id = _add_sources.tenant_id collate "C"
         and (m.memory_id = _add_sources.root_id or m.root_id = _add_sources.root_id)
         and m.memory_id <> _add_sources.memory_id;
-    return pg_catalog.cardinality(v_new) - (
+    return least(1, pg_catalog.cardinality(v_new) - (
         select pg_catalog.count(distinct s.source_turn_id)
         from memfold.memory_sources as s
         where s.tenant_id = _add_sources.tenant_id collate "C"
             and s.source_turn_id = any(v_new)
             and s.memory_id = any(v_others)
-    );
+    ));
 end;
 $$;
 revoke all on function memfold._add_sources(text, uuid, uuid, text[]) from public;
 comment on function memfold._add_sources(text, uuid, uuid, text[]) is
-'Adds the source turns (sorted, distinct) of one observation and returns how much independent evidence it is: the turns
-that the whole tree did not have yet, or 1 where it came without turns. The caller holds the root''s row.';
+'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
+tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
 
 create or replace function memfold._fold_metadata(
     metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
@@ -105,43 +105,48 @@ comment on function memfold._fold_metadata(jsonb, jsonb, text, text[]) is
 says nothing.';
 
 create or replace function memfold._strengthen(
-    c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint
-) returns boolean
+    c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
+    out observed_at timestamptz, out on_timeline boolean
+)
 language plpgsql volatile
 as $$
 declare
     v_aliases bigint;
     v_on_timeline boolean;
+    v_seen constant timestamptz := coalesce(c.observed_at, memfold._clock());
     v_turns constant bigint := pg_catalog.cardinality(c.source_turn_ids);
-    v_independent bigint := 0;
+    v_independent bigint := 1;
 begin
+    observed_at := v_seen;
     if c.origin = 'recalled' then
         update memfold.memory_counters as k
         set aliases = k.aliases + new_aliases
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
-        return (
-            select k.on_timeline from memfold.memory_counters as k
-            where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id
-        );
+        select k.on_timeline into on_timeline
+        from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        return;
     end if;
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
     -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
-    -- scope's lock. All turns are taken for new here.
+    -- scope's lock. A turn is taken for new here.
     update memfold.memory_counters as k
     set observations = k.observations + 1,
-        independent = k.independent + case when v_turns = 0 then 1 else v_turns end,
+        independent = k.independent + 1,
         source_confidence = greatest(k.source_confidence, c.source_confidence),
         extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
         first_seen = least(k.first_seen, c.observed_at),
-        last_seen = greatest(k.last_seen, c.observed_at),
+        last_seen = greatest(k.last_seen, v_seen),
+        last_event = memfold._id_after(_strengthen.event_id, k.last_event),
         aliases = k.aliases + new_aliases
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
         and k.live
-        and (not k.on_timeline and c.metadata = '{}' or c.observed_at >= k.last_seen)
-    returning k.aliases, k.on_timeline into v_aliases, v_on_timeline;
+        and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
+    returning k.aliases, k.on_timeline, k.last_event, case when c.observed_at is null then k.last_seen else v_seen end
+    into v_aliases, v_on_timeline, event_id, observed_at;
     if v_aliases is null then
-        return null;
+        return;
     end if;
     if memory_id <> root_id and new_aliases = 0 then
         perform from memfold.memories as m
@@ -162,9 +167,9 @@ begin
     elsif v_turns > 0 then
         v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
     end if;
-    if v_independent < v_turns then
+    if v_independent = 0 then
         update memfold.memory_counters as k
-        set independent = k.independent + v_independent - v_turns
+        set independent = k.independent - 1
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
     end if;
     if c.metadata <> '{}' then
@@ -174,14 +179,15 @@ begin
             and m.metadata <> memfold._fold_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
-    return v_on_timeline;
+    on_timeline := v_on_timeline;
 end;
 $$;
-revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint) from public;
-comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint) is
+revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) from public;
+comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) is
 'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
-a value of a single-valued slot. Null: nothing was added, because the root is no longer live or the observation cannot
-simply be added; its row may then be locked.';
+a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
+root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is
+no longer live or the observation cannot simply be added; its row may then be locked.';
 
 create or replace function memfold._insert_memory(
     c memfold.candidate, root_id uuid
@@ -198,7 +204,7 @@ begin
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, plain
     ) values (
-        c.tenant_id, coalesce(c.memory_id, memfold._new_id()), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
+        c.tenant_id, coalesce(c.memory_id, memfold._new_memory_id(c.tenant_id)), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
         c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
         c.embedding is null and (c.policy).dedup = 'on', false
@@ -225,12 +231,14 @@ text is there already.';
 create or replace function memfold._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$
+declare
+    v_newest constant uuid := memfold._newest_event(tenant_id);
 begin
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, method, memory_id, observation, content, memory_type, subject, predicate, object,
+        tenant_id, event_id, bucket_id, action, method, memory_id, observation, content, memory_type, subject, predicate, object,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
     )
-    select m.tenant_id, m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
+    select m.tenant_id, memfold._id_after(memfold._new_id(), v_newest), m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
         m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold._actor()
     from memfold.memories as m
     where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
@@ -244,6 +252,31 @@ $$;
 revoke all on function memfold._adopt_row(text, uuid) from public;
 comment on function memfold._adopt_row(text, uuid) is
 'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written.';
+
+create or replace function memfold._stated_at(c memfold.candidate, d memfold.decision) returns timestamptz
+language plpgsql stable
+as $$
+declare
+    v_last_seen timestamptz;
+begin
+    if c.observed_at is not null then
+        return c.observed_at;
+    end if;
+    select max(k.last_seen) into v_last_seen
+    from memfold.memory_counters as k
+    where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
+    if d.on_timeline and d.target_id is null then
+        v_last_seen := greatest(v_last_seen, (
+            select v.last_seen from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v
+        ));
+    end if;
+    return greatest(memfold._clock(), v_last_seen);
+end;
+$$;
+revoke all on function memfold._stated_at(memfold.candidate, memfold.decision) from public;
+comment on function memfold._stated_at(memfold.candidate, memfold.decision) is
+'When a candidate was observed: as the caller says, else now. Now is the clock''s time, but not before what was last stated of the
+memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
 
 create or replace function memfold._apply(c memfold.candidate, d memfold.decision) returns memfold.ingest_result
 language plpgsql volatile
@@ -265,6 +298,11 @@ begin
             );
         end if;
     end if;
+    c.observed_at := memfold._stated_at(c, d);
+    -- a batch has given its own, in the order of its candidates, since it has the locks
+    if c.event_id is null then
+        c.event_id := memfold._new_event_id(c.tenant_id);
+    end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
         v_derive := false;
@@ -282,7 +320,12 @@ begin
             return null;
         end if;
         d.on_timeline := v_on_timeline;
-        v_derive := d.action = 'replaced' or memfold._strengthen(c, v_memory_id, d.target_id, 1) is null;
+        v_derive := d.action = 'replaced';
+        if not v_derive then
+            select coalesce(s.event_id, c.event_id), coalesce(s.observed_at, c.observed_at), s.on_timeline is null
+            into c.event_id, c.observed_at, v_derive
+            from memfold._strengthen(c, v_memory_id, d.target_id, 1, c.event_id) as s;
+        end if;
     elsif v_memory_id is null then
         v_memory_id := memfold._insert_memory(c, null);
         if v_memory_id is null then
@@ -293,10 +336,10 @@ begin
             select c.tenant_id, t.turn, v_memory_id from pg_catalog.unnest(c.source_turn_ids) as t (turn);
             insert into memfold.memory_counters (
                 tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen,
-                last_seen
+                last_seen, last_event
             ) values (
-                c.tenant_id, v_memory_id, 1, greatest(pg_catalog.cardinality(c.source_turn_ids), 1),
-                c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at
+                c.tenant_id, v_memory_id, 1, 1, c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at,
+                c.event_id
             );
         end if;
         if d.judgement is not null then

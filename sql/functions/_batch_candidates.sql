@@ -26,7 +26,7 @@ return coalesce(
     )
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin in ('observed', 'inferred', 'recalled')
-    and observed_at <= pg_catalog.now() and observed_at > '-infinity', false
+    and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
 revoke all on function memfold._is_sound(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,

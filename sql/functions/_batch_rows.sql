@@ -140,7 +140,7 @@ scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for a
 with those of earlier calls of the transaction (then it only tries, as _lock_scope() does). All in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
 
 create or replace function memfold._lock_roots(
-    tenant_id text, memory_ids uuid[], hits boolean[], out changed uuid[], out aliased boolean
+    tenant_id text, memory_ids uuid[], hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -151,11 +151,12 @@ begin
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
             when i.hit and not k.live then memfold._fail_changed_root()
-            else k.aliases > 0 end), false)
-    into changed, aliased
+            else k.aliases > 0 end), false),
+        max(k.last_seen)
+    into changed, aliased, latest
     from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
-        select k.memory_id, k.live, k.on_timeline, k.aliases from memfold.memory_counters as k
+        select k.memory_id, k.live, k.on_timeline, k.aliases, k.last_seen from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;
@@ -165,7 +166,7 @@ revoke all on function memfold._lock_roots(text, uuid[], boolean[]) from public;
 comment on function memfold._lock_roots(text, uuid[], boolean[]) is
 'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to it, without a lock on its scope; if
 it was merged or retired since, its row may be an alias''s, which is never held while waiting for a root: 40001. changed: those to
-which nothing can simply be added, as they are now; aliased: one of them has aliases.';
+which nothing can simply be added, as they are now; aliased: one of them has aliases; latest: when one of them was seen last.';
 
 create or replace function memfold._fail_changed_root() returns boolean
 language plpgsql volatile
@@ -178,8 +179,72 @@ $$;
 revoke all on function memfold._fail_changed_root() from public;
 comment on function memfold._fail_changed_root() is 'Raises 40001.';
 
+create or replace function memfold._seen_in_batch(
+    tenant_id text, items memfold.candidate[], classes text[], roots uuid[], at timestamptz
+) returns timestamptz[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+    v_items constant memfold.candidate[] := items;
+begin
+    return (
+        select pg_catalog.array_agg(coalesce(x.observed_at, greatest(x.last_seen, x.latest)) order by x.i)
+        from (
+            select c.ordinality as i, c.observed_at, k.last_seen,
+                max(coalesce(c.observed_at, _seen_in_batch.at)) over (partition by o.root_id order by c.ordinality) as latest
+            from pg_catalog.unnest(v_items) with ordinality as c
+            cross join lateral (
+                select case when classes[c.ordinality] in ('hit', 'new', 'repeat') then roots[c.ordinality] end as root_id
+            ) as o
+            left join lateral (
+                select k.last_seen from memfold.memory_counters as k
+                where k.tenant_id = _seen_in_batch.tenant_id collate "C" and k.memory_id = o.root_id
+                offset 0
+            ) as k on true
+        ) as x
+    );
+end;
+$$;
+revoke all on function memfold._seen_in_batch(text, memfold.candidate[], text[], uuid[], timestamptz) from public;
+comment on function memfold._seen_in_batch(text, memfold.candidate[], text[], uuid[], timestamptz) is
+'When the candidates of a batch that only add were observed, by place: as the caller says, else now (at), but not before what their
+memory has by then (_stated_at). Only reads.';
+
+create or replace function memfold._roots_of_both(
+    tenant_id text, classes text[], matched uuid[], results memfold.ingest_result[]
+) returns uuid[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+    return array(
+        select r.root_id
+        from pg_catalog.unnest(classes) with ordinality as o (class, i)
+        cross join lateral (
+            select case when o.class = 'rest' then (results[o.i]).memory_id
+                when o.class in ('hit', 'new', 'repeat') then matched[o.i] end as memory_id
+        ) as t
+        cross join lateral (
+            select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+            where m.tenant_id = _roots_of_both.tenant_id collate "C" and m.memory_id = t.memory_id
+            offset 0
+        ) as r
+        group by r.root_id
+        having pg_catalog.bool_or(o.class = 'rest') and pg_catalog.bool_or(o.class <> 'rest')
+        order by r.root_id
+    );
+end;
+$$;
+revoke all on function memfold._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) from public;
+comment on function memfold._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) is
+'The memories that a batch has both added to and decided about one by one. Only reads.';
+
 create or replace function memfold._add_observations(
-    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean
+    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean, at timestamptz,
+    event_ids uuid[]
 ) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -215,17 +280,32 @@ begin
     -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
     -- rows that are there are held already.
     insert into memfold.memory_counters as k (
-        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen
+        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
+        last_event
     )
     select v_tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
-        min(o.seen), max(o.seen)
+        min(o.seen), max(o.seen), event_ids[max(o.i)]
     from (
         select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
-            c.extractor_confidence, c.observed_at as seen
+            c.extractor_confidence, coalesce(c.observed_at, _add_observations.at) as seen, c.ordinality as i
         from unnest(v_items) with ordinality as c
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
         union all
-        select t.memory_id, 1, null, null, null from unnest(v_turns) as t
+        -- one a candidate, the first of those that have a new turn
+        select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
+        from (
+            select t.root_id, min(t.i) as i
+            from (
+                select v_roots[c.ordinality] as root_id, t.turn, c.ordinality as i, false as is_new
+                from unnest(v_items) with ordinality as c
+                cross join lateral unnest(c.source_turn_ids) as t (turn)
+                where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+                union all
+                select t.memory_id, t.turn, null, true from unnest(v_turns) as t
+            ) as t
+            group by t.root_id, t.turn
+            having bool_or(t.is_new)
+        ) as f
     ) as o
     group by o.root_id
     order by o.root_id
@@ -235,12 +315,18 @@ begin
         source_confidence = greatest(k.source_confidence, excluded.source_confidence),
         extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
         first_seen = least(k.first_seen, excluded.first_seen),
-        last_seen = greatest(k.last_seen, excluded.last_seen);
+        last_seen = greatest(k.last_seen, excluded.last_seen),
+        last_event = greatest(k.last_event, excluded.last_event);
 end;
 $$;
-revoke all on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) from public;
-comment on function memfold._add_observations(text, memfold.candidate[], text[], uuid[], uuid[], boolean) is
-'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases.';
+revoke all on function memfold._add_observations(
+    text, memfold.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+) from public;
+comment on function memfold._add_observations(
+    text, memfold.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+) is
+'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases; at: when
+those were observed that do not say; event_ids: of their ledger rows, by place.';
 
 create or replace function memfold._new_to_tree(tenant_id text, turns memfold.batch_turn[]) returns memfold.batch_turn[]
 language plpgsql volatile
@@ -306,16 +392,3 @@ end;
 $$;
 revoke all on function memfold._use_keys(text, text[], text[], uuid[]) from public;
 comment on function memfold._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
-
-create or replace function memfold._new_ids(number bigint) returns uuid[]
-language plpgsql volatile
-as $$
-begin
-    return (
-        select pg_catalog.array_agg(n.id)
-        from (select memfold._new_id() as id from pg_catalog.generate_series(1, number) order by id) as n
-    );
-end;
-$$;
-revoke all on function memfold._new_ids(bigint) from public;
-comment on function memfold._new_ids(bigint) is 'As many ids, in their order.';

@@ -103,7 +103,7 @@ begin
         perform memfold._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
             'origin is observed, inferred or recalled.');
     end if;
-    if observed_at > pg_catalog.clock_timestamp() + interval '5 minutes' or observed_at = '-infinity' then
+    if observed_at > memfold._clock() + interval '5 minutes' or observed_at = '-infinity' then
         perform memfold._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
             'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
     end if;
@@ -140,7 +140,7 @@ return coalesce(
     and object is null and session_id is null and metadata = '{}'
     and pg_catalog.cardinality(source_turn_ids) = case when source_turn_ids[1] <> '' then 1 else 0 end
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
-    and origin = 'observed' and observed_at <= pg_catalog.now() and observed_at > '-infinity', false
+    and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
 revoke all on function memfold._is_usual(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
@@ -186,7 +186,7 @@ begin
     return (
         tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
-        coalesce(origin, 'observed'), coalesce(metadata, '{}'), coalesce(observed_at, pg_catalog.now()),
+        coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
         memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
             v_signature),
         null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid
@@ -202,4 +202,5 @@ comment on function memfold._candidate(
     timestamptz
 ) is
 'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
-which a tier-1 hit has no use for, is left out). Null stands for the default. Raises MF003 to MF016; writes nothing.';
+which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
+told when the candidate is written (_stated_at). Raises MF003 to MF016; writes nothing.';

@@ -76,7 +76,7 @@ begin
             from memfold._current_value(c.tenant_id, c.bucket_id,
                 memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
         end if;
-        if c.origin <> 'recalled' and (v_current_id is null or c.observed_at >= v_last_seen) then
+        if c.origin <> 'recalled' and (v_current_id is null or (c.observed_at >= v_last_seen) is not false) then
             d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
             d.target_id := v_current_id;
         elsif v_status = 'withdrawn' then
@@ -463,7 +463,8 @@ begin
         d.on_timeline := false;
     elsif exists (
         select from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.last_seen <= c.observed_at
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id
+            and (k.last_seen <= c.observed_at) is not false
     ) then
         d.action := 'replaced';
     end if;
@@ -509,7 +510,8 @@ begin
 
     -- rows 5 and 6
     if v_values_differ then
-        return memfold._decide_conflict(d, 'object', v_conflict, v_current_id, c.observed_at < v_last_seen);
+        return memfold._decide_conflict(d, 'object', v_conflict, v_current_id,
+            (c.observed_at < v_last_seen) is true);
     end if;
 
     -- row 7
@@ -557,7 +559,7 @@ begin
     -- row 10
     if v_current_id is not null and v_values_differ is null and d.action is null then
         return memfold._decide_conflict(d, 'predicate', v_conflict, v_current_id,
-            c.observed_at < v_last_seen);
+            (c.observed_at < v_last_seen) is true);
     end if;
 
     -- row 12
@@ -567,7 +569,8 @@ end;
 $$;
 revoke all on function memfold._decide(memfold.candidate) from public;
 comment on function memfold._decide(memfold.candidate) is
-'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. Only reads.';
+'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
+told now, and is late for nothing. Only reads.';
 
 create or replace function memfold._judgement_kind(on_ambiguous text) returns text
 language sql immutable strict parallel safe

@@ -273,6 +273,7 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_removed uuid[] := array[]::uuid[];
     v_count bigint;
+    v_newest uuid;
     e memfold.memory_events;
     v_memory_id uuid;
     v_target_id uuid;
@@ -320,11 +321,12 @@ begin
     set target_id = null, similarity = null, guard = '{}', similar_memories = null
     from (select g.id from unnest(gone) as g (id)) as g
     where o.tenant_id = v_tenant_id and o.target_id = g.id;
+    v_newest := memfold._newest_event(v_tenant_id);
     -- those that a row of the text above had folded, which is gone
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )
-    select v_tenant_id, _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
+    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
         select from memfold.memory_counters as k
         where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
     ), memfold._actor()
@@ -423,6 +425,7 @@ declare
     v_sources uuid[];
     v_turns text[];
     v_removed uuid[];
+    v_newest uuid;
 begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
@@ -562,8 +565,9 @@ begin
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
     ));
-    insert into memfold.memory_events (tenant_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
-    select v_tenant_id, _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
+    v_newest := memfold._newest_event(v_tenant_id);
+    insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
+    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
         pg_catalog.concat_ws(', ', case when g.id is not null then 'the text' end,
             case when t.n > 0 then pg_catalog.format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
         memfold._actor()

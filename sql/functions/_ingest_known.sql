@@ -11,6 +11,7 @@ declare
     v_aliases bigint;
     v_on_timeline boolean;
     v_added bigint;
+    v_seen timestamptz := observed_at;
     v_event_id uuid;
 begin
     if not memfold._is_usual(
@@ -34,6 +35,10 @@ begin
     if v_memory_id is null then
         return null;
     end if;
+    if v_seen is null then
+        v_seen := memfold._clock();
+    end if;
+    v_event_id := memfold._new_id();
     -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not live.
     update memfold.memory_counters as k
     set observations = k.observations + 1,
@@ -41,12 +46,14 @@ begin
         source_confidence = greatest(k.source_confidence, _ingest_known.source_confidence),
         extractor_confidence = greatest(k.extractor_confidence, _ingest_known.extractor_confidence),
         first_seen = least(k.first_seen, _ingest_known.observed_at),
-        last_seen = greatest(k.last_seen, _ingest_known.observed_at)
+        last_seen = greatest(k.last_seen, v_seen),
+        last_event = memfold._id_after(v_event_id, k.last_event)
     where k.tenant_id = _ingest_known.tenant_id collate "C"
         and k.memory_id = v_memory_id
         and k.live
-        and (not k.on_timeline or _ingest_known.observed_at >= k.last_seen)
-    returning k.aliases, k.on_timeline into v_aliases, v_on_timeline;
+        and (not k.on_timeline or (_ingest_known.observed_at >= k.last_seen) is not false)
+    returning k.aliases, k.on_timeline, case when _ingest_known.observed_at is null then k.last_seen else v_seen end, k.last_event
+    into v_aliases, v_on_timeline, v_seen, v_event_id;
     if v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
         return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
@@ -68,14 +75,14 @@ begin
         end if;
     end if;
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
         predicate, source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
     ) values (
-        _ingest_known.tenant_id, _ingest_known.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
+        _ingest_known.tenant_id, v_event_id, _ingest_known.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
         _ingest_known.content, _ingest_known.memory_type, _ingest_known.subject, _ingest_known.predicate,
         _ingest_known.source_turn_ids, _ingest_known.source_confidence, _ingest_known.extractor_confidence,
-        _ingest_known.origin, _ingest_known.metadata, _ingest_known.observed_at, memfold._actor()
-    ) returning event_id into v_event_id;
+        _ingest_known.origin, _ingest_known.metadata, v_seen, memfold._actor()
+    );
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
         null::jsonb);
 end;

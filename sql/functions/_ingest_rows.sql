@@ -5,11 +5,16 @@ set lock_timeout = '100ms'
 as $$
 declare
     d memfold.decision;
+    v_event_id uuid;
+    v_observed_at timestamptz;
 begin
     d := memfold._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
+        select s.event_id, s.observed_at, s.on_timeline into v_event_id, v_observed_at, d.on_timeline
+        from memfold._strengthen(c, d.memory_id, d.root_id, 0, c.event_id) as s;
         if d.on_timeline is not null then
+            c.event_id := v_event_id;
+            c.observed_at := v_observed_at;
             return memfold._result(d, d.memory_id, null,
                 memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
@@ -93,7 +98,9 @@ declare
     v_models text[];
     v_predicates text[];
     v_policy memfold.policies;
-    v_now constant timestamptz := pg_catalog.now();
+    v_now constant timestamptz := memfold._clock();
+    v_latest timestamptz;
+    v_seen timestamptz[];
     v_actor constant text := memfold._actor();
     c memfold.candidate;
     d memfold.decision;
@@ -165,7 +172,7 @@ begin
                     coalesce(r.source_confidence, 0.5) as source_confidence,
                     coalesce(r.extractor_confidence, 0.5) as extractor_confidence, r.session_id,
                     coalesce(r.origin, 'observed') as origin, coalesce(r.metadata, '{}') as metadata,
-                    coalesce(r.observed_at, v_now) as observed_at, r.idempotency_key,
+                    r.observed_at, r.idempotency_key,
                     dense_rank() over (order by coalesce(r.bucket_id, 'default'), coalesce(r.memory_type, 'fact'))::integer
                         as policy_of
                 from unnest(v_rows) with ordinality as r
@@ -413,7 +420,7 @@ begin
         end loop;
     end if;
     if v_ids is not null then
-        select l.changed, l.aliased into strict v_changed, v_aliased
+        select l.changed, l.aliased, l.latest into strict v_changed, v_aliased, v_latest
         from (
             select array_agg(i.id order by i.id) as ids, array_agg(i.hit order by i.id) as hits
             from (
@@ -444,10 +451,10 @@ begin
 
     -- 6. Ids in the order of the candidates.
     if v_classes && array['new', 'rest'] then
-        v_memory_ids := memfold._new_ids(v_count);
+        v_memory_ids := memfold._new_ids(v_count, memfold._newest_memory(v_tenant_id));
         v_last_id := v_memory_ids[v_count];
     end if;
-    v_event_ids := memfold._new_ids(v_count);
+    v_event_ids := memfold._new_ids(v_count, memfold._newest_event(v_tenant_id));
     if v_classes && array['new', 'repeat'] then
         select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
         into v_matched, v_roots
@@ -488,7 +495,18 @@ begin
 
     -- 7. What only adds, all at once.
     if v_classes && array['hit', 'new', 'repeat'] then
-        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased);
+        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
+        -- has been put back since.
+        if greatest(v_latest, v_now) > v_now or exists (select from unnest(v_items) as c where c.observed_at > v_now) then
+            v_seen := memfold._seen_in_batch(v_tenant_id, v_items, v_classes, v_roots, v_now);
+            for v_i in 1..v_count loop
+                continue when v_classes[v_i] not in ('hit', 'new', 'repeat');
+                c := v_items[v_i];
+                c.observed_at := v_seen[v_i];
+                v_items[v_i] := c;
+            end loop;
+        end if;
+        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now, v_event_ids);
         insert into memfold.memory_events (
             tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
             subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
@@ -499,7 +517,7 @@ begin
             case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end, o.memory_id,
             case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.subject, c.predicate,
             c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-            c.observed_at, v_actor
+            coalesce(c.observed_at, v_now), v_actor
         from unnest(v_items) with ordinality as c
         cross join lateral (
             select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id
@@ -525,6 +543,12 @@ begin
         exception when lock_not_available then
             perform memfold._fail_busy();
         end;
+        -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
+        if exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1) then
+            perform memfold.derive_scope(v_tenant_id, t.roots)
+            from memfold._roots_of_both(v_tenant_id, v_classes, v_matched, v_results) as t (roots)
+            where t.roots <> '{}';
+        end if;
     end if;
 
     -- 9. Keys, and what the callers are told.

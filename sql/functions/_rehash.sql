@@ -186,6 +186,7 @@ declare
     v_reason text;
     v_canonicalizer text;
     v_signature text;
+    v_event_id uuid;
     v_pending uuid[] := pending;
 begin
     -- who stands there by the rules of before goes first
@@ -251,10 +252,11 @@ begin
     if v_reason is null then
         return v_pending;
     end if;
+    v_event_id := memfold._new_event_id(m.tenant_id);
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
     ) values (
-        m.tenant_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
+        m.tenant_id, v_event_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
         v_reason, run_id, memfold._actor()
     );
@@ -344,11 +346,13 @@ create or replace function memfold._part(tenant_id text, event_ids uuid[], run_i
 language plpgsql volatile
 as $$
 #variable_conflict use_column
+declare
+    v_newest constant uuid := memfold._newest_event(tenant_id);
 begin
     insert into memfold.memory_events as u (
-        tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+        tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
     )
-    select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
+    select v.tenant_id, memfold._id_after(memfold._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
     from pg_catalog.unnest(event_ids) as i (id)
     cross join lateral (
         select v.* from memfold.memory_events as v

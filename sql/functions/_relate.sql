@@ -110,15 +110,16 @@ begin
                 and k.memory_id in (_relate.memory_id, _relate.target_id) and k.on_timeline
         );
     end if;
-    insert into memfold.memory_events as e (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline, content,
+    v_event_id := memfold._new_event_id(j.tenant_id);
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline, content,
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
-        j.tenant_id, j.bucket_id, action, 3,
+        j.tenant_id, v_event_id, j.bucket_id, action, 3,
         case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end, memory_id, target_id,
         j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold._actor()
-    ) returning e.event_id into v_event_id;
+    );
     if action <> 'judged' then
         perform memfold.derive_scope(j.tenant_id, pg_catalog.array_remove(array[memory_id, target_id], null));
     end if;

@@ -5,9 +5,10 @@ language plpgsql volatile
 as $$
 declare
     v_run memfold.runs;
+    v_run_id constant uuid := memfold._new_run_id(tenant_id);
 begin
-    insert into memfold.runs as r (tenant_id, bucket_id, kind, arguments, actor)
-    values (tenant_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
+    insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
+    values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
     returning r.* into v_run;
     return v_run;
 end;
@@ -190,6 +191,7 @@ declare
     );
     v_gone uuid[] := array[]::uuid[];
     v_places integer[] := array[]::integer[];
+    v_newest uuid;
 begin
     for i in 1..coalesce(pg_catalog.cardinality(memory_ids), 0) loop
         if memory_ids[i] = any(v_active) and into_ids[i] = any(v_active) and memory_ids[i] <> into_ids[i]
@@ -204,11 +206,12 @@ begin
     end if;
     perform memfold._adopt_row(r.tenant_id, i.id)
     from pg_catalog.unnest(v_active) as i (id);
+    v_newest := memfold._newest_event(r.tenant_id);
     insert into memfold.memory_events (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
         judgement_id, verdict, run_id, actor
     )
-    select r.tenant_id, r.bucket_id, _fold_all.action, tier, method,
+    select r.tenant_id, memfold._id_after(memfold._new_id(), v_newest), r.bucket_id, _fold_all.action, tier, method,
         case when action = 'replaced' then into_ids[p.place] else memory_ids[p.place] end,
         case when action = 'replaced' then memory_ids[p.place] else into_ids[p.place] end,
         similarities[p.place],

@@ -91,11 +91,12 @@ begin
     -- with the key of the last row, which is gone
     insert into memfold.memory_events (
         tenant_id, event_id, at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
-        source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at
+        source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at,
+        turn_events
     )
     select _archive.tenant_id, s.event_id, s.at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
         coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold._actor(),
-        s.observations, s.without_turns, s.first_observed_at
+        s.observations, s.without_turns, s.first_observed_at, coalesce(t.holders, '{}')
     from (
         select g.memory_id, v_summaries[g.ordinality] as summary, min(g.bucket_id) as bucket_id,
             (pg_catalog.array_agg(g.event_id order by g.event_id desc))[1] as event_id,
@@ -109,11 +110,16 @@ begin
         group by 1, 2
     ) as s
     left join (
-        select g.memory_id, v_summaries[g.ordinality] as summary,
-            pg_catalog.array_agg(distinct t.turn order by t.turn) as turns
-        from pg_catalog.unnest(v_gone) with ordinality as g, pg_catalog.unnest(g.source_turn_ids) as t (turn)
-        where v_summaries[g.ordinality] is not null
-        group by 1, 2
+        select f.memory_id, f.summary, pg_catalog.array_agg(f.turn order by f.turn) as turns,
+            pg_catalog.array_agg(f.holder order by f.turn) as holders
+        from (
+            select distinct on (g.memory_id, v_summaries[g.ordinality], t.turn) g.memory_id,
+                v_summaries[g.ordinality] as summary, t.turn, coalesce(t.holder, g.event_id) as holder
+            from pg_catalog.unnest(v_gone) with ordinality as g, unnest(g.source_turn_ids, g.turn_events) as t (turn, holder)
+            where v_summaries[g.ordinality] is not null
+            order by g.memory_id, v_summaries[g.ordinality], t.turn, coalesce(t.holder, g.event_id)
+        ) as f
+        group by f.memory_id, f.summary
     ) as t on t.memory_id = s.memory_id and t.summary = s.summary;
     get diagnostics v_result.summaries = row_count;
     v_result.is_left := true;

@@ -163,13 +163,14 @@ begin
     if d.action is null then
         return null;
     end if;
-    insert into memfold.memory_events as e (
-        tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
+    v_event_id := memfold._new_event_id(c.tenant_id);
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
         on_timeline, judgement_id, actor
     ) values (
-        c.tenant_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
+        c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
         d.similarity, d.guard, d.similar_memories, d.reason, d.on_timeline, v_judgement_id, memfold._actor()
-    ) returning e.event_id into v_event_id;
+    );
     if v_fold then
         perform memfold.derive_scope(c.tenant_id, array[v_text_id, d.target_id]);
     end if;

@@ -117,6 +117,25 @@ begin
         and a.valid_from = e.valid_from and a.from_event = e.from_event
     where (e.valid_to is distinct from a.valid_to) or e.memory_id is null or a.memory_id is null;
 
+    -- order: what came later has a higher id
+    return query
+    select r.memory_id, 'order: last event', x.event_id::text, k.last_event::text
+    from memfold.memories as m
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
+    cross join lateral (
+        select e.event_id from memfold.memory_events as e
+        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+            and (e.observation or e.tier = 3 and e.action in ('pruned', 'superseded'))
+        order by e.event_id desc
+        limit 1
+    ) as x
+    where m.tenant_id = v_tenant_id and k.last_event < x.event_id;
+    return query
+    select u.memory_id, 'order: undone later', u.undoes::text, u.event_id::text
+    from memfold.memory_events as u
+    where u.tenant_id = v_tenant_id and u.undoes >= u.event_id;
+
     -- the ledger names what is there
     return query
     select e.memory_id, 'ledger: memory exists', e.event_id::text, null
@@ -161,20 +180,23 @@ begin
     ) as x (name, expected, actual)
     where x.expected is distinct from x.actual;
     return query
-    select coalesce(e.memory_id, a.memory_id), 'archive: source', e.turn, a.turn
+    select coalesce(e.memory_id, a.memory_id), 'archive: source', concat_ws(' of ', e.turn, e.event_id),
+        concat_ws(' of ', a.turn, a.event_id)
     from (
-        select distinct r.memory_id, t.turn
+        select distinct on (r.memory_id, t.turn) r.memory_id, t.turn, r.event_id
         from memfold.memory_events_archive as r, unnest(r.source_turn_ids) as t (turn)
         where r.tenant_id = v_tenant_id and r.observation and not exists (
             select from memfold.memory_events_archive as u where u.tenant_id = r.tenant_id and u.undoes = r.event_id
         )
+        order by r.memory_id, t.turn, r.event_id
     ) as e
     full join (
-        select distinct s.memory_id, t.turn
-        from memfold.memory_events as s, unnest(s.source_turn_ids) as t (turn)
+        select distinct on (s.memory_id, t.turn) s.memory_id, t.turn, t.event_id
+        from memfold.memory_events as s, unnest(s.source_turn_ids, s.turn_events) as t (turn, event_id)
         where s.tenant_id = v_tenant_id and s.method = 'archived'
+        order by s.memory_id, t.turn, t.event_id
     ) as a on a.memory_id = e.memory_id and a.turn = e.turn
-    where e.turn is null or a.turn is null;
+    where e.event_id is distinct from a.event_id;
     -- a judgement that is open asks about two roots
     return query
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text

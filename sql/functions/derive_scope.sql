@@ -174,9 +174,14 @@ begin
         group by o.root
     ),
     turns as (
-        select o.root, pg_catalog.count(distinct t.turn) as n
-        from observed as o, pg_catalog.unnest(o.source_turn_ids) as t (turn)
-        group by o.root
+        -- an observation is independent when it has a turn that none before it has
+        select f.root, pg_catalog.count(distinct f.event_id) as n
+        from (
+            select distinct on (o.root, t.turn) o.root, coalesce(t.event_id, o.event_id) as event_id
+            from observed as o, unnest(o.source_turn_ids, o.turn_events) as t (turn, event_id)
+            order by o.root, t.turn, coalesce(t.event_id, o.event_id)
+        ) as f
+        group by f.root
     ),
     metadata_rows as (
         select o.root, o.metadata, p.metadata_merge, p.metadata_max, o.observed_at, o.event_id
@@ -551,6 +556,37 @@ begin
         update memfold.memories as m
         set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+    end loop;
+    -- what the next restatement has to come after
+    for e in
+        select x.root_id as memory_id, x.event_id
+        from (
+            select r.root_id, (array_agg(n.event_id order by n.event_id desc))[1] as event_id
+            from unnest(v_members) as i (id)
+            cross join lateral (
+                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = i.id
+                offset 0
+            ) as r
+            cross join lateral (
+                select n.event_id from memfold.memory_events as n
+                where n.tenant_id = v_tenant_id and n.memory_id = i.id
+                order by n.event_id desc
+                limit 1
+            ) as n
+            group by r.root_id
+        ) as x
+        cross join lateral (
+            select k.last_event from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = x.root_id
+            offset 0
+        ) as k
+        where (k.last_event >= x.event_id) is not true
+        order by x.root_id
+    loop
+        update memfold.memory_counters as k
+        set last_event = e.event_id
+        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
     end loop;
     -- whether they were stated since is asked of the trees as they are now
     for v_id in

@@ -31,6 +31,8 @@ declare
     d memfold.decision;
     v_wide boolean;
     v_patient boolean := not holds_row;
+    v_event_id uuid;
+    v_observed_at timestamptz;
 begin
     -- A text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
@@ -38,8 +40,11 @@ begin
         if holds_row then
             perform memfold._try_root(c.tenant_id, d.root_id);
         end if;
-        d.on_timeline := memfold._strengthen(c, d.memory_id, d.root_id, 0);
+        select s.event_id, s.observed_at, s.on_timeline into v_event_id, v_observed_at, d.on_timeline
+        from memfold._strengthen(c, d.memory_id, d.root_id, 0, memfold._new_id()) as s;
         if d.on_timeline is not null then
+            c.event_id := v_event_id;
+            c.observed_at := v_observed_at;
             return memfold._result(d, d.memory_id, null,
                 memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
@@ -117,7 +122,7 @@ create or replace function memfold.ingest_memory(
     session_id text default null,
     origin text default 'observed',
     metadata jsonb default '{}',
-    observed_at timestamptz default now(),
+    observed_at timestamptz default null,
     idempotency_key text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -187,7 +192,7 @@ Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_i
 merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead. idempotency_key: a second call with it returns the first one''s result.
+observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. idempotency_key: a second call with it returns the first one''s result.
 Bad input raises MF001 to MF016 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
 
 create or replace function memfold._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result

@@ -14,7 +14,7 @@ create or replace function memfold.preview_memory(
     session_id text default null,
     origin text default 'observed',
     metadata jsonb default '{}',
-    observed_at timestamptz default now(),
+    observed_at timestamptz default null,
     idempotency_key text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

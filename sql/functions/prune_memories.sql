@@ -87,6 +87,7 @@ as $$
 declare
     r memfold.runs;
     v_ids uuid[];
+    v_newest uuid;
 begin
     perform memfold._enter(tenant_id);
     perform memfold._check_identifier('bucket_id', bucket_id, true);
@@ -122,12 +123,13 @@ begin
         order by k.memory_id
         for no key update of k
     ) as k;
+    v_newest := memfold._newest_event(tenant_id);
     return query
     with pruned as (
         insert into memfold.memory_events as e (
-            tenant_id, bucket_id, action, tier, method, memory_id, reason, run_id, actor
+            tenant_id, event_id, bucket_id, action, tier, method, memory_id, reason, run_id, actor
         )
-        select r.tenant_id, r.bucket_id, 'pruned', 3, 'person', p.memory_id, p.reason, r.run_id, memfold._actor()
+        select r.tenant_id, memfold._id_after(memfold._new_id(), v_newest), r.bucket_id, 'pruned', 3, 'person', p.memory_id, p.reason, r.run_id, memfold._actor()
         from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
         returning e.memory_id
     )

@@ -97,11 +97,11 @@ begin
         where e.tenant_id = _rehash_begin.tenant_id collate "C" and e.bucket_id = _rehash_begin.bucket_id collate "C"
             and e.kind = 'rehash'
     );
-    insert into memfold.runs as r (tenant_id, bucket_id, kind, arguments, report, actor)
-    values (tenant_id, bucket_id, 'rehash', jsonb_strip_nulls(jsonb_build_object(
+    v_run_id := memfold._new_run_id(tenant_id);
+    insert into memfold.runs (tenant_id, run_id, bucket_id, kind, arguments, report, actor)
+    values (tenant_id, v_run_id, bucket_id, 'rehash', jsonb_strip_nulls(jsonb_build_object(
         'memory_type', memory_type, 'from', memfold._rules(v_old), 'to', memfold._rules(v_new), 'undoes', v_undoes,
-        'again', v_again)), '{"rows": 0}', memfold._actor())
-    returning r.run_id into v_run_id;
+        'again', v_again)), '{"rows": 0}', memfold._actor());
     if not exists (
         select from memfold.policies as p
         where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"

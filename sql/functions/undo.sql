@@ -18,6 +18,7 @@ as $$
 #variable_conflict use_column
 declare
     e memfold.memory_events;
+    v_newest uuid;
     v_undone uuid[];
     v_undo_ids uuid[];
     v_sides uuid[];
@@ -33,11 +34,12 @@ begin
                 where l.tenant_id = v.tenant_id and l.event_id = v.event_id and l.method is distinct from 'archived'
             ))
     ));
+    v_newest := memfold._newest_event(_undo.tenant_id);
     with undone as (
         insert into memfold.memory_events as u (
-            tenant_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+            tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
         )
-        select v.tenant_id, v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
+        select v.tenant_id, memfold._id_after(memfold._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
             memfold._actor()
         from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
         join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id

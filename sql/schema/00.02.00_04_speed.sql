@@ -21,3 +21,11 @@ create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) w
 create index policies_unusual_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
 or max_content_length < 8192;
+
+-- Order is logical: a restatement holds the memory's row, and comes after what it names.
+alter table memfold.memory_counters add column last_event uuid;
+comment on column memfold.memory_counters.last_event is
+'Roots: no ledger row by which a text of the tree was stated, pruned or judged current has a higher id. The next one comes after it,
+whatever the clock says. Null: none was since this is noted (0.1.0 did not).';
+comment on column memfold.memory_counters.independent is
+'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';

@@ -4,17 +4,26 @@
 alter table memfold.memory_events
 add column observations bigint,
 add column without_turns bigint,
-add column first_observed_at timestamptz;
+add column first_observed_at timestamptz,
+add column turn_events uuid[];
 comment on column memfold.memory_events.observations is
 'Of method archived: how many restatements the row stands for; they are in memory_events_archive. Null: one.';
 comment on column memfold.memory_events.without_turns is 'Of method archived: how many of them came without source turns.';
 comment on column memfold.memory_events.first_observed_at is
 'Of method archived: when the earliest of them was observed; observed_at has the latest.';
+comment on column memfold.memory_events.turn_events is
+'Of method archived: for each of source_turn_ids the earliest of them that had it, so that n is what it was.';
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, memory, bucket or tenant; erasure: a fold that
 took the place of one whose text was erased. archived: a row that stands for restatements in memory_events_archive, with the
 event_id of the last one.';
+-- What was said of it is not so: partitions would need "at" in the unique index on undoes too.
+comment on table memfold.memory_events is
+'The ledger: every observation and every decision, append-only. All state of memories is a function of it, in the order of event
+ids. No foreign keys.';
+comment on column memfold.memory_events.event_id is
+'A UUID of version 7. Of two rows about the same memories the later one has the higher id, whatever the clock did ("at" has its time).';
 -- its columns are those of memory_events, and then its own: made anew with the functions
 -- squawk-ignore ban-drop-view
 drop view if exists memfold._ledger;
