@@ -16,8 +16,9 @@ import harness
 import numpy as np
 import psycopg
 import reference
-from pgvector import Vector
 from pgvector.psycopg import register_vector
+
+from memfold.types import Vector
 
 ROWS = 1_000
 FACTS = 4_000

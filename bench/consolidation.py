@@ -22,6 +22,9 @@ from pgvector.psycopg import register_vector
 
 MEMORIES = 100_000
 MERGES = 1_000
+TOLD = 5_000  # memories of each of two tenants that are compared
+LATER = 2_000  # of the memories that these are told of again, one in three
+QUIET = 3.0  # seconds of writers alone
 CHECKED = 20_000
 WRITERS = 8
 LONGEST = 200  # ms
@@ -225,7 +228,7 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
     with tenant_session(server, "consolidation", harness.TENANT) as session:
         watch.backend = session.info.backend_pid
         with watch.running():
-            time.sleep(3)
+            time.sleep(QUIET)
             watch.phase = "planning"
             planning, rows = _timed(
                 lambda: session.execute(
@@ -310,7 +313,7 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
     """Two tenants are told the same; one of them is consolidated, and that is undone."""
     tenants = ("control", "folded")
     for tenant in tenants:
-        load.load(server, "consolidation", _rows(data, 5000, others=False), f"'{tenant}'")
+        load.load(server, "consolidation", _rows(data, TOLD, others=False), f"'{tenant}'")
     with server.connect("consolidation") as connection:
         # as the same time for both
         connection.execute(
@@ -333,7 +336,7 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
             pass
         for tenant in tenants:
             with tenant_session(server, "consolidation", tenant) as other:
-                for n in range(0, 2000, 3):
+                for n in range(0, LATER, 3):
                     text = data.real_texts[n] + SUFFIXES[3 if n % 2 else 0]
                     other.execute(
                         "select memfold.ingest_memory(%s, %s, subject => 'User', observed_at => '2026-02-01', "
@@ -352,8 +355,9 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
     assert merged is not None
     assert broken is not None
     report.table(
-        "undo_run, with 667 ingests between the consolidation and it: memories that differ from those of a tenant that was"
-        " told the same and never consolidated (text, status, edges, metadata, counters, sources, intervals, vectors):",
+        f"undo_run, with {-(-LATER // 3)} ingests between the consolidation and it: memories that differ from those of a"
+        " tenant that was told the same and never consolidated (text, status, edges, metadata, counters, sources,"
+        " intervals, vectors):",
         ["folds undone", "differ before", "differ after", "seconds", "broken invariants"],
         [[merged[0], before, after, f"{seconds:.2f}", broken[0]]],
     )

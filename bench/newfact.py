@@ -90,7 +90,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, seconds: 
                         f"{head}{statement};\n",
                         options=options,
                         clients=clients,
-                        seconds=seconds if turn else 1,
+                        seconds=seconds if turn else min(seconds, 1),
                     )
                     if turn:  # the first round warms up
                         measured[name].append(tps)

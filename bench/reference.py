@@ -37,11 +37,10 @@ alter on_timeline set default false;
 create table reference.sources (like memfold.memory_sources including indexes including storage);
 
 -- for new facts, table by table what memfold has
-create table reference.facts (like memfold.memories including indexes including storage)
+create table reference.facts (like memfold.memories including indexes including storage including defaults)
 with (fillfactor = 90);
-alter table reference.facts
-alter memory_id set default uuidv7(), alter status set default 'active', alter metadata set default '{}',
-alter embedding_pending set default false, alter created_at set default now();
+alter table reference.facts alter memory_id set default uuidv7(), alter created_at set default now(),
+alter plain set default false;
 create table reference.counters
 (like memfold.memory_counters including indexes including storage including defaults) with (fillfactor = 50);
 create table reference.vectors

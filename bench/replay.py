@@ -69,7 +69,7 @@ def run(server: harness.Server, *, rounds: int, seconds: float) -> harness.Repor
                         f"{head}{statement};\n",
                         options=options,
                         clients=clients,
-                        seconds=seconds if turn else 1,
+                        seconds=seconds if turn else min(seconds, 1),
                     )
                     if turn:  # the first round warms up
                         measured[name].append(tps)

@@ -89,7 +89,7 @@ class Cluster:
         environment = {}
         if extension:
             environment = self._install_python() if self.name == "full" else {}
-            settings.update(self._install_extensions())
+            settings.update(self._install_extension())
         with (self.base / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
         self.run(
@@ -127,7 +127,7 @@ class Cluster:
             "MEMFOLD_MODEL_SESSIONS": "2",
         }
 
-    def _install_extensions(self) -> dict[str, str]:
+    def _install_extension(self) -> dict[str, str]:
         """Into a directory of our own, where the server can look there (18+); else into its own, until the run is over."""
         own = self.base / "share"
         make("install-to", f"DIR={own}")
