@@ -118,7 +118,7 @@ begin
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
-                perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
+                perform memfold._fail_busy_scope();
             end if;
         elsif v_lock.exclusive then
             perform pg_catalog.pg_advisory_xact_lock(v_lock.key);

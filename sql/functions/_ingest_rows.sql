@@ -261,7 +261,8 @@ begin
     end if;
 
     -- 3. Look, lock what must be locked, and look again: a statement sees what was committed before it began.
-    select array_agg(distinct c.predicate) filter (where c.predicate is not null), array_agg(distinct c.embedding_model)
+    select array_agg(distinct c.predicate) filter (where c.predicate is not null),
+        array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null)
     into v_predicates, v_models
     from unnest(v_items) as c;
     loop
@@ -289,7 +290,8 @@ begin
             -- once, before any lock
             v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
             v_embeds := false;
-            select array_agg(distinct c.embedding_model) into v_models from unnest(v_items) as c;
+            select array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null) into v_models
+            from unnest(v_items) as c;
         end if;
         v_seen_classes := v_classes;
         v_seen_scopes := v_root_scopes;

@@ -1,21 +1,31 @@
 create or replace function memfold._lock(tenant_id text, bucket_id text, scope_key bigint, patient boolean) returns void
 language plpgsql volatile
 as $$
+declare
+    v_bucket_lock constant bigint := memfold._bucket_key(tenant_id, bucket_id);
+    v_scope_lock constant bigint := pg_catalog.hashtextextended(tenant_id collate "C", scope_key);
 begin
-    perform memfold._check_isolation();
+    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+        perform memfold._check_isolation();
+    end if;
     if scope_key is null and patient then
-        perform pg_catalog.pg_advisory_xact_lock(memfold._bucket_key(tenant_id, bucket_id));
-    elsif scope_key is null then
-        if not memfold._try_lock(tenant_id, bucket_id, null) then
-            perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds a row that it may wait for.');
-        end if;
-    elsif not memfold._lock_scope(memfold._bucket_key(tenant_id, bucket_id),
-        pg_catalog.hashtextextended(tenant_id collate "C", scope_key), patient)
+        perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
+    elsif patient and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
+        and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
+        -- what _lock_scope() and _note_scope() do for the first scope of a transaction, without the time of two more calls
+        perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
+        perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
+        perform pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
+    elsif scope_key is null then
+        if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
+            perform memfold._fail_busy_scope();
+        end if;
+    elsif not memfold._lock_scope(v_bucket_lock, v_scope_lock, patient) then
         if patient then
             perform memfold._fail_scope_locks();
         end if;
-        perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds a row that it may wait for.');
+        perform memfold._fail_busy_scope();
     end if;
 end;
 $$;
@@ -25,6 +35,16 @@ comment on function memfold._lock(text, text, bigint, boolean) is
 (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
 not patient: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
 isolation level but READ COMMITTED.';
+
+create or replace function memfold._fail_busy_scope() returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
+end;
+$$;
+revoke all on function memfold._fail_busy_scope() from public;
+comment on function memfold._fail_busy_scope() is 'Raises 40001.';
 
 create or replace function memfold._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
 language plpgsql volatile

@@ -8,16 +8,30 @@ create or replace function memfold._check_rules(
 language plpgsql volatile
 as $$
 declare
-    v_now memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_now memfold.policies;
 begin
-    -- as _candidate() has it
-    if v_now.dedup = 'off' then
-        v_now.canonicalizer := null;
+    -- Whoever writes a policy sets updated_at. A row that is less specific than the one that was read changes nothing.
+    if exists (
+        select from memfold.policies as p
+        where p.tenant_id in (_check_rules.tenant_id collate "C", '*')
+            and p.bucket_id in (_check_rules.bucket_id collate "C", '*')
+            and p.memory_type in (_check_rules.memory_type collate "C", '*')
+            and p.updated_at <> policy.updated_at
+            and (p.tenant_id <> '*')::integer * 4 + (p.bucket_id <> '*')::integer * 2 + (p.memory_type <> '*')::integer
+            >= (policy.tenant_id <> '*')::integer * 4 + (policy.bucket_id <> '*')::integer * 2
+                + (policy.memory_type <> '*')::integer
+    ) then
+        v_now := memfold._policy(tenant_id, bucket_id, memory_type);
+        -- as _candidate() has it
+        if v_now.dedup = 'off' then
+            v_now.canonicalizer := null;
+        end if;
+        v_now.updated_at := policy.updated_at;
+        if v_now is distinct from policy then
+            perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+        end if;
     end if;
-    v_now.updated_at := policy.updated_at;
-    if v_now is distinct from policy then
-        perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
-    elsif exists (
+    if models is not null and exists (
         select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
     ) then
         perform memfold._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');

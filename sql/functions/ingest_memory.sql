@@ -68,7 +68,8 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy, array[c.embedding_model]);
+        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+            case when c.embedding_model is not null then array[c.embedding_model] end);
     end if;
     if v_patient then
         return memfold._ingest_locked(c);
