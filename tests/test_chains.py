@@ -41,10 +41,20 @@ def told(result: Result, memory_id: UUID | None) -> dict[str, Any]:
 
 # The chain of nine --------------------------------------------------------------------------------------------------
 
-VERBS = "likes enjoys loves adores fancies relishes savours treasures cherishes".split()
+VERBS = ["likes", "enjoys", "loves", "adores", "fancies", "relishes", "savours", "treasures", "cherishes"]
 NINE = [(f"User {verb} tea", 22 * i) for i, verb in enumerate(VERBS)]
 # 22 degrees are above the merge threshold, 44 below the judge threshold
-NINE_DECIDED = ["inserted", "merged", "escalated", "merged", "escalated", "merged", "escalated", "merged", "escalated"]
+NINE_DECIDED = [
+    "inserted",
+    "merged",
+    "escalated",
+    "merged",
+    "escalated",
+    "merged",
+    "escalated",
+    "merged",
+    "escalated",
+]
 
 
 def shown_similarities(db: DB) -> list[float]:
@@ -78,7 +88,9 @@ def test_a_chain_in_a_batch(db: DB) -> None:
         {"content": text, "embedding": json.loads(angle(degrees)["embedding"]), "embedding_model": "m"}
         for text, degrees in NINE
     ]
-    done = rows(db, "select action, \"similar\" from ingest_memories(%s, 'acme') order by ordinal", json.dumps(batch))
+    done = rows(
+        db, "select action, \"similar\" from ingest_memories(%s, 'acme') order by ordinal", json.dumps(batch)
+    )
     assert [row["action"] for row in done] == NINE_DECIDED
     assert all(row["similar"] for row in done[1:])
     assert min(shown_similarities(db)) > 0.92
@@ -92,10 +104,23 @@ def test_a_chain_of_late_vectors(db: DB) -> None:
     actions = []
     for memory_id, (_, degrees) in zip(stored, NINE, strict=True):
         [row] = rows(
-            db, "select action from attach_embedding(%s, %s, 'm', 'acme')", memory_id, angle(degrees)["embedding"]
+            db,
+            "select action from attach_embedding(%s, %s, 'm', 'acme')",
+            memory_id,
+            angle(degrees)["embedding"],
         )
         actions.append(row["action"])
-    assert actions == ["embedded", "merged", "embedded", "merged", "embedded", "merged", "embedded", "merged", "embedded"]
+    assert actions == [
+        "embedded",
+        "merged",
+        "embedded",
+        "merged",
+        "embedded",
+        "merged",
+        "embedded",
+        "merged",
+        "embedded",
+    ]
     assert min(shown_similarities(db)) > 0.92
     check(db)
 
@@ -253,9 +278,18 @@ def test_an_escalation_by_a_score_tells_what_it_is_about(db: DB) -> None:
     asked = ingest(db, "User enjoys tea", **angle(50))
     assert (asked.action, asked.method) == ("escalated", "score")
     assert asked.similar == [{"memory_id": str(first.memory_id), "similarity": cosine(50), "guard": []}]
-    batch = [{"content": "User loves tea", "embedding": json.loads(angle(-50)["embedding"]), "embedding_model": "m"}]
+    batch = [
+        {
+            "content": "User loves tea",
+            "embedding": json.loads(angle(-50)["embedding"]),
+            "embedding_model": "m",
+        }
+    ]
     [done] = rows(db, "select action, \"similar\" from ingest_memories(%s, 'acme')", json.dumps(batch))
-    assert (done["action"], [e["memory_id"] for e in done["similar"]]) == ("escalated", [str(first.memory_id)])
+    assert (done["action"], [e["memory_id"] for e in done["similar"]]) == (
+        "escalated",
+        [str(first.memory_id)],
+    )
 
 
 def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
@@ -310,7 +344,9 @@ def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
     assert other.action == "inserted"
     found = ingest(db, "User sips tea", subject="U", **angle(32))
     assert (found.action, found.memory_id, found.similarity) == ("merged", other.memory_id, cosine(22))
-    [named] = rows(db, "select count(*) as n from find_similar('acme', 'default', %s, 'm', 0.9)", angle(32)["embedding"])
+    [named] = rows(
+        db, "select count(*) as n from find_similar('acme', 'default', %s, 'm', 0.9)", angle(32)["embedding"]
+    )
     assert named["n"] == 2
     check(db)
 
@@ -324,7 +360,11 @@ def test_aliases_crowd_out_nobody_by_words(db: DB) -> None:
         assert found.action in ("merged", "inserted")
     db.execute("update policies set lexical_neighbours = 1 where tenant_id = 'acme'")
     found = ingest(db, " ".join([*names[:10], "again"]))
-    assert (found.action, found.memory_id, found.similarity) == ("merged", root.memory_id, pytest.approx(10 / 11))
+    assert (found.action, found.memory_id, found.similarity) == (
+        "merged",
+        root.memory_id,
+        pytest.approx(10 / 11),
+    )
     check(db)
 
 
@@ -453,7 +493,13 @@ KINDS = {
     "words": "preset => 'robotics'",
     "words, replaced": "preset => 'robotics', on_merge => 'replace'",
 }
-THRESHOLDS = {"vector": 0.92, "vector, kept": 0.92, "vector, replaced": 0.95, "words": 0.7, "words, replaced": 0.7}
+THRESHOLDS = {
+    "vector": 0.92,
+    "vector, kept": 0.92,
+    "vector, replaced": 0.95,
+    "words": 0.7,
+    "words, replaced": 0.7,
+}
 HOW = ("single", "batch", "late")
 
 
@@ -483,7 +529,8 @@ def test_random_walks(db: DB, kind: str) -> None:
                 found = ingest(db, **given)
                 if how == "late":
                     db.execute(
-                        "select attach_embedding(%s, %s, 'm', 'acme')", [found.memory_id, json.dumps(list(v or ()))]
+                        "select attach_embedding(%s, %s, 'm', 'acme')",
+                        [found.memory_id, json.dumps(list(v or ()))],
                     )
         shown: set[str] = set()
         for row in rows(
