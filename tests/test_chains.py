@@ -251,13 +251,14 @@ def test_what_the_result_is_about_is_always_told(db: DB) -> None:
     assert [e["memory_id"] for e in merged.similar] == [str(first.memory_id)]
     assert [e["memory_id"] for e in asked.similar] == [str(first.memory_id)]
     policy(db, "words", preset="robotics", similar_threshold=1, on_ambiguous="review")
-    first = ingest(db, "grip force 12N works for cups today", bucket_id="words")
-    merged = ingest(db, "grip force 12N works for cups now today", bucket_id="words")
-    asked = ingest(db, "grip force 14N works for cups now today again", bucket_id="words")
-    assert (merged.action, merged.method) == ("merged", "lexical")
+    words = "gripper closes slowly around fragile porcelain cups with force"
+    first = ingest(db, f"{words} 12N", bucket_id="words")
+    merged = ingest(db, f"{words} 12N exactly", bucket_id="words")
+    asked = ingest(db, f"{words} 14N", bucket_id="words")
+    assert [merged.action, asked.action] == ["merged", "escalated"]
+    assert merged.method == asked.method == "lexical"
     assert [e["memory_id"] for e in merged.similar] == [str(first.memory_id)]
-    if asked.action == "escalated":
-        assert [e["memory_id"] for e in asked.similar] == [str(first.memory_id)]
+    assert [e["memory_id"] for e in asked.similar] == [str(first.memory_id)]
     db.execute("select set_predicate('acme', 'lives_in', conflict => 'review')")
     slot = {"subject": "Ann", "predicate": "lives_in", "bucket_id": "slots"}
     berlin = ingest(db, "Ann lives in Berlin", object="Berlin", **slot)
@@ -310,6 +311,20 @@ def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
     check(db)
 
 
+def test_the_guard_looks_at_the_text_that_is_shown(db: DB) -> None:
+    """A person has merged what the guard tells apart; what says the same as that alias is asked about all the same."""
+    model(db)
+    root = ingest(db, "Ann has 2 cats", **angle(0))
+    other = ingest(db, "Ann has 3 cats", **angle(5))
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [other.memory_id, root.memory_id])
+    found = ingest(db, "Ann keeps 3 cats", **angle(3))
+    assert (found.action, event(db, found)["guard"]) == ("escalated", ["numeral: 3 <> 2"])
+    assert told(found, root.memory_id)["guard"] == ["numeral: 3 <> 2"]
+    # and one that is clean beside the text that is shown, not beside the alias, merges
+    assert ingest(db, "Ann keeps 2 cats", **angle(3)).action == "merged"
+    check(db)
+
+
 # Which memory -------------------------------------------------------------------------------------------------------
 
 
@@ -352,19 +367,25 @@ def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
 
 
 def test_aliases_crowd_out_nobody_by_words(db: DB) -> None:
+    """Eight aliases of another memory share more words; five (lexical_neighbours) are looked at."""
     db.execute("select set_policy('acme', preset => 'robotics', guard => 'off')")
-    names = [f"w{chr(97 + i)}x" for i in range(20)]
-    root = ingest(db, " ".join(names[:10]))
+    names = [f"w{chr(97 + i)}x" for i in range(10)]
+    crowd = ingest(db, " ".join([*names[1:], "za", "zb", "zc"]))
     for i in range(8):
-        found = ingest(db, " ".join([*names[1:12], f"e{chr(97 + i)}"][1 - (i % 2) :]))
-        assert found.action in ("merged", "inserted")
-    db.execute("update policies set lexical_neighbours = 1 where tenant_id = 'acme'")
-    found = ingest(db, " ".join([*names[:10], "again"]))
+        found = ingest(db, " ".join([*names, "za", f"e{chr(97 + i)}y"]))
+        assert (found.action, found.similarity) == ("merged", pytest.approx(10 / 14))
+    best = ingest(db, " ".join(names[:9]))
+    assert (best.action, told(best, crowd.memory_id)["matched_jaccard"]) == (
+        "inserted",
+        pytest.approx(9 / 12),
+    )
+    found = ingest(db, " ".join(names))
     assert (found.action, found.memory_id, found.similarity) == (
         "merged",
-        root.memory_id,
-        pytest.approx(10 / 11),
+        best.memory_id,
+        pytest.approx(9 / 10),
     )
+    assert told(found, crowd.memory_id)["jaccard"] == pytest.approx(9 / 13)
     check(db)
 
 
