@@ -400,7 +400,12 @@ class Machine(RuleBasedStateMachine):
             values["turns"].sort()
             values["similar"] = self.told_of(
                 [
-                    (n(x["memory_id"]), x.get("similarity"), n(x.get("matched_id")), x.get("matched_similarity"))
+                    (
+                        n(x["memory_id"]),
+                        x.get("similarity"),
+                        n(x.get("matched_id")),
+                        x.get("matched_similarity"),
+                    )
                     for x in values["similar"] or []
                 ]
             )

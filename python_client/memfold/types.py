@@ -82,11 +82,11 @@ class SimilarFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A memory that was compared: how near its own text is, and what the guard said of the pair (None: it was not asked).
+    """A memory that was compared: how near its own text is, and what the guard said of the two (None: not asked).
 
     ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared by that. Where another of its texts is
-    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with a similarity of its own. ``find_similar`` always
-    names it, the memory itself where none is nearer, with the contents.
+    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with a similarity of its own. ``find_similar``
+    always names it, the memory itself where none is nearer, with the contents.
     """
 
     memory_id: UUID
@@ -102,12 +102,14 @@ class SimilarMemory:
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        values = {field.name: row.get(field.name) for field in fields(cls)}
-        for name in ("memory_id", "matched_id", "jaccard_matched_id"):
-            values[name] = None if values[name] is None else UUID(str(values[name]))
-        for name in ("similarity", "matched_similarity", "jaccard", "matched_jaccard"):
-            values[name] = None if values[name] is None else float(values[name])
-        values["guard"] = None if values["guard"] is None else tuple(values["guard"])
+        values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(cls)}
+        for name, value in values.items():
+            if value is None or name in ("content", "matched_content"):
+                continue
+            if name == "guard":
+                values[name] = tuple(value)
+            else:
+                values[name] = UUID(str(value)) if name.endswith("_id") else float(value)
         return cls(**values)
 
 
@@ -238,9 +240,10 @@ class SearchFields(TypedDict, total=False):
 class FoundMemory:
     """A memory that a search shows, best first.
 
-    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of the nearest of
-    its texts, ``matched_id``. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not shown; ``score`` is the best of theirs
-    and its own. ``display_text``: with ``merge_text``, what a model made of all their texts, else the content.
+    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of the
+    nearest of its texts, ``matched_id``. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
+    shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, what a model made of all
+    their texts, else the content.
     """
 
     memory_id: UUID

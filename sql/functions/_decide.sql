@@ -352,6 +352,8 @@ begin
                 limit 1000
             ) as t
             group by t.memory_id
+            -- here too: then nobody is looked up whom it does not come to
+            order by shared desc, t.memory_id
         ) as s
         cross join lateral (
             select memfold._root(m.memory_id, m.root_id) as root_id, m.content, m.scope_key

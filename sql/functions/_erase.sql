@@ -115,18 +115,23 @@ has memfold.maintenance on.';
 create or replace function memfold._without(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
-    select nullif(coalesce(pg_catalog.jsonb_agg(
-        s.entry
-        - case when (s.entry ->> 'matched_id')::uuid = any(texts) then '{matched_id,matched_similarity}'::text[] else '{}' end
-        - case when (s.entry ->> 'jaccard_matched_id')::uuid = any(texts) then '{jaccard_matched_id,matched_jaccard}'::text[]
-            else '{}' end
-        order by s.place
-    ), '[]'), '[]')
+    select nullif(coalesce(pg_catalog.jsonb_agg(s.entry - g.vector - g.words order by s.place), '[]'), '[]')
     from pg_catalog.jsonb_array_elements(similar_memories) with ordinality as s (entry, place)
+    cross join
+        lateral (
+            select
+                case
+                    when (s.entry ->> 'matched_id')::uuid = any(texts) then '{matched_id,matched_similarity}' else '{}'
+                end::text[] as vector,
+                case
+                    when (s.entry ->> 'jaccard_matched_id')::uuid = any(texts) then '{jaccard_matched_id,matched_jaccard}' else '{}'
+                end::text[] as words
+        ) as g
     where (s.entry ->> 'memory_id')::uuid <> all(texts);
 end;
 revoke all on function memfold._without(jsonb, uuid[]) from public;
-comment on function memfold._without(jsonb, uuid[]) is 'What was reported as similar, but for texts, be they memories or what matched. Null: nothing else.';
+comment on function memfold._without(jsonb, uuid[]) is
+'What was reported as similar, but for texts, be they memories or what matched. Null: nothing else.';
 
 create or replace function memfold._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile

@@ -163,10 +163,13 @@ begin
                 from memfold.memory_vectors as v
                 join memfold.embedding_models as e on e.model = v.model and e.score_function is not null
                 join memfold.calibrations as c on c.calibration_id = e.calibration_id
-                where v.tenant_id = m.tenant_id and v.memory_id = r.target_id
+                where v.tenant_id = m.tenant_id and v.memory_id in (r.target_id, r.matched_id)
                 order by v.model
                 limit 1
-            ), r.similarity, r.guard, coalesce(r.content, r.memory_content), r.target_content);
+            ), case when r.action in ('merged', 'replaced') then r.similarity else coalesce(r.matched_similarity, r.similarity) end,
+            r.guard, coalesce(r.content, r.memory_content),
+            case when r.action in ('merged', 'replaced') then r.target_content
+                else coalesce(r.matched_content, r.target_content) end);
             if v_score is not null then
                 return next '        log-odds: ' || v_score;
             end if;

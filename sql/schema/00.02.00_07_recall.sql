@@ -35,4 +35,5 @@ comment on type memfold.decay_report is
 'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
 
 -- It names both texts and both similarities: made anew with the functions.
+-- squawk-ignore ban-drop-function
 drop function if exists memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint);
