@@ -57,6 +57,16 @@ class Memory:
     content: str
     object: str | None
     embedded: bool
+    # What its hash is made by; None: it has none. Read from the database, for a rehash meets texts in the order of hashes.
+    profile: str | None = "prose"
+
+
+@dataclass
+class Rules:
+    """What the hashes of a bucket are made by; during a rehash also by what they were."""
+
+    now: str = "prose"
+    before: str | None = None
 
 
 @dataclass
@@ -83,6 +93,7 @@ class Event:
     at: float | None = None
     similar: list[Told] = field(default_factory=list)
     number: int = -1
+    asked: bool = False
 
     @property
     def fold(self) -> tuple[int, int] | None:
@@ -94,6 +105,10 @@ class Event:
         if self.action == "replaced":
             return self.target, self.memory
         return None
+
+    @property
+    def of_rehash(self) -> bool:
+        return self.method == "rehash" or (self.action == "undone" and self.reason == "rehash")
 
 
 @dataclass(frozen=True)
@@ -188,10 +203,17 @@ def folded_metadata(rule: str, observations: list[Event]) -> dict[str, Any]:
     return {key: value for one in given for key, value in one.items()}
 
 
+def spelling(text: Text, content: str, profile: str) -> str:
+    """The canonical form: to prose the ways to write one text are one, to exact they are not."""
+    return text.content if profile == "prose" else content
+
+
 def derive(memories: list[Memory], events: list[Event]) -> State:
     s = State()
     undone = {e.undoes: e.number for e in events if e.undoes is not None}
+    decided_late = {e.undoes for e in events if e.undoes is not None and e.tier is not None}
     in_force = [e for e in events if e.number not in undone]
+    # The later of two holds: a rehash takes an alias out of its tree, until it is taken back.
     for e in in_force:
         if e.fold:
             s.parent[e.fold[0]] = e.fold[1]
@@ -210,7 +232,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     # What was told apart by hand stays off every timeline, until someone decides between the two again.
     for e in events:
         taken_back = undone.get(e.number)
-        if taken_back is None or not e.on_timeline or (e.tier or 0) < 2:
+        if taken_back is None or not e.on_timeline or (e.tier or 0) < 2 or e.number in decided_late:
             continue
         if e.fold or e.action in ("superseded", "historical"):
             for side in {e.memory, e.target}:
@@ -300,6 +322,9 @@ class World:
     judgements: list[Judgement] = field(default_factory=list)
     state: State = field(default_factory=State)
     clock: float = 0
+    rules: dict[str, Rules] = field(default_factory=lambda: defaultdict(Rules))
+    # what a rehash did within the next call, as the database tells it
+    rehashed: list[Event] = field(default_factory=list)
 
     # What everything below is made of -----------------------------------------------------------------------------
 
@@ -320,12 +345,92 @@ class World:
         return max([self.clock, *(at for at in said if at is not None)])
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
-        self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded))
+        # what has its hash by the rules of before makes way
+        self.take_over_rehashed()
+        now = self.rules[scope.bucket].now
+        self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded, now))
         return len(self.memories) - 1
 
-    def find(self, scope: Scope, text: Text) -> Memory | None:
-        found = (m for m in self.memories if m.scope is scope and m.text.content == text.content)
-        return next(found, None)
+    def spelled(self, memory: int, profile: str | None = None) -> str:
+        m = self.memories[memory]
+        return spelling(m.text, m.content, profile or self.rules[m.scope.bucket].now)
+
+    def find(self, scope: Scope, text: Text, content: str) -> Memory | None:
+        """Tier 1. A text that a rehash has not reached is found if it was this one before, and will be."""
+        rules = self.rules[scope.bucket]
+        wanted = spelling(text, content, rules.now)
+        for profile in (rules.now, rules.before):
+            if profile is None:
+                break
+            for m in self.memories:
+                if m.scope is scope and m.profile is not None:
+                    if spelling(m.text, m.content, m.profile) != spelling(text, content, profile):
+                        continue
+                    reached = m.profile == rules.now
+                    if profile == rules.now if reached else self.spelled(m.number) == wanted:
+                        return m
+        return None
+
+    def in_force(self) -> list[Event]:
+        undone = {e.undoes for e in self.events}
+        return [e for e in self.events if e.number not in undone]
+
+    def is_beneath(self, memory: int, ancestor: int) -> bool:
+        """Also by merges that wait for a later one to be taken back."""
+        above, new = {memory}, {memory}
+        folds = [e.fold for e in self.in_force() if e.fold]
+        while new := {into for folded, into in folds if folded in new} - above:
+            above |= new
+        return memory != ancestor and ancestor in above
+
+    def take_over(self, event: Event) -> None:
+        """A row of a rehash. In which order it meets texts is its own affair; what it may do to them is not."""
+        if event.action == "merged":
+            folded, into = event.fold or (-1, -1)
+            one, other = self.memories[folded], self.memories[into]
+            assert one.scope is other.scope, event
+            assert self.spelled(folded) == self.spelled(into), event
+            assert not self.is_beneath(into, folded), event
+            status = [self.state.status[self.state.root(x)] for x in (folded, into)]
+            assert "rejected" not in status, event
+            if folded < into:
+                assert self.is_beneath(folded, into) or (status[0] == "withdrawn" != status[1]), event
+        elif event.action == "undone":
+            assert event.undoes is not None, event
+            assert self.events[event.undoes].method == "rehash", event
+        else:
+            assert event.action == "rehashed", event
+            # (it may have met the other one after that was taken elsewhere)
+            assert self.state.status[self.state.root(event.memory or 0)] == "rejected", event
+        self.record(event)
+
+    def take_over_rehashed(self) -> None:
+        while self.rehashed:
+            self.take_over(self.rehashed.pop(0))
+
+    def misplaced(self) -> list[str]:
+        """Where no rehash is under way: what has a hash that it should not have, or none."""
+        wrong = []
+        in_force = [e for e in self.in_force() if e.method == "rehash"]
+        active: dict[tuple[str, str], int] = {}
+        for m in self.memories:
+            rules = self.rules[m.scope.bucket]
+            if rules.before is not None:
+                continue
+            if m.profile is None:
+                rows = [e for e in in_force if e.memory == m.number]
+                if not any(
+                    e.action == "rehashed" or self.spelled(e.target or 0) == self.spelled(m.number)
+                    for e in rows
+                ):
+                    wrong.append(f"m{m.number} has no hash")
+            elif m.profile != rules.now:
+                wrong.append(f"m{m.number} has a hash by {m.profile}")
+            if self.state.status[m.number] == "active":
+                other = active.setdefault((m.scope.name, self.spelled(m.number)), m.number)
+                if other != m.number:
+                    wrong.append(f"m{other} and m{m.number} are one text")
+        return wrong
 
     def newer_first(self, a: int, b: int) -> tuple[int, int]:
         return max(a, b), min(a, b)
@@ -342,13 +447,19 @@ class World:
         return len(self.judgements) - 1
 
     def neighbours(
-        self, scope: Scope, text: Text, thing: str | None, apart_from: int | None = None
+        self,
+        scope: Scope,
+        text: Text,
+        thing: str | None,
+        apart_from: int | None = None,
+        also: int | None = None,
     ) -> list[Near]:
         """Active memories near to a text, by any of their texts; the nearest by any, and the nearest by their own."""
         cosines: dict[int, dict[int, float]] = defaultdict(dict)
         for m in self.memories:
             root = self.state.root(m.number)
-            if m.scope is scope and m.embedded and self.state.status[root] == "active" and root != apart_from:
+            seen = self.state.status[root] == "active" or root == also
+            if m.scope is scope and m.embedded and seen and root != apart_from:
                 cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
                 cosines[root][m.number] = cosine
         found = []
@@ -403,7 +514,7 @@ class World:
         at = NOW if at is None else at
         counts = origin != "recalled"
         event = Event("inserted", None, content=content, at=at, observation=counts, **given)
-        known = self.find(scope, text)
+        known = self.find(scope, text, content)
         status = None
         current, current_at = self.current(scope)
         if known is not None:
@@ -511,7 +622,7 @@ class World:
         if m.embedded:
             raise RefusedError("MF019")
         m.embedded = True
-        return self.compare(m, "embedded") or self.events[-1]
+        return self.compare_rivals(m) or self.compare(m, "embedded") or self.events[-1]
 
     def asked(self, *pairs: tuple[int, int]) -> bool:
         """Queued or judged: not asked again, and not folded either."""
@@ -519,32 +630,109 @@ class World:
 
     def compare(self, m: Memory, otherwise: str | None) -> Event | None:
         """Tier 2 for a memory that is there already."""
-        event = Event(otherwise or "", m.number)
         root = self.state.root(m.number)
-        near = self.neighbours(m.scope, m.text, m.object, apart_from=root) if root == m.number else []
-        if self.state.status[root] != "active":
-            near = []
+        asks = root == m.number and self.state.status[root] == "active"
+        event = self.found(m, otherwise) if asks else Event(otherwise or "", m.number)
+        return self.carry_out(event) if event.action else None
+
+    def found(self, m: Memory, otherwise: str | None, also: int | None = None) -> Event:
+        """What tier 2 says of a root; also: this one counts as active."""
+        event = Event(otherwise or "", m.number)
+        root = m.number
+        near = self.neighbours(m.scope, m.text, m.object, apart_from=root, also=also)
         event.similar = [n.told for n in near if n.best >= JUDGE]
         clean = max((n for n in near if n.merges), key=lambda n: n.own or 0, default=None)
-        judgement = None
         if near and (clean or near[0].best >= JUDGE):
             found = clean or near[0]
             event.tier, event.method, event.similarity = 2, "vector", found.own
             event.target = other = found.root
-            asked = self.asked((root, other), (root, found.matched))
-            if clean and not asked:
+            if self.asked((root, other), (root, found.matched)):
+                event.asked = True
+            elif clean:
                 event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
                 event.memory, event.target = self.newer_first(root, other)
                 event.on_timeline = bool({root, other} & self.state.on_timeline)
-            elif m.scope.on_ambiguous != "keep" and not asked:
+            elif m.scope.on_ambiguous != "keep":
                 event.action = "escalated"
-                judgement = "write" if m.scope.on_ambiguous == "judge" else "review"
-        if not event.action:
-            return None
-        self.record(event)
-        if judgement and event.target is not None:
-            event.judgement = self.queue(judgement, root, event.target, event.similarity)
         return event
+
+    def carry_out(self, event: Event) -> Event:
+        self.record(event)
+        if event.action == "escalated" and event.memory is not None and event.target is not None:
+            asks = self.memories[event.memory].scope.on_ambiguous
+            judgement = "write" if asks == "judge" else "review"
+            event.judgement = self.queue(judgement, event.memory, event.target, event.similarity)
+        return event
+
+    def rivals(self, memory: int) -> list[tuple[Event, int, int]]:
+        """The supersessions of row 10 (event, winner, loser) between where this text leads and others, oldest first."""
+        root, in_force = self.state.root(memory), self.in_force()
+        rivals = []
+        for e in in_force:
+            if (
+                e.method != "predicate"
+                or e.action not in ("superseded", "historical")
+                or None in (e.memory, e.target)
+            ):
+                continue
+            pair = winner, loser = self.state.root(e.memory or 0), self.state.root(e.target or 0)
+            if (
+                winner == loser
+                or root not in pair
+                or self.memories[e.memory or 0].scope is not self.memories[memory].scope
+            ):
+                continue
+            if any(self.state.status[x] not in ("active", "superseded") for x in pair):
+                continue
+            if not any(
+                p.action == "superseded" and p.tier == 3 and {p.memory, p.target} == {*pair} for p in in_force
+            ):
+                rivals.append((e, winner, loser))
+        return rivals
+
+    def compare_rivals(self, m: Memory) -> Event | None:
+        """Row 10 decides where tier 2 finds nothing: with a vector it is decided again, as if it had been there at once."""
+        done = None
+        if (
+            not m.scope.single
+            or m.number in self.state.parent
+            or self.state.status[m.number] not in ("active", "superseded")
+        ):
+            return None
+        again = True
+        while again:
+            again = False
+            for e, winner, loser in self.rivals(m.number):
+                if not self.memories[winner].embedded:
+                    continue
+                event = self.found(self.memories[winner], "embedded", also=loser)
+                if event.asked or loser not in (event.memory, event.target):
+                    continue
+                again = event.action in ("merged", "replaced")
+                if not again and not self.parts_in_two(e, winner, loser):
+                    continue
+                self.record(
+                    Event(
+                        "undone", e.memory, 2, event.method, e.target, event.similarity,
+                        "compared by vectors that came later", undoes=e.number,
+                    )
+                )  # fmt: skip
+                done = self.carry_out(event)
+                break
+        return done
+
+    def parts_in_two(self, event: Event, winner: int, loser: int) -> bool:
+        """Both are active without this supersession: nothing else has put the winner on the timeline."""
+        tree = self.state.trees[winner]
+        return "active" in (self.state.status[winner], self.state.status[loser]) and not any(
+            e is not event
+            and (e.on_timeline or e.tier == 3)
+            and (
+                (e.memory in tree and e.action in ("inserted", "superseded", "historical"))
+                or (e.target in tree and e.action in ("superseded", "historical"))
+            )
+            for e in self.in_force()
+        )
 
     # Tier 3 -------------------------------------------------------------------------------------------------------
 
@@ -663,7 +851,7 @@ class World:
         root = self.state.root(memory)
         old = self.memories[root]
         self.refuse(root)
-        known = self.find(old.scope, text)
+        known = self.find(old.scope, text, text.content)
         event = Event("replaced", None, 3, "person", root)
         if known:
             event.memory = self.state.root(known.number)
@@ -680,6 +868,8 @@ class World:
 
     def undo(self, number: int) -> Event:
         e = self.events[number]
+        if e.method == "rehash":
+            raise RefusedError("MF032")
         if any(u.undoes == number for u in self.events):
             raise RefusedError("MF033")
         withdrawn = e.tier == 1 and e.observation
@@ -687,6 +877,8 @@ class World:
         if not withdrawn and not cut and not (e.action == "rejected" and e.tier == 3):
             raise RefusedError("MF032")
         event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
+        # a text that had no hash for it is placed
+        self.take_over_rehashed()
         if cut and e.memory is not None and e.target is not None:
             a, b = self.state.root(e.memory), self.state.root(e.target)
             if e.fold and not e.on_timeline:

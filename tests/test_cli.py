@@ -445,6 +445,17 @@ def test_doctor_names_some_of_many(run: Callable[..., Result], db: psycopg.Conne
     assert problem.endswith("of_mine_09() and 20 more")
 
 
+def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psycopg.Connection) -> None:
+    db.execute("insert into memfold.memories (tenant_id, content) values ('t', 'Bob has a dog.')")
+    result = run("doctor", "--tenant", "t")
+    assert result.exit_code == 0, result.output
+    assert "ok       memories of tenant t are what its ledger says" in result.stdout
+    waits = "warning  1 rows of tenant t came by a plain INSERT and wait for ingest_plain_rows(), which memfold upkeep calls"
+    assert waits in result.stdout.splitlines()
+    db.execute("select memfold.ingest_plain_rows('t')")
+    assert "plain INSERT" not in run("doctor", "--tenant", "t").stdout
+
+
 ILLNESSES = {
     "functions": (
         "create or replace function memfold._fail(code text, message text, detail text, hint text)"

@@ -61,3 +61,18 @@ def test_damage_is_noticed(db: DB, statement: str, invariant: str) -> None:
     db.execute(statement)
     found = {row[0] for row in db.execute("select invariant from check_invariants('acme')").fetchall()}
     assert invariant in found
+
+
+def test_a_plain_row_that_waits_is_no_damage(db: DB) -> None:
+    db.execute(
+        "insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')"
+    )
+    check(db)
+    # what such a row may not be is damage all the same, and so is anything about it once it was taken up
+    db.execute("update memories set status = 'superseded'")
+    assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: status",)]
+    db.execute("update memories set status = 'active'")
+    assert db.execute("select ingest_plain_rows('acme')").fetchone() == (1,)
+    check(db)
+    db.execute("update memories set metadata = '{}', plain = true")
+    assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: metadata",)]

@@ -1,6 +1,7 @@
 """Random sequences of calls, compared after every step with the model of tests/reference_model.py.
 
-MEMFOLD_SEQUENCES (40) sequences of MEMFOLD_STEPS (30) calls; MEMFOLD_SEED fixes the random choice. Many at once, in
+MEMFOLD_SEQUENCES (40) sequences of MEMFOLD_STEPS (30) calls; MEMFOLD_SEED fixes the random choice. No sequence is begun
+after MEMFOLD_SECONDS (120), and one that fails is made shorter for MEMFOLD_SHRINK_SECONDS (15). Many at once, in
 several processes, each with a seed of its own, on a database that holds memfold (its tenants are new each time):
 
     python -m tests.test_stateful DSN SEQUENCES STEPS FIRST_SEED PROCESSES
@@ -22,6 +23,7 @@ from uuid import UUID, uuid4
 import hypothesis
 import psycopg
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -30,11 +32,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.reference_model import JUDGE, MERGE, Event, RefusedError, Scope, Text, World
+from tests.reference_model import JUDGE, MERGE, Event, Judgement, RefusedError, Rules, Scope, Text, World
 
 DB = psycopg.Connection[Any]
 SEQUENCES = int(os.environ.get("MEMFOLD_SEQUENCES", "40"))
 STEPS = int(os.environ.get("MEMFOLD_STEPS", "30"))
+SECONDS = float(os.environ.get("MEMFOLD_SECONDS", "120"))
+SHRINK_SECONDS = int(os.environ.get("MEMFOLD_SHRINK_SECONDS", "15"))
+# more than any bucket of a sequence holds texts, twice over
+MOST_BATCHES = 200
 # check_invariants() takes as long as all the rest: it looks at every fifth step and at the end of each sequence.
 CHECK_EVERY = 5
 DIMENSIONS = 8
@@ -138,7 +144,8 @@ select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.memory_id, m.bucket_id, m.predicate, m.content, m.object, m.status,
         m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.live, k.on_timeline, k.aliases, k.observations,
         k.independent, k.source_confidence, k.extractor_confidence, extract(epoch from nullif(k.first_seen, '-infinity')),
-        extract(epoch from nullif(k.last_seen, '-infinity')), v.live) order by m.memory_id)
+        extract(epoch from nullif(k.last_seen, '-infinity')), v.live, m.canonicalizer)
+        order by m.memory_id)
     from memfold.memories as m left join memfold.memory_counters as k using (tenant_id, memory_id)
         left join memfold.memory_vectors as v using (tenant_id, memory_id) where m.tenant_id = %(tenant)s),
   'intervals', (select jsonb_agg(jsonb_build_array(extract(epoch from i.valid_from), i.from_event, i.memory_id,
@@ -180,10 +187,18 @@ VERDICTS: dict[str, Any] = {
 }
 
 
+# of a row of READ's events
+EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
+         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at"]  # fmt: skip
+
+
 class Machine(RuleBasedStateMachine):
     """One tenant in the database, the same one in the model."""
 
     db: DB
+    # a sequence that has failed is looked at again, however late it is
+    until = math.inf
+    failed = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,6 +211,10 @@ class Machine(RuleBasedStateMachine):
         self.keys: dict[tuple[str, str], tuple[dict[str, Any], Event]] = {}
         self.script: list[str] = []
         self.clock = 0.0
+        self.rehashes: list[str] = []
+        # of each run of maintenance its rows in the ledger; and which judgements are its
+        self.runs: dict[str, set[int]] = {}
+        self.asked_by_runs: set[int] = set()
 
     @initialize(
         scopes=st.lists(st.sampled_from(SCOPES), min_size=1, max_size=3, unique_by=lambda s: s.name),
@@ -203,6 +222,7 @@ class Machine(RuleBasedStateMachine):
         embedded=st.sampled_from([True, True, True, False]),
     )
     def begin(self, scopes: list[Scope], texts: list[int], embedded: bool) -> None:
+        hypothesis.assume(self.failed or time.monotonic() < self.until)
         self.scopes = scopes
         calls = [f"memfold.set_policy(%(tenant)s, '{b}', {rules})" for b, rules in BUCKETS.items()]
         calls += [
@@ -224,7 +244,7 @@ class Machine(RuleBasedStateMachine):
 
     def call(self, function: str, **arguments: Any) -> Any:
         """The result's row as a dictionary, or the SQLSTATE; and what the database holds now."""
-        silent = ("bucket_id", "subject", "embedding_model", "predicate")
+        silent = ("bucket_id", "subject", "embedding_model", "predicate", "session_id")
         usual: tuple[Any, ...] = (None, [], 0.5, "observed", "{}")
         values = {n: self.shown(v) for n, v in arguments.items() if v not in usual and n not in silent}
         if "embedding" in values:
@@ -241,8 +261,10 @@ class Machine(RuleBasedStateMachine):
             if not (error.sqlstate or "").startswith("MF"):
                 raise AssertionError(f"{error!r}\n{self.told()}") from error
             return error.sqlstate
-        self.clock = float(rows[0][1])
         self.rows = [row[0] for row in rows]
+        if not rows:
+            return {}
+        self.clock = float(rows[0][1])
         return self.rows[0]
 
     def shown(self, value: Any) -> str:
@@ -279,20 +301,81 @@ class Machine(RuleBasedStateMachine):
         self.held = {key: value or [] for key, value in held[0].items()}
 
     def teardown(self) -> None:
+        if not self.scopes:
+            return
         COUNTS["sequences"] += 1
         COUNTS["of all steps"] += len(self.script) >= STEPS
         self.read(True)
         if self.held["invariants"]:
+            type(self).failed = True
             raise AssertionError(f"{self.told()}\ninvariants broken: {self.held['invariants']}")
+
+    # What the database has done by choices of its own ---------------------------------------------------------------
+
+    def new_events(self) -> list[Event]:
+        """The rows that the ledger has got, as the model would write them."""
+        known = len(self.events)
+        of = {
+            "memory": {row[0]: i for i, row in enumerate(self.held["memories"])},
+            "judgement": {row[0]: i for i, row in enumerate(self.held["judgements"])},
+            "undoes": {str(id_): i for i, id_ in enumerate(self.events)}
+            | {row[0]: known + i for i, row in enumerate(self.held["events"])},
+        }
+        of["target"] = of["memory"]
+        events = []
+        for row in self.held["events"]:
+            values = dict(zip(EVENT, row[1:], strict=False))
+            for key, numbers in of.items():
+                values[key] = None if values[key] is None else numbers[values[key]]
+            values["turns"] = tuple(values["turns"])
+            values["metadata"] = values["metadata"] or {}
+            events.append(Event(**values))
+        return events
+
+    def take_over(self, run: str | None = None) -> None:
+        """Let the model hold what the database has done, where each row is one that may be; state is derived from them."""
+        for event in self.new_events():
+            if event.of_rehash:
+                self.world.take_over(event)
+                continue
+            if event.fold:
+                state = self.world.state
+                for side in event.fold:
+                    assert side not in state.parent, event
+                    assert state.status[side] == "active", event
+                if event.method == "vector":
+                    assert not self.world.pair(*event.fold, ("done", "open")), event
+            else:
+                assert event.action in ("undone", "judged", "superseded", "rejected"), event
+            self.world.record(event)
+            if run is not None:
+                self.runs.setdefault(run, set()).add(event.number)
+        numbers = {row[0]: i for i, row in enumerate(self.held["memories"])}
+        for i, row in enumerate(self.held["judgements"]):
+            _, kind, memory, other, state_, verdict, similarity = row
+            judgement = Judgement(i, kind, numbers[memory], numbers[other], state_, verdict, similarity)
+            if i < len(self.world.judgements):
+                self.world.judgements[i] = judgement
+            else:
+                self.world.judgements.append(judgement)
+                if run is not None:
+                    self.asked_by_runs.add(i)
 
     def step(self, said: Any, expect: Any) -> None:
         """Let the model do the same, then compare everything."""
         self.read(len(self.script) % CHECK_EVERY == 0)
+        self.world.rehashed = [event for event in self.new_events() if event.of_rehash]
         try:
             answer = expect()
         except RefusedError as error:
             answer = error.args[0]
+        except AssertionError as error:
+            type(self).failed = True
+            raise AssertionError(f"{self.told()}\nnothing that may be done: {error}") from error
         differences = self.compare()
+        for row, m in zip(self.held["memories"], self.world.memories, strict=False):
+            m.profile = None if row[-1] is None else row[-1].split("/")[0]
+        differences += self.world.misplaced()
         COUNTS["steps"] += 1
         self.count(said)
         self.script[-1] += f" -> {said if isinstance(said, str) else self.brief(said)}"
@@ -306,6 +389,7 @@ class Machine(RuleBasedStateMachine):
                 if said[key] != value and not (key == "similarity" and self.close(said[key], value))
             ]
         if differences:
+            type(self).failed = True
             raise AssertionError("\n".join([self.told(), "differences (database, model):", *differences]))
 
     def count(self, said: Any) -> None:
@@ -346,9 +430,10 @@ class Machine(RuleBasedStateMachine):
         actual: dict[str, Any] = {"invariants broken": held["invariants"]}
         expected: dict[str, Any] = {"invariants broken": []}
         for row in held["memories"]:
-            id_, bucket, predicate, content, thing, status, into, root, metadata, pending, *counters, live = (
-                row
-            )
+            id_, bucket, predicate, content, thing, status, into, root, metadata, pending, *counters = row[
+                :-2
+            ]
+            live = row[-2]
             own = {"text": [bucket, predicate, content, thing], "status": status, "into": n(into), "root": n(root),
                    "pending": pending, "vector live": live}  # fmt: skip
             if root is None:
@@ -469,7 +554,8 @@ class Machine(RuleBasedStateMachine):
             "ingest_memory", content=content, bucket_id=scope.bucket, subject="Ann", predicate=scope.predicate,
             object=text.object, source_turn_ids=turns, source_confidence=source, extractor_confidence=extractor,
             origin=origin, metadata=json.dumps(metadata), observed_at=None if at is None else datetime.fromtimestamp(at, UTC),
-            idempotency_key=key, **({"embedding": str(list(text.vector)), "embedding_model": "m"} if embedded else {}),
+            idempotency_key=key, session_id="s",
+            **({"embedding": str(list(text.vector)), "embedding_model": "m"} if embedded else {}),
         )  # fmt: skip
 
         def expect() -> dict[str, Any]:
@@ -552,7 +638,17 @@ class Machine(RuleBasedStateMachine):
         return [
             j.number
             for j in world.judgements
-            if j.state == "open" and world.active_pair(world.state.root(j.memory), world.state.root(j.other))
+            if j.state == "open"
+            and j.number not in self.asked_by_runs
+            and world.active_pair(world.state.root(j.memory), world.state.root(j.other))
+        ]
+
+    def open(self) -> list[int]:
+        """Those of runs are answered by approve_run()."""
+        return [
+            j.number
+            for j in self.world.judgements
+            if j.state == "open" and j.number not in self.asked_by_runs
         ]
 
     @precondition(lambda self: self.decidable())
@@ -567,10 +663,10 @@ class Machine(RuleBasedStateMachine):
         waiting = self.decidable()[::-1]
         self.resolve(waiting[number % len(waiting)], **given)
 
-    @precondition(lambda self: any(j.state == "open" for j in self.world.judgements))
+    @precondition(lambda self: self.open())
     @rule(number=st.integers(0, 9), **VERDICTS)
     def judge_whatever_is_open(self, number: int, **given: Any) -> None:
-        waiting = [j.number for j in self.world.judgements if j.state == "open"]
+        waiting = self.open()
         self.resolve(waiting[number % len(waiting)], **given)
 
     @precondition(lambda self: self.seldom() and any(j.state != "open" for j in self.world.judgements))
@@ -657,6 +753,7 @@ class Machine(RuleBasedStateMachine):
             e.number
             for e in self.world.events
             if e.number not in undone
+            and e.method != "rehash"
             and e.action in ("merged", "replaced", "superseded", "historical", "rejected")
             and (e.tier != 1 or e.observation)
         ]
@@ -678,13 +775,139 @@ class Machine(RuleBasedStateMachine):
     def undo_anything(self, number: int) -> None:
         self.take_back(number % len(self.world.events))
 
+    # A rehash -------------------------------------------------------------------------------------------------------
+
+    def rehash_rules(self) -> Rules:
+        return self.world.rules[self.scopes[0].bucket]
+
+    def batches(self, size: int, most: int) -> None:
+        """Some batches of the rehash that is under way, and what they did."""
+        for _ in range(most):
+            ended = self.call("_rehash_batch", run_id=self.rehashes[-1], batch_size=size)
+            if not isinstance(ended, bool):
+                raise AssertionError(f"{self.told()}\n{ended}")
+            if ended:
+                self.rehash_rules().before = None
+            self.step({}, self.taken_over)
+            if ended:
+                return
+        assert most < MOST_BATCHES, self.told()
+
+    def taken_over(self) -> dict[str, Any]:
+        self.take_over()
+        return {}
+
+    def begin_rehash(self, profile: str | None, undoes: str | None, size: int, most: int) -> None:
+        bucket = self.scopes[0].bucket
+        rules = self.rehash_rules()
+        said = self.call(
+            "_rehash_begin", bucket_id=bucket, canonicalizer=profile, key_fields=None, metadata_keys=None, memory_type="*",
+            undo_run_id=undoes, batch_size=1000,
+        )  # fmt: skip
+        if not isinstance(said, str) or said.startswith("MF"):
+            raise AssertionError(f"{self.told()}\n{said}")
+        self.rehashes.append(said)
+        self.world.rules[bucket] = Rules("exact" if rules.now == "prose" else "prose", rules.now)
+        self.step({}, self.taken_over)
+        self.batches(size, most)
+
+    @precondition(lambda self: self.rehash_rules().before is None)
+    @rule(size=st.sampled_from([1, 2, 100]), most=st.sampled_from([0, 1, 2, 3, *[MOST_BATCHES] * 3]))
+    def rehash(self, size: int, most: int) -> None:
+        """Finished, or interrupted."""
+        self.begin_rehash("exact" if self.rehash_rules().now == "prose" else "prose", None, size, most)
+
+    @precondition(lambda self: self.rehash_rules().before is not None)
+    @rule(size=st.sampled_from([1, 1, 2, 100]), most=st.sampled_from([1, 2, 3, MOST_BATCHES]))
+    def go_on_with_the_rehash(self, size: int, most: int) -> None:
+        self.batches(size, most)
+
+    @precondition(lambda self: self.rehashes)
+    @rule(
+        by_run=st.booleans(),
+        size=st.sampled_from([1, 100]),
+        most=st.sampled_from([0, 2, *[MOST_BATCHES] * 2]),
+    )
+    def take_the_rehash_back(self, by_run: bool, size: int, most: int) -> None:
+        """The run that is under way, or the last one."""
+        before = "exact" if self.rehash_rules().now == "prose" else "prose"
+        self.begin_rehash(None if by_run else before, self.rehashes[-1] if by_run else None, size, most)
+
+    # Runs of maintenance --------------------------------------------------------------------------------------------
+
+    def maintain(self, function: str, **arguments: Any) -> None:
+        self.call(function, bucket_id=self.scopes[0].bucket, **arguments)
+        row = self.db.execute(
+            "select run_id::text from memfold.runs where tenant_id = %s and kind <> 'rehash'"
+            " order by run_id desc limit 1",
+            [self.tenant],
+        ).fetchone()
+        run = None
+        if row is not None and row[0] not in self.runs:
+            run = row[0]
+            self.runs[row[0]] = set()
+
+        def expect() -> dict[str, Any]:
+            self.take_over(run)
+            return {}
+
+        self.step({}, expect)
+
+    @precondition(lambda self: self.world.memories)
+    @rule()
+    def sweep(self) -> None:
+        self.maintain("sweep_duplicates", dry_run=False)
+
+    @precondition(lambda self: self.world.memories)
+    @rule(threshold=st.sampled_from([0.8, 0.9]))
+    def consolidate(self, threshold: float) -> None:
+        self.maintain("consolidate", threshold=threshold, approval="person", dry_run=False)
+
+    @precondition(lambda self: self.world.memories)
+    @rule()
+    def end_session(self) -> None:
+        self.maintain("end_session", session_id="s")
+
+    @precondition(lambda self: self.runs)
+    @rule(number=st.integers(0, 3), verdict=VERDICTS["verdict"])
+    def approve(self, number: int, verdict: str) -> None:
+        run = list(self.runs)[::-1][number % len(self.runs)]
+        said = self.call("approve_run", run_id=run, verdict=verdict)
+        refused = isinstance(said, str)
+
+        def expect() -> Any:
+            self.take_over(run)
+            return "MF039" if refused else {}
+
+        self.step(said if refused else {}, expect)
+
+    @precondition(lambda self: self.runs)
+    @rule(number=st.integers(0, 3))
+    def undo_run(self, number: int) -> None:
+        run = list(self.runs)[::-1][number % len(self.runs)]
+        said = self.call("undo_run", run_id=run)
+        refused = isinstance(said, str)
+
+        def expect() -> Any:
+            if refused:
+                return "MF039"
+            self.take_over()
+            folds = ("merged", "replaced", "superseded", "rejected")
+            left = [e for e in self.world.in_force() if e.number in self.runs[run] and e.action in folds]
+            assert not left, left
+            return {}
+
+        self.step(said if refused else {}, expect)
+
 
 def run(db: DB, sequences: int, steps: int, seed: int | None) -> None:
     for i, text in enumerate(VECTORS):
         cosines = [sum(x * y for x, y in zip(text, other, strict=True)) for other in VECTORS[:i]]
         assert all(abs(c - t) > 1e-3 for c in cosines for t in (MERGE, JUDGE)), (i, cosines)
     db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
-    machine = type("Sequence", (Machine,), {"db": db})
+    machine = type("Sequence", (Machine,), {"db": db, "until": time.monotonic() + SECONDS})
+    assert engine.MAX_SHRINKING_SECONDS
+    engine.MAX_SHRINKING_SECONDS = SHRINK_SECONDS
     if seed is not None:
         machine = hypothesis.seed(seed)(machine)
     settings = hypothesis.settings(

@@ -548,6 +548,16 @@ select
 from memfold.canonicalizer_selftest() as s
 """
 
+# Rows that came by a plain INSERT, and that nothing in the ledger speaks of yet.
+PLAIN_ROWS = """
+select count(*) as waiting
+from memfold.memories as m
+where m.tenant_id = %(tenant_id)s and m.plain and not exists (
+    select from memfold.memory_events as e
+    where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.observation
+)
+"""
+
 INVALID_INDEXES = """
 select i.indexrelid::regclass::text as name
 from pg_catalog.pg_index as i

@@ -355,6 +355,10 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             broken = client.check_invariants(tenant)
             first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
             report(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
+            waiting = client._query(queries.PLAIN_ROWS, tenant)[0]["waiting"]
+            if waiting:
+                what = f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
+                report(False, f"{what}, which memfold upkeep calls", problem=False)
         faults = [str(row["fault"]) for row in client._query(queries.WALLS)]
         report(
             not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"
