@@ -122,7 +122,8 @@ begin
         update memfold.memory_counters as k
         set aliases = k.aliases + new_aliases
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
-        select k.on_timeline into on_timeline
+        select k.on_timeline, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
+        into on_timeline, observed_at
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
         return;
@@ -137,13 +138,17 @@ begin
         extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
         first_seen = least(k.first_seen, c.observed_at),
         last_seen = greatest(k.last_seen, v_seen),
-        last_event = memfold._id_after(_strengthen.event_id, k.last_event),
+        -- what a batch has written of later candidates is no reason to give this one another id
+        last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _strengthen.event_id)
+            else memfold._id_after(_strengthen.event_id, k.last_event) end,
         aliases = k.aliases + new_aliases
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
         and k.live
         and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
-    returning k.aliases, k.on_timeline, k.last_event, case when c.observed_at is null then k.last_seen else v_seen end
+    returning k.aliases, k.on_timeline,
+        case when k.last_event <= c.last_event_id then _strengthen.event_id else k.last_event end,
+        case when c.observed_at is null then k.last_seen else v_seen end
     into v_aliases, v_on_timeline, event_id, observed_at;
     if v_aliases is null then
         return;

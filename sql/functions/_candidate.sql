@@ -189,7 +189,7 @@ begin
         coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
         memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
             v_signature),
-        null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid
+        null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid
     );
 end;
 $$;

@@ -147,7 +147,7 @@ begin
                 else memfold._content_hash(x.memory_type, x.subject, x.predicate, x.content,
                     (v_policies[x.policy_of]).canonicalizer, (v_policies[x.policy_of]).key_fields, x.signature)
             end,
-            null, x.signature, null, null, null, null
+            null, x.signature, null, null, null, null, null
         )::memfold.candidate)
     into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
     from (
@@ -540,6 +540,7 @@ begin
                 c.memory_id := v_memory_ids[v_i];
                 c.event_id := v_event_ids[v_i];
                 c.last_id := v_last_id;
+                c.last_event_id := v_event_ids[v_count];
                 v_results[v_i] := memfold._ingest_rest(c);
             end loop;
         exception when lock_not_available then

@@ -15,7 +15,7 @@ begin
     perform memfold._enter(tenant_id);
     -- what it does not have as ingest_memory() has it by default: then it is looked at quickly
     c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
-        0.5, 0.5, null, 'observed', metadata, now());
+        0.5, 0.5, null, 'observed', metadata, null);
     return query
     select memfold._root(m.memory_id, m.root_id), m.memory_id,
         case when m.root_id is null then m.status else (

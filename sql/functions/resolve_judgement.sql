@@ -10,7 +10,7 @@ declare
 begin
     c := memfold._candidate(j.merged_text, j.tenant_id, j.bucket_id, older.memory_type, older.subject, older.predicate,
         coalesce(newer.object, older.object), null, null, '{}', 0, 0, null, 'inferred', older.metadata || newer.metadata,
-        pg_catalog.now());
+        null);
     select r.* into v_memory
     from memfold._known_candidate(c) as m
     join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id);

@@ -21,7 +21,7 @@ begin
     perform memfold._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
     c := memfold._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
-        coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, now());
+        coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
     c.scope_key := m.scope_key;
 
     select s.memory_id into o.memory_id from memfold._known_candidate(c) as s;

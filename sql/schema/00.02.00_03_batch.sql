@@ -59,7 +59,7 @@ raised. sqlstate null: it was taken in.';
 -- A batch makes the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's,
 -- last_id is the memory_id of the last one. Null: made where the row is written.
 alter type memfold.candidate
-add attribute memory_id uuid, add attribute event_id uuid, add attribute last_id uuid;
+add attribute memory_id uuid, add attribute event_id uuid, add attribute last_id uuid, add attribute last_event_id uuid;
 
 create type memfold.batch_turn as (memory_id uuid, turn text collate "C");
 comment on type memfold.batch_turn is 'A source turn of a text, in a batch.';
