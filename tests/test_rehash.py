@@ -25,7 +25,7 @@ Connect = Callable[..., DB]
 CATALOG = """
 select 'memory', m.memory_id::text, to_jsonb(m) from memfold.memories as m
 union all
-select 'counters', k.memory_id::text, to_jsonb(k) from memfold.memory_counters as k where k.observations > 0
+select 'counters', k.memory_id::text, to_jsonb(k) - 'last_event' from memfold.memory_counters as k where k.observations > 0
 union all
 select 'interval', i.memory_id::text, to_jsonb(i) from memfold.memory_intervals as i
 union all

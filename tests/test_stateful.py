@@ -189,7 +189,7 @@ VERDICTS: dict[str, Any] = {
 
 # of a row of READ's events
 EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
-         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at"]  # fmt: skip
+         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "similar"]  # fmt: skip
 
 
 class Machine(RuleBasedStateMachine):
@@ -236,7 +236,7 @@ class Machine(RuleBasedStateMachine):
 
     def stated_now(self, last_seen: float) -> float:
         """The clock at the call, which was after the transaction's start; what it was exactly the ledger says."""
-        at = float(self.held["events"][-1][-1])
+        at = float(self.held["events"][-1][1 + EVENT.index("at")])
         assert at == last_seen or at >= self.clock
         return max(at, last_seen)
 
@@ -324,7 +324,16 @@ class Machine(RuleBasedStateMachine):
         of["target"] = of["memory"]
         events = []
         for row in self.held["events"]:
-            values = dict(zip(EVENT, row[1:], strict=False))
+            values = dict(zip(EVENT, row[1:], strict=True))
+            values["similar"] = [
+                (
+                    of["memory"][x["memory_id"]],
+                    x.get("similarity"),
+                    of["memory"].get(x.get("matched_id")),
+                    x.get("matched_similarity"),
+                )
+                for x in values["similar"] or []
+            ]
             for key, numbers in of.items():
                 values[key] = None if values[key] is None else numbers[values[key]]
             values["turns"] = tuple(values["turns"])
@@ -477,11 +486,8 @@ class Machine(RuleBasedStateMachine):
             ]
             for j in w.judgements
         ]
-        fields = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline",
-                  "judgement", "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at",
-                  "similar"]  # fmt: skip
         for row in held["events"]:
-            values = dict(zip(fields, row[1:], strict=True))
+            values = dict(zip(EVENT, row[1:], strict=True))
             values["turns"].sort()
             values["similar"] = self.told_of(
                 [
