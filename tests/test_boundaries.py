@@ -145,11 +145,16 @@ def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject:
 # Erasure ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_guards_words_in_the_archive(db: DB) -> None:
+@pytest.mark.parametrize("stays", [False, True])
+def test_the_guards_words_in_the_archive(db: DB, stays: bool) -> None:
+    """Of a row that was compared with the text that goes, or with one whose other wording goes."""
     model(db)
     db.execute("select set_predicate('acme', 'lives_in', conflict => 'keep_existing')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
-    ingest(db, "Ann lives in Zebra", object="Zebra", **slot, **vector(1.0), source_turn_ids=["turn-1"])
+    turn = "turn-2" if stays else "turn-1"
+    first = ingest(db, "Ann lives in Riga", object="Riga", **slot, **vector(1.0), source_turn_ids=[turn])
+    other = ingest(db, "Ann lives in Zebra (Riga)", **slot, object="Riga", source_turn_ids=["turn-1"])
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [other.memory_id, first.memory_id])
     refused = ingest(
         db, "Ann lives in Lyon", object="Lyon", **slot, **vector(0.97), source_turn_ids=["turn-2"]
     )
@@ -163,6 +168,7 @@ def test_the_guards_words_in_the_archive(db: DB) -> None:
     words = "select guard::text from memory_events_archive"
     assert "zebra" in one(db, words)
     erase(db, "turn-1")
+    assert one(db, "select count(*) from memories") == int(stays)
     assert found(db, "ebra", "turn-1") == []
     assert one(db, words) == "{}"
     check(db)
