@@ -240,9 +240,9 @@ def test_key_texts_have_collation_c(db: DB) -> None:
 def test_plpgsql_check(db: DB, target: Target) -> None:
     """Every function under plpgsql_check, on the server that has it (the full one)."""
     has = db.execute("select from pg_available_extensions where name = 'plpgsql_check'").fetchone()
-    if target.cluster.name != "full" or has is None:
-        assert target.cluster.name == "embedded", "the full server has no plpgsql_check: make server"
-        return
+    if target.cluster.name == "embedded":
+        pytest.skip("plpgsql_check is not on the embedded server; this runs on the full one")
+    assert has is not None, "the full server has no plpgsql_check: make server"
     db.execute("create extension plpgsql_check")
     db.execute("set search_path = pg_catalog, public")
     relations = {
