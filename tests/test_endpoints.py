@@ -180,6 +180,26 @@ def test_a_reply_that_drips_has_an_end() -> None:
         body.take(b"x")
 
 
+@ASKS
+def test_a_reply_that_is_cut_is_told_as_such_by_every_release_of_openai(
+    rude: RudeEndpoint, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 3.0 whatever happens while a reply is read is an APIConnectionError, and tried again."""
+
+    def cut(*_: Any, **__: Any) -> Any:
+        request: Any = None
+        raise openai.APIConnectionError(request=request) from _endpoint.BadReplyError("the reply is cut")
+
+    async def acut(*_: Any, **__: Any) -> Any:
+        cut()
+
+    monkeypatch.setattr(openai.OpenAI, "post", cut)
+    monkeypatch.setattr(openai.AsyncOpenAI, "post", acut)
+    monkeypatch.setattr(openai.resources.Embeddings, "create", cut)
+    monkeypatch.setattr(openai.resources.AsyncEmbeddings, "create", acut)
+    assert str(fails(ask, rude)).endswith("endpoint: the reply is cut")
+
+
 # redirects ---------------------------------------------------------------------------------------------------
 
 

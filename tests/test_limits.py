@@ -13,9 +13,10 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from memfold import _batch, _core, _limits, queries, reembed, review, worker
+from memfold import _batch, _core, _limits, _recall, queries, reembed, review, worker
 from memfold._core import CommitLostError, Core, Embed, Pause, Transact
 from memfold._limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold.calibrate import Pair, judged
 from memfold.embedders import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
 from memfold.judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
@@ -219,8 +220,9 @@ def test_the_tighter_of_two_budgets_counts() -> None:
     assert budget.left(0, 0) == 1
     budget = Budget(2, 100.0)
     budget.called(0)
-    budget.paid(0.5, 0)
-    assert budget.left(0, 0) == 1
+    budget.paid(0.5, 5)
+    assert budget.left(0, 5) == 1
+    assert budget.seconds_until_free(10) == HOUR - 10  # the call comes back before what it cost
 
 
 # what a call has cost ----------------------------------------------------------------------------------------
@@ -698,3 +700,20 @@ def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -
 def test_an_hour_is_an_hour() -> None:
     """Other tests make it shorter for themselves."""
     assert _limits.HOUR == 3600.0
+
+
+# floors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("confidence", "sure"), [(0.7499, False), (0.75, True), (0.7501, True)])
+def test_a_confidence_at_the_floor_is_enough(confidence: float, sure: bool) -> None:
+    answer = Answer("duplicate", confidence)
+    assert _recall._same(answer) is sure
+
+    class Judge:
+        async def judge(self, question: Question) -> Answer:
+            return answer
+
+    measured = judged.measure_judge(Judge(), [Pair("a", "b", "distinct", 0.8, "a", "b", ())])
+    assert measured["by_label"]["distinct"]["unsure"] == int(not sure)
+    assert measured["wrong"]["count"] == int(sure)

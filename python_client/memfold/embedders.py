@@ -172,6 +172,8 @@ class OpenAIEmbedder:
 def _told(error: Exception, seconds: float) -> str:
     import openai
 
+    if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 takes it for no connection
+        return str(error.__cause__)
     if isinstance(error, openai.APITimeoutError):
         return f"no answer within {seconds:g} s"
     if isinstance(error, openai.APIConnectionError):

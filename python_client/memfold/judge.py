@@ -380,7 +380,7 @@ class OpenAIJudge:
         self.input_price = input_price
         self.output_price = output_price
         self._base_url = base_url
-        self._api_key = api_key or os.environ.get("OPENAI_API_KEY")
+        self._api_key = client.api_key if client is not None else api_key or os.environ.get("OPENAI_API_KEY")
         if client is None and self._api_key is None:
             if base_url is None and "OPENAI_BASE_URL" not in os.environ:
                 raise MemfoldError(
@@ -456,6 +456,8 @@ class OpenAIJudge:
         except (TimeoutError, openai.APITimeoutError):
             raise self._error(f"no answer within {self.timeout:g} s", True) from None
         except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 takes it for that
+                raise self._error(str(error.__cause__), error.__cause__.transient) from None
             cause = type(error.__cause__).__name__ if error.__cause__ else "no connection"
             raise self._error(f"cannot be reached ({cause})", True) from None
         except openai.APIStatusError as error:
