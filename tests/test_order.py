@@ -90,9 +90,12 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
     # a later restatement is later than the pruning too: it stays when the first is taken back
     again = ingest(db, "User has a fax", source_turn_ids=["t1"])
     first = one(
-        db, "select event_id from memory_events where memory_id = %s and tier = 1 order by event_id limit 1", text.memory_id
+        db,
+        "select event_id from memory_events where memory_id = %s and tier = 1 order by event_id limit 1",
+        text.memory_id,
     )
-    assert again.event_id is not None and again.event_id > first
+    assert again.event_id is not None
+    assert again.event_id > first
     db.execute("select memfold.undo(%s, tenant_id => 'acme')", [first])
     assert status(db, text) == "active"
     check(db)
@@ -200,7 +203,8 @@ def test_an_id_that_follows_another(db: DB) -> None:
         "01a00000-0000-7000-a345-6789abcdef01"
     )
     ids = one(db, "select memfold._new_ids(50, '7fffffff-ffff-7fff-bfff-ffffffffffff')")
-    assert ids == sorted(set(ids)) and ids[0] > UUID("7fffffff-ffff-7fff-bfff-ffffffffffff")
+    assert ids == sorted(set(ids))
+    assert ids[0] > UUID("7fffffff-ffff-7fff-bfff-ffffffffffff")
     ids = one(db, "select memfold._new_ids(50, null)")
     assert ids == sorted(set(ids))
 
@@ -208,7 +212,10 @@ def test_an_id_that_follows_another(db: DB) -> None:
 @pytest.mark.parametrize(
     ("damage", "invariant"),
     [
-        ("update memory_counters set last_event = '01900000-0000-7000-8000-000000000000'", "order: last event"),
+        (
+            "update memory_counters set last_event = '01900000-0000-7000-8000-000000000000'",
+            "order: last event",
+        ),
         (
             "update memory_events set event_id = '01900000-0000-7000-8000-000000000000' where undoes is not null",
             "order: undone later",
@@ -264,7 +271,12 @@ def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, cal
     assert call(db, "Rome") == "superseded"
     ahead = one(db, "select max(last_seen) from memory_counters")
     clock(0)
-    for town, action in [("Oslo", "superseded"), ("Oslo", "merged"), ("Paris", "superseded"), ("Rome", "superseded")]:
+    for town, action in [
+        ("Oslo", "superseded"),
+        ("Oslo", "merged"),
+        ("Paris", "superseded"),
+        ("Rome", "superseded"),
+    ]:
         assert preview(db, town) == action
         assert call(db, town) == action
         current = db.execute("select object from memories where status = 'active'").fetchall()
@@ -311,7 +323,8 @@ def test_now_is_the_call_not_the_transaction(db: DB, call: Any) -> None:
         assert call(db, "Paris") == "superseded"
         assert call(db, "Paris") == "merged"
         times = [row[0] for row in db.execute("select observed_at from memory_events order by event_id")]
-        assert times == sorted(times) and times[0] > began
+        assert times == sorted(times)
+        assert times[0] > began
     assert db.execute("select object from memories where status = 'active'").fetchall() == [("Paris",)]
     check(db)
 
@@ -342,10 +355,14 @@ def n(db: DB, memory: Result) -> tuple[int, int]:
 
 def test_a_window_of_turns_is_one_observation(db: DB) -> None:
     window = [f"t{i:02}" for i in range(20)]
-    first = ingest(db, "User likes Vim", source_turn_ids=window, source_confidence=0.5, extractor_confidence=0.5)
+    first = ingest(
+        db, "User likes Vim", source_turn_ids=window, source_confidence=0.5, extractor_confidence=0.5
+    )
     assert n(db, first) == (1, 1)
     known_window = one(db, "select confidence from memory_audit where memory_id = %s", first.memory_id)
-    bare = ingest(db, "User likes Emacs", source_turn_ids=["t00"], source_confidence=0.5, extractor_confidence=0.5)
+    bare = ingest(
+        db, "User likes Emacs", source_turn_ids=["t00"], source_confidence=0.5, extractor_confidence=0.5
+    )
     assert known_window == one(db, "select confidence from memory_audit where memory_id = %s", bare.memory_id)
     ingest(db, "User likes Vim", source_turn_ids=window[3:9])
     assert n(db, first) == (2, 1)
@@ -374,7 +391,11 @@ def turns(rnd: random.Random) -> list[str]:
 def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
     model(db)
     rnd = random.Random(seed)
-    texts = [("User prefers dark mode", 1.0), ("The user likes dark mode best", 0.95), ("User likes Vim", 0.1)]
+    texts = [
+        ("User prefers dark mode", 1.0),
+        ("The user likes dark mode best", 0.95),
+        ("User likes Vim", 0.1),
+    ]
     for turn in range(6):
         candidates = []
         for _ in range(rnd.randint(1, 12)):
@@ -394,7 +415,8 @@ def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
         found = [
             db.execute(
                 "select m.content, m.status, k.observations, k.independent from memfold.memories m"
-                " join memfold.memory_counters k using (tenant_id, memory_id) where tenant_id = %s and m.status <> 'merged' order by 1",
+                " join memfold.memory_counters k using (tenant_id, memory_id)"
+                " where tenant_id = %s and m.status <> 'merged' order by 1",
                 [tenant],
             ).fetchall()
             for tenant in ("acme", "single")
@@ -416,7 +438,8 @@ def test_windows_in_the_archive(db: DB, seed: int) -> None:
         if rnd.random() < 0.2 and fold is None:
             a, b = rnd.sample(first, 2)
             row = db.execute(
-                "select event_id from memfold.merge_memories(%s, %s, tenant_id => 'acme')", [a.memory_id, b.memory_id]
+                "select event_id from memfold.merge_memories(%s, %s, tenant_id => 'acme')",
+                [a.memory_id, b.memory_id],
             ).fetchone()
             assert row is not None
             fold = row[0]
@@ -424,13 +447,19 @@ def test_windows_in_the_archive(db: DB, seed: int) -> None:
             db.execute("select memfold.undo(%s, tenant_id => 'acme')", [fold])
             fold = None
         elif rnd.random() < 0.2 and events:
-            db.execute("select memfold.undo(%s, tenant_id => 'acme')", [events.pop(rnd.randrange(len(events)))])
+            db.execute(
+                "select memfold.undo(%s, tenant_id => 'acme')", [events.pop(rnd.randrange(len(events)))]
+            )
         else:
             events.append(ingest(db, text, source_turn_ids=turns(rnd)).event_id)
-        before = db.execute("select memory_id, observations, independent from memory_counters order by 1").fetchall()
+        before = db.execute(
+            "select memory_id, observations, independent from memory_counters order by 1"
+        ).fetchall()
         db.execute("select memfold.archive_events(clock_timestamp(), tenant_id => 'acme')")
         db.execute("select memfold.derive_scope('acme', array(select memory_id from memories))")
-        after = db.execute("select memory_id, observations, independent from memory_counters order by 1").fetchall()
+        after = db.execute(
+            "select memory_id, observations, independent from memory_counters order by 1"
+        ).fetchall()
         assert before == after
         check(db)
     assert one(db, "select count(*) from memory_events_archive") > 0
@@ -519,8 +548,13 @@ LIKES = ["tea", "coffee", "milk"]
 def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
     """One call; what is said now holds now, where nothing else was said of it by a person."""
     person = rnd.choice(["Ann", "Bob"])
-    what = rnd.choice(["town"] * 5 + ["like"] * 4 + ["batch", "undo", "undo", "supersede", "reject", "prune", "merge"])
-    known = [row[0] for row in db.execute("select memory_id from memories where status in ('active', 'superseded')")]
+    what = rnd.choice(
+        ["town"] * 5 + ["like"] * 4 + ["batch", "undo", "undo", "supersede", "reject", "prune", "merge"]
+    )
+    known = [
+        row[0]
+        for row in db.execute("select memory_id from memories where status in ('active', 'superseded')")
+    ]
     if what in ("town", "like", "batch"):
         thing = rnd.choice(LIKES if what == "like" else TOWNS)
         predicate = "likes" if what == "like" else "lives_in"
@@ -535,7 +569,7 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
             " where m.content = %s",
             [candidate["content"]],
         ).fetchall()
-        assert len(found) == 1 and found[0][0] in ("active", "rejected"), (candidate, found)
+        assert [row[0] for row in found] in (["active"], ["rejected"]), (candidate, found)
     elif what == "undo" and done:
         db.execute("select memfold.undo(%s, tenant_id => 'acme')", [done.pop(rnd.randrange(len(done)))])
     elif what == "prune":
@@ -543,12 +577,12 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
             "update memory_counters set harmful_count = 9 where memory_id = (select memory_id from memories"
             " where predicate = 'likes' and status = 'active' order by content limit 1)"
         )
-        db.execute(
-            "select memfold.prune_memories('acme', 'default', max_confidence => 0, dry_run => false)"
-        )
+        db.execute("select memfold.prune_memories('acme', 'default', max_confidence => 0, dry_run => false)")
         db.execute("update memory_counters set harmful_count = 0 where harmful_count > 0")
     elif what == "reject" and known and rnd.random() < 0.5:
-        done.append(one(db, "select event_id from memfold.reject_memory(%s, tenant_id => 'acme')", rnd.choice(known)))
+        done.append(
+            one(db, "select event_id from memfold.reject_memory(%s, tenant_id => 'acme')", rnd.choice(known))
+        )
     elif what in ("supersede", "merge") and len(known) > 1:
         a, b = rnd.sample(known, 2)
         function = "supersede_memory" if what == "supersede" else "merge_memories"
@@ -562,17 +596,15 @@ def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) 
     single(db)
     rnd = random.Random(seed)
     done: list[Any] = []
-    newest = UUID(int=0)
     for turn in range(250):
         if rnd.random() < 0.2:
             clock(rnd.choice([0, -5, -5, 5, YEARS, -YEARS]))
         try:
             step(db, rnd, done)
         except psycopg.Error as error:
-            # undone already with what it belonged to, or nothing that can be undone
-            assert (error.sqlstate or "") in ("MF032", "MF033", "MF034"), error
-        # what this step has written is later than anything about the same memories
-        newest = one(db, "select max(last_event::text)::uuid from memory_counters") or newest
+            # nothing that can be undone, or two that are one already
+            if error.sqlstate not in ("MF032", "MF033", "MF034"):
+                raise
         if turn % 10 == 9:
             check(db)
     check(db)

@@ -559,8 +559,8 @@ class Machine(RuleBasedStateMachine):
         said = self.call(
             "ingest_memory", content=content, bucket_id=scope.bucket, subject="Ann", predicate=scope.predicate,
             object=text.object, source_turn_ids=turns, source_confidence=source, extractor_confidence=extractor,
-            origin=origin, metadata=json.dumps(metadata), observed_at=None if at is None else datetime.fromtimestamp(at, UTC),
-            idempotency_key=key, session_id="s",
+            origin=origin, metadata=json.dumps(metadata),
+            observed_at=None if at is None else datetime.fromtimestamp(at, UTC), idempotency_key=key, session_id="s",
             **({"embedding": str(list(text.vector)), "embedding_model": "m"} if embedded else {}),
         )  # fmt: skip
 

@@ -201,7 +201,11 @@ language plpgsql volatile
 as $$
 declare
     v_memory_id uuid;
+    v_new_id uuid;
 begin
+    if c.memory_id is null then
+        v_new_id := memfold._id_after(memfold._new_id(), memfold._newest_memory(c.tenant_id));
+    end if;
     if (c.policy).rehash_run is not null then
         perform memfold._make_way(c);
     end if;
@@ -209,7 +213,7 @@ begin
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, plain
     ) values (
-        c.tenant_id, coalesce(c.memory_id, memfold._new_memory_id(c.tenant_id)), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
+        c.tenant_id, coalesce(c.memory_id, v_new_id), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
         c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
         c.embedding is null and (c.policy).dedup = 'on', false
@@ -292,6 +296,8 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
     v_on_timeline boolean;
+    v_newest_event uuid;
+    v_newest_memory uuid;
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
     if v_memory_id is not null then
@@ -306,7 +312,24 @@ begin
     c.observed_at := memfold._stated_at(c, d);
     -- a batch has given its own, in the order of its candidates, since it has the locks
     if c.event_id is null then
-        c.event_id := memfold._new_event_id(c.tenant_id);
+        -- _newest_event() and _newest_memory(), in one statement
+        select
+            (
+                select e.event_id from memfold.memory_events as e where e.tenant_id = c.tenant_id collate "C"
+                order by e.event_id desc
+                limit 1
+            ),
+            (
+                select m.memory_id from memfold.memories as m
+                where v_memory_id is null and m.tenant_id = c.tenant_id collate "C"
+                order by m.memory_id desc
+                limit 1
+            )
+        into v_newest_event, v_newest_memory;
+        c.event_id := memfold._id_after(memfold._new_id(), v_newest_event);
+        if v_memory_id is null then
+            c.memory_id := memfold._id_after(memfold._new_id(), v_newest_memory);
+        end if;
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only

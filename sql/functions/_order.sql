@@ -29,36 +29,43 @@ call nothing volatile. Inlined by its callers.';
 
 create or replace function memfold._newest_event(tenant_id text) returns uuid
 language plpgsql stable
--- from the end of the primary key, however small the table was when this was planned
-set enable_seqscan = off
 as $$
+declare
+    v_newest uuid;
 begin
-    return (
-        select e.event_id from memfold.memory_events as e
-        where e.tenant_id = _newest_event.tenant_id collate "C"
-        order by e.event_id desc
-        limit 1
-    );
+    -- the end of the primary key
+    select e.event_id into v_newest
+    from memfold.memory_events as e
+    where e.tenant_id = _newest_event.tenant_id collate "C"
+    order by e.event_id desc
+    limit 1;
+    return v_newest;
 end;
 $$;
 revoke all on function memfold._newest_event(text) from public;
-comment on function memfold._newest_event(text) is 'The highest event id of a tenant that is to be seen. Only reads.';
+comment on function memfold._newest_event(text) is
+'The highest event id of a tenant that is to be seen: under a scope''s lock all that the scope has is below it, or is it. One probe,
+where the texts concerned may be many. What is written then takes a higher one (_id_after), whatever the clock did. (A restatement
+of an active memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
 
 create or replace function memfold._newest_memory(tenant_id text) returns uuid
 language plpgsql stable
-set enable_seqscan = off
 as $$
+declare
+    v_newest uuid;
 begin
-    return (
-        select m.memory_id from memfold.memories as m
-        where m.tenant_id = _newest_memory.tenant_id collate "C"
-        order by m.memory_id desc
-        limit 1
-    );
+    select m.memory_id into v_newest
+    from memfold.memories as m
+    where m.tenant_id = _newest_memory.tenant_id collate "C"
+    order by m.memory_id desc
+    limit 1;
+    return v_newest;
 end;
 $$;
 revoke all on function memfold._newest_memory(text) from public;
-comment on function memfold._newest_memory(text) is 'The highest memory id of a tenant that is to be seen. Only reads.';
+comment on function memfold._newest_memory(text) is
+'The highest memory id of a tenant that is to be seen. A memory that is stored takes a higher one, so that of two the newer one, which
+is folded into the older, is the one that came later. Only reads.';
 
 create or replace function memfold._new_event_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -68,22 +75,7 @@ begin
 end;
 $$;
 revoke all on function memfold._new_event_id(text) from public;
-comment on function memfold._new_event_id(text) is
-'An id for a ledger row that is written under a scope''s lock: above all that the scope has, whatever the clock did. It is above all
-of the tenant, which takes one probe, where the texts concerned may be many. (A restatement of an active memory holds only the
-memory''s row, and comes after memory_counters.last_event.)';
-
-create or replace function memfold._new_memory_id(tenant_id text) returns uuid
-language plpgsql volatile
-as $$
-begin
-    return memfold._id_after(memfold._new_id(), memfold._newest_memory(tenant_id));
-end;
-$$;
-revoke all on function memfold._new_memory_id(text) from public;
-comment on function memfold._new_memory_id(text) is
-'An id for a memory that is stored under a scope''s lock: above those that are there, so that of two memories the newer one, which
-is folded into the older, is the one that came later.';
+comment on function memfold._new_event_id(text) is 'An id for a ledger row that is written under a scope''s lock: above all that the scope has.';
 
 create or replace function memfold._new_run_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -98,7 +90,8 @@ begin
 end;
 $$;
 revoke all on function memfold._new_run_id(text) from public;
-comment on function memfold._new_run_id(text) is 'An id for a run that folds or rehashes: above those of the tenant''s runs, for the last one is looked up by it.';
+comment on function memfold._new_run_id(text) is
+'An id for a run that folds or rehashes: above those of the tenant''s runs, for the last one is looked up by it.';
 
 create or replace function memfold._new_ids(number bigint, after uuid) returns uuid[]
 language plpgsql volatile

@@ -52,7 +52,7 @@ comment on view memfold.memory_audit is
 'One row a memory: its text, state, aggregates and confidence. Aliases have no aggregates: they are in their root''s.';
 comment on column memfold.memory_audit.repetition_count is 'Observations less one.';
 comment on column memfold.memory_audit.independent_repetitions is
-'n of the confidence formula: independent observations (distinct source turns) less one.';
+'n of the confidence formula: independent observations (with a source turn that is new, or without turns) less one.';
 comment on column memfold.memory_audit.confidence is 'In [0, 1], by the weights of the policy: 0.5 source + 0.3 extractor + 0.2 r(n).';
 comment on column memfold.memory_audit.effective_confidence is 'Confidence after decay, now: what search_memories() ranks by.';
 comment on column memfold.memory_audit.decayed_confidence is
