@@ -314,12 +314,17 @@ class Core:
         return Question.from_row(rows[0]) if rows else None
 
     def answer_by_person(
-        self, question: Question, verdict: Verdict, fuller: UUID | None = None
+        self,
+        question: Question,
+        verdict: Verdict,
+        fuller: UUID | None = None,
+        member_ids: Sequence[UUID] | None = None,
     ) -> Steps[Resolution]:
         arguments = {
             "judgement_id": question.judgement_id,
             "verdict": verdict,
             "fuller": fuller,
+            "member_ids": None if member_ids is None else list(member_ids),
             "tenant_id": question.tenant_id,
         }
         rows = yield from self.run(queries.RESOLVE, arguments, repeatable=True)
@@ -416,6 +421,7 @@ class Core:
                 "reason": None if answer.reason is None else _storable(answer.reason),
                 "merged_text": answer.merged_text,
                 "fuller": answer.fuller,
+                "member_ids": None if answer.member_ids is None else list(answer.member_ids),
                 "tenant_id": question.tenant_id,
                 **self._used(usage),
             }
@@ -436,7 +442,8 @@ class Core:
             verdict["model"],
             resolution.action or resolution.state,
         )
-        log_synthesis(resolution.action, answer.merged_text, resolution.memory_id)
+        count = len(answer.member_ids or question.sides)
+        log_synthesis(resolution.action, answer.merged_text, resolution.memory_id, count)
         return None if resolution.state == "open" else resolution
 
     def _not_judged(self, question: Question, error: Exception, usage: Usage) -> Steps[Resolution | None]:

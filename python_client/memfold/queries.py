@@ -123,6 +123,7 @@ RESOLVE = _function(
     "input_tokens",
     "output_tokens",
     "cost",
+    "member_ids",
     "tenant_id",
 )
 FAIL = _function(

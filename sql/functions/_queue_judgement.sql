@@ -213,9 +213,16 @@ begin
         j.state := 'moot';
         j.reason := 'the two are one memory already';
     elsif (a.status <> 'active' or b.status <> 'active')
-        -- A value that was retired while it was asked about: the other belongs on its slot's timeline, and not beside what holds now.
+        -- A value that a third one retired while it was asked about: the other one is to find its place on the slot's timeline, for
+        -- else it would stay beside what holds now.
         and not (a.scope_key = b.scope_key and a.predicate is not null
-            and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active')))
+            and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
+            and not exists (
+                select from memfold.memory_events as e
+                where e.tenant_id = j.tenant_id and e.action = 'superseded'
+                    and e.memory_id = case a.status when 'active' then a.memory_id else b.memory_id end
+                    and e.target_id = case a.status when 'active' then b.memory_id else a.memory_id end
+            ))
     then
         j.state := 'moot';
         j.reason := pg_catalog.format('memory %s is %s',
