@@ -363,6 +363,16 @@ class Core:
         rows = yield from self.send(queries.QUEUED_AGAIN, parameters, repeatable=True)
         return [row["judgement_id"] for row in rows]
 
+    def events_of(self, question: Question) -> Steps[list[UUID]]:
+        """What the answer to a question did and can be undone, the last first."""
+        parameters = {
+            "tenant_id": question.tenant_id,
+            "judgement_id": question.judgement_id,
+            "member_ids": [side.memory_id for side in question.sides],
+        }
+        rows = yield from self.send(queries.EVENTS_OF, parameters, repeatable=True)
+        return [row["event_id"] for row in rows]
+
     def waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
         """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
         assert result.judgement_id is not None  # noqa: S101 (only then is this called)

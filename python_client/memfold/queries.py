@@ -282,6 +282,15 @@ where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
     and (memory_id, other_id) in ((%(memory_id)s, %(other_id)s), (%(other_id)s, %(memory_id)s))
 """
 
+# What the answer to a question did, the last first.
+EVENTS_OF = """
+select event_id from memfold.memory_events
+where tenant_id = %(tenant_id)s and judgement_id = %(judgement_id)s
+    and action in ('merged', 'replaced', 'superseded', 'rejected')
+    and (memory_id = any(%(member_ids)s) or target_id = any(%(member_ids)s))
+order by event_id desc
+"""
+
 # migrate ----------------------------------------------------------------------------------------------------
 
 REVISION = "select version_num from memfold.alembic_version"
