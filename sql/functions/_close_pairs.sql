@@ -39,7 +39,7 @@ begin
     return array(
         select distinct i.id
         from memfold.judgements as j
-        cross join lateral pg_catalog.unnest((memfold._members(j))[2:]) as i (id)
+        cross join lateral pg_catalog.unnest((memfold._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
         where j.tenant_id = _waiting.tenant_id collate "C" and j.bucket_id = _waiting.bucket_id collate "C"
             and j.state in ('open', 'leased')
     );

@@ -54,11 +54,19 @@ revoke all on function memfold._is_in_question(text, uuid, uuid) from public;
 comment on function memfold._is_in_question(text, uuid, uuid) is
 'Whether a question that waits for its answer is about both of these memories. Only reads.';
 
+-- Of columns, for on Citus a row of a table is of its shard's type.
+create or replace function memfold._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
+language sql immutable parallel safe
+return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
+revoke all on function memfold._member_ids(uuid, uuid, uuid[]) from public;
+comment on function memfold._member_ids(uuid, uuid, uuid[]) is
+'The memories that a judgement with these columns is about, oldest to newest.';
+
 create or replace function memfold._members(j memfold.judgements) returns uuid[]
 language sql immutable parallel safe
-return coalesce(j.member_ids, array[least(j.memory_id, j.other_id), greatest(j.memory_id, j.other_id)]);
+return memfold._member_ids(j.memory_id, j.other_id, j.member_ids);
 revoke all on function memfold._members(memfold.judgements) from public;
-comment on function memfold._members(memfold.judgements) is 'The memories that a question is about, oldest to newest.';
+comment on function memfold._members(memfold.judgements) is 'The memories that a judgement is about, oldest to newest.';
 
 create or replace function memfold._add_parts(tenant_id text, judgement_ids uuid[]) returns void
 language plpgsql volatile

@@ -108,7 +108,7 @@ begin
         select distinct x.id
         from unnest(v_ids) as i (id)
         cross join lateral (
-            select memfold._members(o) as ids from memfold.judgements as o
+            select memfold._member_ids(o.memory_id, o.other_id, o.member_ids) as ids from memfold.judgements as o
             where o.tenant_id = r.tenant_id and o.judgement_id = i.id
             offset 0
         ) as o

@@ -262,16 +262,19 @@ as $$
 declare
     r memfold.resolution;
     o memfold.resolution;
-    v_members constant memfold.memories[] := array(
-        select m
-        from pg_catalog.unnest(members) as i (id)
-        join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id = i.id
-        order by m.memory_id
-    );
-    v_oldest constant memfold.memories := v_members[1];
-    v_newest constant memfold.memories := v_members[pg_catalog.cardinality(v_members)];
+    m memfold.memories;
+    v_id uuid;
+    v_members memfold.memories[] := '{}';
+    v_oldest memfold.memories;
+    v_newest memfold.memories;
     v_conflict text;
 begin
+    foreach v_id in array array(select i.id from pg_catalog.unnest(members) as i (id) order by 1) loop
+        select x.* into strict m from memfold.memories as x where x.tenant_id = j.tenant_id and x.memory_id = v_id;
+        v_members := v_members || m;
+    end loop;
+    v_oldest := v_members[1];
+    v_newest := v_members[pg_catalog.cardinality(v_members)];
     r.state := 'done';
     r.verdict := j.verdict;
     if j.verdict in ('duplicate', 'refinement') and j.kind = 'synthesis' then
@@ -301,9 +304,9 @@ begin
     elsif j.verdict in ('duplicate', 'refinement') then
         r.memory_id := v_oldest.memory_id;
         if j.verdict = 'refinement' then
-            select coalesce(fuller, m.memory_id) into r.memory_id
-            from pg_catalog.unnest(v_members) as m
-            order by pg_catalog.length(m.content) desc, m.memory_id
+            select coalesce(fuller, u.memory_id) into r.memory_id
+            from pg_catalog.unnest(v_members) as u
+            order by pg_catalog.length(u.content) desc, u.memory_id
             limit 1;
         end if;
         r.action := case when r.memory_id = v_oldest.memory_id then 'merged' else 'replaced' end;
