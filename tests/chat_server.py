@@ -61,6 +61,7 @@ MODES = (
 
 # --- what was asked ---------------------------------------------------------------------------------------------
 
+_LETTERS = "ABCDEFGHIJ"
 _BEGIN = re.compile(r"<<<DATA ([^<>\n]+)>>>")
 
 
@@ -100,6 +101,12 @@ def read_question(request: Json) -> tuple[Json, Json]:
     """The two memories, as the data have them: A (the older one), B (the newer one)."""
     document = read_document(request)
     return document["A"], document["B"]
+
+
+def read_members(request: Json) -> dict[str, Json]:
+    """All memories by their letters, oldest to newest."""
+    document = read_document(request)
+    return {letter: document[letter] for letter in _LETTERS if letter in document}
 
 
 @dataclass
@@ -148,17 +155,51 @@ def honest_verdict(older: Json, newer: Json) -> tuple[str, str | None]:
 
 
 def honest_model(request: Json) -> Json:
-    """Compares the normalised contents of the two memories."""
-    older, newer = read_question(request)
+    """Compares the normalised contents of the memories; of a cluster, what is said twice or more."""
+    members = read_members(request)
+    older, newer = members["A"], members["B"]
     verdict, fuller = honest_verdict(older, newer)
-    wanted = verdict in ("duplicate", "refinement") and "merged_text: one text" in _messages(request)[0][1]
-    return {
+    wanted = '"merged_text": one text' in _messages(request)[0][1]
+    answer = {
         "verdict": verdict,
         "confidence": 0.95,
         "reason": "compared word by word",
         "fuller": fuller,
-        "merged_text": f"{older['content']} / {newer['content']}" if wanted else None,
+        "merged_text": None,
     }
+    if len(members) > 2:
+        said = Counter(_words(member["content"]) for member in members.values())
+        words, times = said.most_common(1)[0]
+        same = [letter for letter, member in members.items() if _words(member["content"]) == words]
+        answer |= {
+            "verdict": "duplicate" if times > 1 else "distinct",
+            "fuller": None,
+            "members": same if 1 < times < len(members) else None,
+        }
+    if wanted and answer["verdict"] in ("duplicate", "refinement"):
+        answer["merged_text"] = " / ".join(member["content"] for member in members.values())
+    return answer
+
+
+def writing_model(request: Json) -> Json:
+    """Follows the rubric of a synthesis: what overlaps becomes one text, each word of it once; else it is distinct."""
+    members = read_members(request)
+    texts = [member["content"] for member in members.values()]
+    shared = set.intersection(*({_words(word) for word in text.split()} for text in texts))
+    words: dict[str, str] = {}
+    for text in texts:
+        for word in text.split():
+            words.setdefault(_words(word), word)
+    rubric = _messages(request)[0][1]
+    overlap = len(shared) > 1 and "about the same thing and overlap" in rubric
+    answer = {
+        "verdict": "refinement" if overlap else "distinct",
+        "confidence": 0.95,
+        "reason": "combined word by word",
+        "fuller": None,
+        "merged_text": " ".join(words.values()) if overlap else None,
+    }
+    return answer | ({"members": None} if len(members) > 2 else {})
 
 
 _VERDICT = r"(duplicate|refinement|contradiction|distinct)"
@@ -177,7 +218,7 @@ _TURN = re.compile(
     r"<\|im_start\|>|<\|im_end\|>|<\|start_header_id\|>|<\|eot_id\|>|\[/?INST\]|<</?SYS>>|<start_of_turn>"
     r"|<end_of_turn>|</?s>|<\|endoftext\|>|<\|(?:user|assistant|system|tool)[^>]*\|>"
 )
-_KNOWN = {"A", "B", "guard"}
+_KNOWN = {*_LETTERS, "guard"}
 
 
 def _folded(text: str) -> str:

@@ -31,6 +31,7 @@ class Claimed:
     leased_until: datetime
     memory: dict[str, Any]
     other: dict[str, Any]
+    members: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

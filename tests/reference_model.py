@@ -744,7 +744,7 @@ class World:
         if j.state != "open":
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
-        if not self.active_pair(newer, older):
+        if not self.active_pair(newer, older) and not self.retired_by_a_third(newer, older):
             j.state = "moot"
             return "moot", None
         if (newer, older) != (j.memory, j.other):
@@ -766,8 +766,10 @@ class World:
                 longer = len(self.memories[newer].content) > len(self.memories[older].content)
                 fuller = newer if longer else older
             self.fold(event, older if fuller == newer else newer, fuller)
-        elif verdict == "contradiction":
-            conflict = "newest_wins" if j.kind == "review" else self.conflict(newer, older)
+        elif verdict == "contradiction" or self.different_values(newer, older):
+            conflict = self.conflict(newer, older)
+            if j.kind == "review" and (verdict == "contradiction" or conflict == "review"):
+                conflict = "newest_wins"
             if conflict == "newest_wins":
                 winner, loser = newer, older
                 if self.last_said(older) > self.last_said(newer):
@@ -781,6 +783,22 @@ class World:
                 return "done", event
         self.record(event)
         return "done", event
+
+    def retired_by_a_third(self, a: int, b: int) -> bool:
+        """One is history of the scope that the other one is of, and the other one did not retire it."""
+        if {self.state.status[a], self.state.status[b]} != {"active", "superseded"}:
+            return False
+        winner, loser = (a, b) if self.state.status[a] == "active" else (b, a)
+        here, there = self.memories[a].scope, self.memories[b].scope
+        return here is there and not any(
+            (e.action, e.memory, e.target) == ("superseded", winner, loser) for e in self.events
+        )
+
+    def different_values(self, a: int, b: int) -> bool:
+        """They cannot both hold: two values of what has one at a time."""
+        one, other = self.memories[a], self.memories[b]
+        same = one.object is not None and canonical(one.object) == canonical(other.object)
+        return one.scope is other.scope and one.scope.single and not same
 
     def conflict(self, a: int, b: int) -> str:
         """The predicate's policy where both sides are of one, else the bucket's."""

@@ -574,3 +574,62 @@ def test_stats_warns_when_nobody_judges(dsn: str, db: DB) -> None:
     result = CliRunner().invoke(main, ["stats", "--dsn", dsn, "--tenant", "acme"])
     assert "warning: tenant acme, bucket default: judgements wait since " in result.stderr
     assert "run memfold judge" in result.stderr
+
+
+# clusters --------------------------------------------------------------------------------------------------
+
+
+def cluster(db: DB) -> None:
+    """One question for a person about four memories."""
+    model(db)
+    db.execute(
+        "select memfold.set_policy('acme', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'keep')"
+    )
+    for n, text in enumerate(("Tea.", "Tea!?", "Black tea with milk", "Tea\x1b[2J")):
+        ingest(db, text, subject="Ann", **vector(1 - n / 1000), observed_at=f"2026-01-0{n + 1}")
+    db.execute("select * from memfold.consolidate('acme', 'default', dry_run => false, approval => 'person')")
+
+
+@pytest.mark.parametrize(
+    ("keys", "after", "said"),
+    [
+        ("d\n\n", "active merged merged merged", "merged, A stands for those named"),
+        ("d bd\nk\n", "active active active merged", "merged, B stands for those named"),
+        ("r\n\n\n", "merged merged active merged", "merged, C stands for those named"),
+        ("rbc\nb\nk\n", "active active merged active", "merged, B stands for those named"),
+        ("c\n\n", "superseded superseded superseded active", "D holds now and the others named are history"),
+        ("k\n", "active active active active", "all are kept"),
+        ("da\nd\nx,\nd\na, c\nk\n", "active active merged active", "name at least two of a to d"),
+    ],
+)
+def test_a_cluster_is_answered(run: Run, db: DB, keys: str, after: str, said: str) -> None:
+    cluster(db)
+    shown = run(keys)
+    assert "1 pair for a person" in shown
+    assert "A  Tea.\n" in shown
+    assert "C  Black tea with milk\n   fact, Ann, said 1 time, last 2026-01-03 00:00:00 UTC" in shown
+    assert "\x1b" not in shown
+    assert said in shown
+    assert " ".join(statuses(db).values()) == after
+    assert db.execute("select count(*) from memfold.judgements where state = 'open'").fetchone() == (0,)
+    check(db)
+
+
+@pytest.mark.parametrize("first", ["d\n\n", "r\n\n\n", "c\n\n", "dabd\n", "k\n"])
+@pytest.mark.parametrize(
+    ("then", "after"),
+    [
+        ("d\n\n", "active merged merged merged"),
+        ("r\nabc\nc\n", "merged merged active active"),
+        ("c\nab\n", "superseded active active active"),
+        ("k\n", "active active active active"),
+        ("s\n", "active active active active"),
+    ],
+)
+def test_an_answer_about_a_cluster_is_undone(run: Run, db: DB, first: str, then: str, after: str) -> None:
+    cluster(db)
+    # what undoing a contradiction has queued, and what is left of the first answer, is put aside
+    shown = run(first + "u\n" + then + "s\n" * 6)
+    assert "-> undone, both are kept" in shown
+    assert " ".join(statuses(db).values()) == after
+    check(db)

@@ -618,7 +618,8 @@ def says(db: DB, place: str, at: str, **more: Any) -> Result:
     ("verdict", "statuses"),
     [
         ("contradiction", ("superseded", "active")),
-        ("distinct", ("active", "active")),
+        # of a predicate with one value at a time, which the two cannot both be
+        ("distinct", ("superseded", "active")),
         ("duplicate", ("active", "merged")),
     ],
 )

@@ -59,16 +59,27 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(db)
 
 
+def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memfold.cli._upkeep._AT_ONCE", 2)
+    policy(db, preset="three_tier", guard="off", merge_threshold=1)
+    done = run("sweep", dsn, "--tenant", "acme")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"run [0-9a-f-]{36}: open: waiting 3\n$", done.output)
+    asked = rows(db, "select cardinality(member_ids) as n from judgements where state = 'open' order by 1")
+    assert [a["n"] for a in asked] == [4, 4, 5]
+    check(db)
+
+
 def test_consolidate_and_approve(db: DB, dsn: str) -> None:
     planned = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.output.endswith("ask 10\n"), planned.output
-    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--max", 9)
-    found = re.search(r"^run (\S+): open: waiting 9\n", asked.output)
+    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--max", 2)
+    found = re.search(r"^run (\S+): open: waiting 2\n", asked.output)
     assert found is not None, asked.output
     run_id = found[1]
     done = run("approve", run_id, "--dsn", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
-    assert f"run {run_id}: done: merged 9, judged 9\n" in done.output
+    assert f"run {run_id}: done: merged 6, judged 2\n" in done.output
     assert "nothing to do" not in run("consolidate", dsn, "--tenant", "acme").output
     assert "nothing to do\n" in run("consolidate", dsn, "--tenant", "acme", "--bucket", "none").output
     assert run("consolidate", dsn, "--dsn", dsn, "--tenant", "acme").exit_code == 2

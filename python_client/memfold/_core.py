@@ -320,12 +320,17 @@ class Core:
         return Question.from_row(rows[0]) if rows else None
 
     def answer_by_person(
-        self, question: Question, verdict: Verdict, fuller: UUID | None = None
+        self,
+        question: Question,
+        verdict: Verdict,
+        fuller: UUID | None = None,
+        member_ids: Sequence[UUID] | None = None,
     ) -> Steps[Resolution]:
         arguments = {
             "judgement_id": question.judgement_id,
             "verdict": verdict,
             "fuller": fuller,
+            "member_ids": None if member_ids is None else list(member_ids),
             "tenant_id": question.tenant_id,
         }
         rows = yield from self.run(queries.RESOLVE, arguments, repeatable=True)
@@ -363,6 +368,16 @@ class Core:
         }
         rows = yield from self.send(queries.QUEUED_AGAIN, parameters, repeatable=True)
         return [row["judgement_id"] for row in rows]
+
+    def events_of(self, question: Question) -> Steps[list[UUID]]:
+        """What the answer to a question did and can be undone, the last first."""
+        parameters = {
+            "tenant_id": question.tenant_id,
+            "judgement_id": question.judgement_id,
+            "member_ids": [side.memory_id for side in question.sides],
+        }
+        rows = yield from self.send(queries.EVENTS_OF, parameters, repeatable=True)
+        return [row["event_id"] for row in rows]
 
     def waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
         """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
@@ -422,6 +437,7 @@ class Core:
                 "reason": None if answer.reason is None else sanitize_text(answer.reason),
                 "merged_text": answer.merged_text,
                 "fuller": answer.fuller,
+                "member_ids": None if answer.member_ids is None else list(answer.member_ids),
                 "tenant_id": question.tenant_id,
                 **usage_arguments(self.judge, usage),
             }
@@ -442,7 +458,8 @@ class Core:
             verdict["model"],
             resolution.action or resolution.state,
         )
-        log_synthesis(resolution.action, answer.merged_text, resolution.memory_id)
+        count = len(answer.member_ids or question.sides)
+        log_synthesis(resolution.action, answer.merged_text, resolution.memory_id, count)
         return None if resolution.state == "open" else resolution
 
     def _not_judged(self, question: Question, error: Exception, usage: Usage) -> Steps[Resolution | None]:

@@ -54,7 +54,9 @@ def log_decision(content: str, result: IngestResult, *, preview: bool = False) -
         logger.info("DEDUP_MERGE: %s -> memory %s (%s)", quoted(content), result.memory_id, how)
 
 
-def log_synthesis(action: str | None, merged_text: str | None, memory_id: UUID | None) -> None:
-    """DEDUP_MERGE for two memories that a judge has written one text for."""
+def log_synthesis(
+    action: str | None, merged_text: str | None, memory_id: UUID | None, count: int = 2
+) -> None:
+    """DEDUP_MERGE for memories that a judge has written one text for."""
     if action == "replaced" and merged_text:
-        logger.info("DEDUP_MERGE: 2 memories -> %s memory %s", quoted(merged_text), memory_id)
+        logger.info("DEDUP_MERGE: %d memories -> %s memory %s", count, quoted(merged_text), memory_id)

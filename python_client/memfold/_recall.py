@@ -11,7 +11,7 @@ from memfold import queries
 from memfold._core import Ask, Core, Steps, Together, check_text
 from memfold._log import logger
 from memfold._text import describe_error
-from memfold.judge import Answer, Question, Side
+from memfold.judge import Answer, Question, Side, is_wordless
 from memfold.types import FoundMemory, Row
 
 SURE = 0.75
@@ -132,7 +132,7 @@ def _merged(
         if answer is None:
             answer = yield from asked.answer(replace(_side(shown), content=text), _side(row))
         text = (answer.merged_text or "").strip() if answer is not None and _same(answer) else ""
-        if not text:
+        if is_wordless(text):
             return str(shown["content"])
     return text
 

@@ -123,6 +123,7 @@ RESOLVE = _function(
     "input_tokens",
     "output_tokens",
     "cost",
+    "member_ids",
     "tenant_id",
 )
 FAIL = _function(
@@ -279,6 +280,15 @@ QUEUED_AGAIN = """
 select judgement_id from memfold.open_judgements
 where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
     and (memory_id, other_id) in ((%(memory_id)s, %(other_id)s), (%(other_id)s, %(memory_id)s))
+"""
+
+# What the answer to a question did, the last first.
+EVENTS_OF = """
+select event_id from memfold.memory_events
+where tenant_id = %(tenant_id)s and judgement_id = %(judgement_id)s
+    and action in ('merged', 'replaced', 'superseded', 'rejected')
+    and (memory_id = any(%(member_ids)s) or target_id = any(%(member_ids)s))
+order by event_id desc
 """
 
 # migrate ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import click
 from memfold import errors, queries
 from memfold._text import escape, escape_line
 from memfold.client import Memfold
-from memfold.judge import Question, Side, Verdict
+from memfold.judge import LETTERS, Question, Side, Verdict
 
 __all__ = ["Review", "side_by_side"]
 
@@ -188,8 +188,7 @@ def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
             yield label, [(texts[0], False)], [(texts[1], False)]
 
 
-def side_by_side(question: Question, width: int, colours: bool) -> str:
-    """The pair as text: the older memory as A, the newer one as B, what differs marked."""
+def _about(question: Question) -> str:
     about = [f"tenant {escape_line(question.tenant_id)}"]
     if question.bucket_id:  # labelled pairs are of none
         about.append(f"bucket {escape_line(question.bucket_id)}")
@@ -198,8 +197,32 @@ def side_by_side(question: Question, width: int, colours: bool) -> str:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:
         about.append("guard: " + escape_line(", ".join(question.guard)))
+    return ", ".join(about)
+
+
+def one_below_the_other(question: Question, width: int, colours: bool) -> str:
+    """A cluster as text: its memories by letter, oldest to newest, each with where and when it was said."""
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
-    lines = [dim + ", ".join(about) + reset]
+    lines = [dim + _about(question) + reset]
+    for letter, side in zip(LETTERS, question.sides, strict=False):
+        spans = [(token, False) for token in _TOKEN.findall(escape_line(side.content))]
+        for number, (text, _) in enumerate(_column(spans, "A", max(width - 3, 20), colours)):
+            lines.append(f"{bold}{letter}{reset}  {text}" if number == 0 else f"   {text}")
+        fields = [escape_line(value) for value in (side.subject, side.predicate, side.object) if value]
+        told = [
+            escape_line(side.memory_type),
+            *([" / ".join(fields)] if fields else []),
+            f"said {_count(side.observations, 'time')}",
+            f"last {_time(side.last_seen)}" if side.last_seen else "",
+        ]
+        lines.append(f"   {dim}{', '.join(filter(None, told))}{reset}")
+    return "\n".join(lines)
+
+
+def side_by_side(question: Question, width: int, colours: bool) -> str:
+    """The pair as text: the older memory as A, the newer one as B, what differs marked."""
+    dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
+    lines = [dim + _about(question) + reset]
     rows = list(_rows(question))
     beside = width >= 2 * 28 + _LABEL + len(_GAP)
     column = (width - _LABEL - len(_GAP)) // 2 if beside else max(width - _LABEL, 20)
@@ -228,6 +251,7 @@ def side_by_side(question: Question, width: int, colours: bool) -> str:
 
 _VERDICTS: dict[str, Verdict] = {"d": "duplicate", "r": "refinement", "c": "contradiction", "k": "distinct"}
 _KEYS = "d duplicate, r refinement, c contradiction, k keep both, s skip, u undo my last, q quit, ? help"
+_CLUSTER_KEYS = _KEYS.replace("both", "all")
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is folded into the older one.
 r  refinement: the same fact, and one says more. The fuller one stands for both.
@@ -236,6 +260,11 @@ k  keep both: anything else. The pair is not asked again.
 s  skip: leave it for later, or for somebody else.
 u  undo my last answer, and show that pair again.
 q  quit. What was not answered waits on. So do Ctrl-C and the end of the input."""
+
+
+_CLUSTER_HELP = """\
+After d, r or c you name those that it is about, by their letters (Enter: all of them). The others are distinct from
+them, and come again as a question of their own."""
 
 
 class _Keys:
@@ -262,6 +291,27 @@ class _Keys:
         click.echo(key if key.isprintable() else "")
         return key
 
+    def letters(self, prompt: str) -> str | None:
+        """Letters in lower case, up to Enter; None at the end of the input."""
+        if not self.terminal:
+            return self.ask(prompt)
+        click.echo(prompt, nl=False)
+        made = ""
+        while True:
+            try:
+                pressed = click.getchar()
+            except EOFError:
+                click.echo()
+                return None
+            if pressed[:1] in "\r\n":
+                click.echo()
+                return made
+            if pressed in "\x7f\b":
+                made = made[:-1]
+            elif len(pressed) == 1 and pressed.isprintable():
+                made += pressed.lower()
+                click.echo(pressed, nl=False)
+
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
@@ -277,6 +327,8 @@ class _Done:
     verdict: Verdict
     action: str | None
     event_id: UUID | None
+    by_hand: tuple[UUID, ...] = ()
+    """The events of a cluster that was answered by hand."""
 
 
 class Review:
@@ -382,9 +434,11 @@ class Review:
         """Show a pair until it is answered or put aside; whether to go on."""
         question = pair.question
         width = min(shutil.get_terminal_size().columns, 200)
-        click.echo("\n" + side_by_side(question, width, self._colours), color=self._colours)
+        cluster = bool(question.members)
+        show = one_below_the_other if cluster else side_by_side
+        click.echo("\n" + show(question, width, self._colours), color=self._colours)
         while True:
-            key = self._keys.ask(f"[{_KEYS}] ")
+            key = self._keys.ask(f"[{_CLUSTER_KEYS if cluster else _KEYS}] ")
             if key is None or key[:1] == "q":
                 return False
             if key[:1] == "s":
@@ -394,16 +448,44 @@ class Review:
                 if self._undo(pair):
                     return True
             elif key[:1] in _VERDICTS and key[:1]:
+                given = key[1:].strip()
+                about: tuple[Side, ...] | None = None
+                if cluster and key[:1] != "k":
+                    about = self._named(question, given)
+                    if about is None:
+                        continue
+                    given = ""
                 fuller: UUID | None = None
                 if key[:1] == "r":
-                    chosen = self._fuller(question, key[1:].strip())
+                    chosen = self._fuller(question, given, about)
                     if chosen == "back":
                         continue
-                    fuller = {"a": question.other.memory_id, "b": question.memory.memory_id}.get(chosen)
-                self._answer(pair, _VERDICTS[key[:1]], fuller)
+                    names = {
+                        letter.lower(): side.memory_id
+                        for letter, side in zip(LETTERS, question.sides, strict=False)
+                    }
+                    fuller = names.get(chosen)
+                self._answer(pair, _VERDICTS[key[:1]], fuller, about)
                 return True
             else:
-                click.echo(_HELP)
+                click.echo(f"{_HELP}\n{_CLUSTER_HELP}" if cluster else _HELP)
+
+    def _named(self, question: Question, given: str) -> tuple[Side, ...] | None:
+        """The memories that the verdict is about; None: back."""
+        last = LETTERS[len(question.sides) - 1].lower()
+        if not given:
+            said = self._keys.letters(f"which of them? letters a to {last}, Enter for all ")
+            if said is None:
+                return None
+            given = said
+        letters = {letter for letter in given if letter not in " ,"}
+        if not letters:
+            return question.sides
+        names = {letter.lower(): side for letter, side in zip(LETTERS, question.sides, strict=False)}
+        if len(letters) < 2 or not letters <= names.keys():
+            click.echo(f"-> name at least two of a to {last}")
+            return None
+        return tuple(names[letter] for letter in sorted(letters))
 
     def _once_more(self) -> bool:
         """At the end of the queue: whether the last answer was taken back."""
@@ -415,28 +497,38 @@ class Review:
                 return True
         return False
 
-    def _fuller(self, question: Question, given: str) -> str:
-        """a, b, nothing (the longer text), or back."""
-        longer = "B" if len(question.memory.content) > len(question.other.content) else "A"
-        if not given or given not in ("a", "b"):
-            asked = self._keys.ask(f"which says more? a, b, Enter for the longer one ({longer}), else back ")
+    def _fuller(self, question: Question, given: str, about: tuple[Side, ...] | None = None) -> str:
+        """A letter, nothing (the longest text), or back."""
+        names = {
+            letter.lower(): side
+            for letter, side in zip(LETTERS, question.sides, strict=False)
+            if about is None or side in about
+        }
+        longer = max(names, key=lambda letter: len(names[letter].content)).upper()
+        if not given or given not in names:
+            asked = self._keys.ask(
+                f"which says more? {', '.join(names)}, Enter for the longer one ({longer}), else back "
+            )
             if asked is None:
                 return "back"
             given = asked
-        return given if given in ("a", "b", "") else "back"
+        return given if given in names or not given else "back"
 
     def _skip(self, pair: _Pair) -> None:
         if not pair.by_hand:
             self._skipped.add(pair.question.judgement_id)
             self._give_back([pair.question])
 
-    def _answer(self, pair: _Pair, verdict: Verdict, fuller: UUID | None) -> None:
+    def _answer(
+        self, pair: _Pair, verdict: Verdict, fuller: UUID | None, about: tuple[Side, ...] | None = None
+    ) -> None:
         question = pair.question
         try:
             if pair.by_hand:
-                self._by_hand(question, verdict, fuller)
+                self._by_hand(question, verdict, fuller, about or question.sides)
                 return
-            resolution = self._client._drive(self._core.answer_by_person(question, verdict, fuller))
+            named = None if about is None else [side.memory_id for side in about]
+            resolution = self._client._drive(self._core.answer_by_person(question, verdict, fuller, named))
         except (errors.JudgementClosedError, errors.JudgementNotFoundError) as error:
             click.echo(f"-> not applied, it was closed meanwhile. {escape_line(error.detail or '')}".rstrip())
             self._leased.pop(question.judgement_id, None)
@@ -447,7 +539,9 @@ class Review:
         self._leased.pop(question.judgement_id, None)
         if resolution.state == "open":
             click.echo(
-                "-> not applied: one of the two has changed meanwhile; the pair as it is now is queued"
+                "-> not applied: one of them has changed meanwhile; the question as it is now is queued"
+                if question.members
+                else "-> not applied: one of the two has changed meanwhile; the pair as it is now is queued"
             )
         elif resolution.state != "done":
             click.echo("-> not applied: there is nothing to decide any more")
@@ -461,10 +555,11 @@ class Review:
         action: str | None,
         memory_id: UUID | None,
         event_id: UUID | None,
+        by_hand: tuple[UUID, ...] = (),
     ) -> None:
-        self._history.append(_Done(question, verdict, action, event_id))
+        self._history.append(_Done(question, verdict, action, event_id, by_hand))
         self.verdicts[verdict] += 1
-        names = {question.other.memory_id: "A", question.memory.memory_id: "B"}
+        names = {side.memory_id: letter for letter, side in zip(LETTERS, question.sides, strict=False)}
         holds = names.get(memory_id, str(memory_id)) if memory_id is not None else ""
         said = {
             "merged": f"merged, {holds} stands for both",
@@ -473,27 +568,47 @@ class Review:
             "rejected": "rejected, the bucket keeps A and refuses B",
             "escalated": "queued for a person, as the policy says",
         }.get(action or "", "both are kept")
+        if question.members:
+            said = {
+                "merged": f"merged, {holds} stands for those named",
+                "replaced": f"merged, {holds} stands for those named",
+                "superseded": f"superseded, {holds} holds now and the others named are history",
+                "rejected": f"rejected, the bucket keeps {holds} and refuses the others named",
+                "escalated": "queued for a person, as the policy says",
+            }.get(action or "", "all are kept")
         click.echo(f"-> {verdict}: {said}")
 
-    def _by_hand(self, question: Question, verdict: Verdict, fuller: UUID | None) -> None:
-        """Another answer for a pair whose judgement is closed."""
-        older, newer = question.other, question.memory
+    def _by_hand(
+        self, question: Question, verdict: Verdict, fuller: UUID | None, about: tuple[Side, ...]
+    ) -> None:
+        """Another answer for memories whose judgement is closed."""
         if verdict == "distinct":
             self._note(question, verdict, "judged", None, None)  # as they are since the undo
             return
+        winner = about[0]
         if verdict == "contradiction":
-            later = newer.last_seen is None or older.last_seen is None or newer.last_seen >= older.last_seen
-            winner, loser = (newer, older) if later else (older, newer)
             function, other_id = queries.SUPERSEDE, "by_id"
+            for side in about:
+                if winner.last_seen is None or side.last_seen is None or side.last_seen >= winner.last_seen:
+                    winner = side
         else:
-            if fuller is None and len(newer.content) > len(older.content):
-                fuller = newer.memory_id
-            fold_older = verdict == "refinement" and fuller == newer.memory_id
-            winner, loser = (newer, older) if fold_older else (older, newer)
             function, other_id = queries.MERGE, "into_id"
-        given = {"memory_id": loser.memory_id, other_id: winner.memory_id, "reason": f"{verdict}, in review"}
-        result = self._client._drive(self._core.by_hand(function, given, question.tenant_id))
-        self._note(question, verdict, result.action, winner.memory_id, result.event_id)
+            if verdict == "refinement":
+                longest = max(about, key=lambda side: len(side.content))
+                winner = next((side for side in about if side.memory_id == fuller), longest)
+        events: list[UUID] = []
+        for loser in about:
+            if loser is winner:
+                continue
+            given = {
+                "memory_id": loser.memory_id,
+                other_id: winner.memory_id,
+                "reason": f"{verdict}, in review",
+            }
+            result = self._client._drive(self._core.by_hand(function, given, question.tenant_id))
+            if result.event_id is not None:
+                events.append(result.event_id)
+        self._note(question, verdict, result.action, winner.memory_id, events[-1], tuple(events))
 
     def _undo(self, current: _Pair | None) -> bool:
         """Take the last answer back and show its pair again, then the present one."""
@@ -503,8 +618,9 @@ class Review:
         last = self._history[-1]
         try:
             if last.action in _UNDOABLE and last.event_id is not None:
-                with contextlib.suppress(errors.AlreadyUndoneError):
-                    self._client.undo(last.event_id, "in review", last.question.tenant_id)
+                for event_id in self._events(last):
+                    with contextlib.suppress(errors.AlreadyUndoneError):
+                        self._client.undo(event_id, "in review", last.question.tenant_id)
             again = self._again(last.question)
         except errors.MemfoldError as error:
             if error.sqlstate != _NOT_PERMITTED:
@@ -519,8 +635,18 @@ class Review:
         self._ahead.appendleft(again)
         return True
 
+    def _events(self, done: _Done) -> list[UUID]:
+        """What an answer did, the last first: of a cluster an event for each memory."""
+        if done.by_hand:
+            return list(reversed(done.by_hand))
+        if done.question.members:
+            return self._client._drive(self._core.events_of(done.question))
+        return [] if done.event_id is None else [done.event_id]
+
     def _again(self, question: Question) -> _Pair:
         """The pair as a question of its own, where the undo has queued one, else for an answer by hand."""
+        if question.members:
+            return _Pair(question, by_hand=True)
         queued = self._client._drive(self._core.queued_again(question))
         if queued:
             claimed = self._claim(review=True, tenant_id=question.tenant_id, only=queued)

@@ -46,7 +46,7 @@ RESOLVE = """
 select * from memfold.resolve_judgement(
     judgement_id => %(judgement_id)s, verdict => %(verdict)s, confidence => %(confidence)s, reason => %(reason)s,
     merged_text => %(merged_text)s, fuller => %(fuller)s, model => %(model)s, input_tokens => %(input_tokens)s,
-    output_tokens => %(output_tokens)s, cost => %(cost)s, tenant_id => %(tenant_id)s)
+    output_tokens => %(output_tokens)s, cost => %(cost)s, member_ids => %(member_ids)s, tenant_id => %(tenant_id)s)
 """
 FAIL = """
 select memfold.fail_judgement(
@@ -534,6 +534,7 @@ class Worker:
             "reason": None if answer.reason is None else sanitize_text(answer.reason),
             "merged_text": answer.merged_text,
             "fuller": answer.fuller,
+            "member_ids": None if answer.member_ids is None else list(answer.member_ids),
             "tenant_id": question.tenant_id,
             **usage_arguments(self._judge, usage),
         }
@@ -665,7 +666,8 @@ class Worker:
             row["state"], row["verdict"] or verdict["verdict"], verdict["confidence"], row["action"], took * 1000,
             verdict["input_tokens"], verdict["output_tokens"], verdict["cost"],
         )  # fmt: skip
-        log_synthesis(row["action"], verdict["merged_text"], row["memory_id"])
+        count = len(verdict["member_ids"] or question.sides)
+        log_synthesis(row["action"], verdict["merged_text"], row["memory_id"], count)
 
     async def _refused(self, question: Question, error: Exception, verdict: Mapping[str, Any]) -> None:
         """The database does not take the answer: a failed attempt."""

@@ -64,6 +64,63 @@ comment on function memfold._remove_events(text, text, uuid[]) is
 'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
 keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
 
+create or replace function memfold._remove_member(tenant_id text, memory_id uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_cluster uuid;
+    v_state text;
+    v_oldest uuid;
+begin
+    for v_cluster in
+        select distinct p.cluster_id from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id is not null
+            and _remove_member.memory_id in (p.memory_id, p.other_id)
+        order by 1
+    loop
+        -- its answer, or the reason of it, may hold what the text said
+        update memfold.memory_events as e
+        set reason = null, guard = '{}'
+        from (
+            select x.id from memfold.judgements as p
+            cross join lateral (values (p.memory_id), (p.other_id)) as x (id)
+            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            group by x.id
+        ) as x
+        where e.tenant_id = _remove_member.tenant_id collate "C" and e.memory_id = x.id and e.judgement_id = v_cluster;
+        delete from memfold.judgements as h
+        where h.tenant_id = _remove_member.tenant_id collate "C" and h.judgement_id = v_cluster
+        returning h.state into v_state;
+        if v_state in ('open', 'leased', 'dead') then
+            -- an answer that is still to come finds nothing; the others are asked about by a later run
+            delete from memfold.judgements as p
+            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster;
+            continue;
+        end if;
+        delete from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.memory_id = _remove_member.memory_id;
+        -- where it was the one that all others are beside, the oldest of them is that now
+        select p.memory_id into v_oldest
+        from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = _remove_member.memory_id
+        order by p.memory_id
+        limit 1;
+        delete from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster and p.memory_id = v_oldest;
+        update memfold.judgements as p
+        set other_id = v_oldest, guard = '{}'
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = _remove_member.memory_id;
+    end loop;
+end;
+$$;
+revoke all on function memfold._remove_member(text, uuid) from public;
+comment on function memfold._remove_member(text, uuid) is
+'Takes a text out of the clusters that it was asked about in. That the others were asked about together stays on record. The caller
+has memfold.maintenance on.';
+
 create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -94,6 +151,7 @@ begin
     where p.tenant_id = v_tenant_id
         and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));
     foreach v_id in array texts loop
+        perform memfold._remove_member(v_tenant_id, v_id);
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.memory_id = v_id;
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.other_id = v_id;
         delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
@@ -158,6 +216,18 @@ begin
     set guard = '{}'
     from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
     where j.tenant_id = v_tenant_id and j.other_id = t.id and j.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (
+        select p.cluster_id
+        from pg_catalog.unnest(texts) as t (id)
+        cross join lateral (
+            select p.cluster_id from memfold.judgements as p
+            where p.tenant_id = v_tenant_id and p.memory_id = t.id and p.cluster_id is not null
+            offset 0
+        ) as p
+    ) as p
+    where j.tenant_id = v_tenant_id and j.judgement_id = p.cluster_id and j.guard <> '{}';
     update memfold.memory_events as e
     set similar_memories = memfold._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"

@@ -10,12 +10,108 @@ begin
         select from memfold.judgements as j
         where j.tenant_id = _was_asked.tenant_id collate "C"
             and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.state <> 'moot'
+    ) or exists (
+        -- in one cluster
+        select from memfold.judgements as j
+        cross join lateral (
+            select from memfold.judgements as o
+            where o.tenant_id = j.tenant_id and o.memory_id = _was_asked.other_id and o.cluster_id = j.cluster_id
+                and o.state <> 'moot'
+            limit 1
+        ) as o
+        where j.tenant_id = _was_asked.tenant_id collate "C" and j.memory_id = _was_asked.memory_id
+            and j.cluster_id is not null and j.state <> 'moot'
     );
 end;
 $$;
 revoke all on function memfold._was_asked(text, uuid, uuid) from public;
 comment on function memfold._was_asked(text, uuid, uuid) is
-'Whether a pair, in either order, is queued or judged already: then it is not asked again. Only reads.';
+'Whether a pair, in either order and by itself or in a cluster, is queued or judged already, or was told apart when a run was undone:
+then it is not asked again, nor merged by a run. Only reads.';
+
+create or replace function memfold._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _is_in_question.tenant_id collate "C" and j.state in ('open', 'leased')
+            and least(j.memory_id, j.other_id) = least(_is_in_question.memory_id, _is_in_question.other_id)
+            and greatest(j.memory_id, j.other_id) = greatest(_is_in_question.memory_id, _is_in_question.other_id)
+    ) or exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _is_in_question.tenant_id collate "C"
+            and j.memory_id in (_is_in_question.memory_id, _is_in_question.other_id) and j.state = 'part'
+            and exists (
+                select from memfold.judgements as h
+                where h.tenant_id = j.tenant_id and h.judgement_id = j.cluster_id and h.state in ('open', 'leased')
+                    and h.member_ids @> array[_is_in_question.memory_id, _is_in_question.other_id]
+            )
+    );
+end;
+$$;
+revoke all on function memfold._is_in_question(text, uuid, uuid) from public;
+comment on function memfold._is_in_question(text, uuid, uuid) is
+'Whether a question that waits for its answer is about both of these memories. Only reads.';
+
+-- Of columns, for on Citus a row of a table is of its shard's type.
+create or replace function memfold._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
+language sql immutable parallel safe
+return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
+revoke all on function memfold._member_ids(uuid, uuid, uuid[]) from public;
+comment on function memfold._member_ids(uuid, uuid, uuid[]) is
+'The memories that a judgement with these columns is about, oldest to newest.';
+
+create or replace function memfold._members(j memfold.judgements) returns uuid[]
+language sql immutable parallel safe
+return memfold._member_ids(j.memory_id, j.other_id, j.member_ids);
+revoke all on function memfold._members(memfold.judgements) from public;
+comment on function memfold._members(memfold.judgements) is 'The memories that a judgement is about, oldest to newest.';
+
+create or replace function memfold._add_parts(tenant_id text, judgement_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+declare
+    h memfold.judgements;
+    v_id uuid;
+begin
+    foreach v_id in array judgement_ids loop
+        select o.* into strict h
+        from memfold.judgements as o
+        where o.tenant_id = _add_parts.tenant_id collate "C" and o.judgement_id = v_id;
+        continue when h.member_ids is null;
+        insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, cluster_id)
+        select h.tenant_id, h.bucket_id, h.scope_key, h.kind, 'part', m.id, h.other_id, h.judgement_id
+        from pg_catalog.unnest(h.member_ids[2:]) as m (id);
+    end loop;
+end;
+$$;
+revoke all on function memfold._add_parts(text, uuid[]) from public;
+comment on function memfold._add_parts(text, uuid[]) is
+'Gives each member of those judgements that are about a cluster, but the oldest, its row of state part.';
+
+create or replace function memfold._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    if j.member_ids is null then
+        return;
+    end if;
+    update memfold.judgements as p
+    set state = case when p.memory_id = any(members[2:]) then 'done' else 'moot' end,
+        other_id = case when p.memory_id = any(members[2:]) then members[1] else p.other_id end,
+        verdict = case
+            when p.memory_id <> all(members[2:]) then null
+            when j.verdict = 'unsure' or p.memory_id = any(about) and members[1] = any(about) then j.verdict
+            else 'distinct' end,
+        model = j.model, reason = 'answered with its cluster', resolved_at = memfold._clock()
+    where p.tenant_id = j.tenant_id and p.cluster_id = j.judgement_id and p.state = 'part';
+end;
+$$;
+revoke all on function memfold._close_parts(memfold.judgements, uuid[], uuid[]) from public;
+comment on function memfold._close_parts(memfold.judgements, uuid[], uuid[]) is
+'Closes what belongs to a question about a cluster, j with its answer: done for those of members (who were still there), with the
+verdict for those that it is about, distinct for the others; moot for the rest. members empty: all of it is moot.';
 
 create or replace function memfold._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
@@ -26,7 +122,9 @@ declare
     v_judgement_id uuid;
     v_memory memfold.memories;
 begin
-    if not again and memfold._was_asked(tenant_id, memory_id, other_id) then
+    if (case when again then memfold._is_in_question(tenant_id, memory_id, other_id)
+        else memfold._was_asked(tenant_id, memory_id, other_id) end)
+    then
         return null;
     end if;
     select m.* into strict v_memory
@@ -58,6 +156,31 @@ comment on function memfold._queue_judgement(text, text, uuid, uuid, double prec
 'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
 queued, or (unless again) was judged.';
 
+create or replace function memfold._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_judgement_id uuid;
+begin
+    insert into memfold.judgements as n (
+        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
+    ) values (
+        j.tenant_id, j.bucket_id, j.scope_key, _queue_rest.kind, members[pg_catalog.cardinality(members)], members[1],
+        case when pg_catalog.cardinality(members) > 2 then members end, j.similarity, j.guard, j.run_id
+    )
+    on conflict do nothing
+    returning n.judgement_id into v_judgement_id;
+    if v_judgement_id is not null then
+        perform memfold._add_parts(j.tenant_id, array[v_judgement_id]);
+    end if;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold._queue_rest(memfold.judgements, text, uuid[]) from public;
+comment on function memfold._queue_rest(memfold.judgements, text, uuid[]) is
+'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
+already.';
+
 create or replace function memfold._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
 as $$
@@ -65,6 +188,27 @@ declare
     a memfold.memories;
     b memfold.memories;
 begin
+    if j.member_ids is not null then
+        -- whoever is no longer a memory of its own drops out
+        j.member_ids := array(
+            select i.id
+            from pg_catalog.unnest(j.member_ids) as i (id)
+            cross join lateral (
+                select from memfold.memories as m
+                where m.tenant_id = j.tenant_id and m.memory_id = i.id and m.root_id is null and m.status = 'active'
+                offset 0
+            ) as m
+            order by i.id
+        );
+        if pg_catalog.cardinality(j.member_ids) < 2 then
+            j.state := 'moot';
+            j.reason := 'fewer than two of its memories are left';
+        else
+            j.memory_id := j.member_ids[pg_catalog.cardinality(j.member_ids)];
+            j.other_id := j.member_ids[1];
+        end if;
+        return j;
+    end if;
     select r.* into strict a
     from memfold.memories as m
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
@@ -76,7 +220,18 @@ begin
     if a.memory_id = b.memory_id then
         j.state := 'moot';
         j.reason := 'the two are one memory already';
-    elsif a.status <> 'active' or b.status <> 'active' then
+    elsif (a.status <> 'active' or b.status <> 'active')
+        -- A value that a third one retired while it was asked about: the other one is to find its place on the slot's timeline, for
+        -- else it would stay beside what holds now.
+        and not (a.scope_key = b.scope_key and a.predicate is not null
+            and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
+            and not exists (
+                select from memfold.memory_events as e
+                where e.tenant_id = j.tenant_id and e.action = 'superseded'
+                    and e.memory_id = case a.status when 'active' then a.memory_id else b.memory_id end
+                    and e.target_id = case a.status when 'active' then b.memory_id else a.memory_id end
+            ))
+    then
         j.state := 'moot';
         j.reason := pg_catalog.format('memory %s is %s',
             case when a.status <> 'active' then a.memory_id else b.memory_id end,
@@ -84,12 +239,7 @@ begin
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
         -- one of them was folded: the question is now about where it leads
         if (case j.kind
-            when 'review' then exists (
-                select from memfold.judgements as o
-                where o.tenant_id = j.tenant_id and o.state in ('open', 'leased')
-                    and least(o.memory_id, o.other_id) = least(a.memory_id, b.memory_id)
-                    and greatest(o.memory_id, o.other_id) = greatest(a.memory_id, b.memory_id)
-            )
+            when 'review' then memfold._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
             else memfold._was_asked(j.tenant_id, a.memory_id, b.memory_id)
         end) then
             j.state := 'moot';
@@ -104,28 +254,27 @@ $$;
 revoke all on function memfold._refresh_judgement(memfold.judgements) from public;
 comment on function memfold._refresh_judgement(memfold.judgements) is
 'The judgement on the present state: moot where there is nothing to decide any more, else about the two roots to which its
-memories lead. Only reads.';
+memories lead; of a cluster, about those of its members that are active roots. Only reads.';
+
+create or replace function memfold._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
+language sql immutable parallel safe
+return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
+revoke all on function memfold._has_changed(memfold.judgements, memfold.judgements) from public;
+comment on function memfold._has_changed(memfold.judgements, memfold.judgements) is
+'Whether a judgement is about other memories now (_refresh_judgement) than it was.';
 
 create or replace function memfold._ask_anew(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
-declare
-    v_judgement_id uuid;
 begin
     update memfold.judgements as o
-    set state = 'moot', reason = 'one of the two was folded: asked anew about where it leads', resolved_at = memfold._clock()
+    set state = 'moot', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    insert into memfold.judgements as n (
-        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
-    ) values (
-        j.tenant_id, j.bucket_id, j.scope_key, j.kind, j.memory_id, j.other_id, j.similarity, j.guard, j.run_id
-    )
-    on conflict do nothing
-    returning n.judgement_id into v_judgement_id;
-    return v_judgement_id;
+    perform memfold._close_parts(j, '{}', '{}');
+    return memfold._queue_rest(j, j.kind, memfold._members(j));
 end;
 $$;
 revoke all on function memfold._ask_anew(memfold.judgements) from public;
 comment on function memfold._ask_anew(memfold.judgements) is
-'Closes a judgement whose pair is no longer what was asked, and queues a new one about j''s memories; returns its id, null
-where they are queued already. A new id, so that an answer about the old pair that is still to come meets MF027.';
+'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
+where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';

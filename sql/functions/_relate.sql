@@ -83,6 +83,12 @@ revoke all on function memfold._memory_root(text, uuid, text[]) from public;
 comment on function memfold._memory_root(text, uuid, text[]) is
 'The memory where an id leads, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';
 
+create or replace function memfold._method(j memfold.judgements) returns text
+language sql immutable parallel safe
+return case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
+revoke all on function memfold._method(memfold.judgements) from public;
+comment on function memfold._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
+
 create or replace function memfold._relate(
     j memfold.judgements, action text, memory_id uuid, target_id uuid, content text, stated_at timestamptz
 ) returns uuid
@@ -116,7 +122,7 @@ begin
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
         j.tenant_id, v_event_id, j.bucket_id, action, 3,
-        case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end, memory_id, target_id,
+        memfold._method(j), memory_id, target_id,
         j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold._actor()
     );

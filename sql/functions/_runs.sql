@@ -246,52 +246,65 @@ comment on function memfold._fold_all(
 the place of an older), and derives their state at once. Returns the places that were folded: not those where one of the two
 is no longer an active root, or was folded by an earlier place. The caller holds the bucket''s lock.';
 
-create or replace function memfold._ask_all(
-    r memfold.runs, kind text, memory_ids uuid[], other_ids uuid[], similarities double precision[], guards jsonb
-) returns bigint
+create or replace function memfold._ask_all(r memfold.runs, questions jsonb) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_count bigint;
+    v_ids uuid[];
 begin
     -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
-    if (memfold._policy(r.tenant_id, r.bucket_id, '*')).notify and not exists (
-        select from memfold.judgements as j
-        where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
-            and (j.kind = 'review') = (_ask_all.kind = 'review')
+    if (memfold._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
+        select from pg_catalog.jsonb_array_elements(questions) as q (question)
+        where not exists (
+            select from memfold.judgements as j
+            where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
+                and (j.kind = 'review') = (q.question ->> 'kind' = 'review')
+        )
     ) then
         perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
     with asked as (
-        insert into memfold.judgements (
-            tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id
+        insert into memfold.judgements as j (
+            tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
         )
-        select r.tenant_id, r.bucket_id, m.scope_key, _ask_all.kind,
-            greatest(p.memory_id, p.other_id), least(p.memory_id, p.other_id), p.similarity,
-            array(select pg_catalog.jsonb_array_elements_text(guards -> (p.place - 1)::integer)), r.run_id
-        from unnest(memory_ids, other_ids, similarities) with ordinality as p (memory_id, other_id, similarity, place)
+        select r.tenant_id, r.bucket_id, m.scope_key, q.question ->> 'kind', i.ids[pg_catalog.cardinality(i.ids)], i.ids[1],
+            case when pg_catalog.cardinality(i.ids) > 2 then i.ids end, (q.question ->> 'similarity')::double precision,
+            array(select pg_catalog.jsonb_array_elements_text(q.question -> 'guard')), r.run_id
+        from pg_catalog.jsonb_array_elements(questions) with ordinality as q (question, place)
+        cross join lateral (
+            select array(
+                select e.id::uuid from pg_catalog.jsonb_array_elements_text(q.question -> 'members') as e (id) order by 1
+            ) as ids
+            offset 0
+        ) as i
         cross join lateral (
             select m.scope_key from memfold.memories as m
-            where m.tenant_id = r.tenant_id and m.memory_id = greatest(p.memory_id, p.other_id)
+            where m.tenant_id = r.tenant_id and m.memory_id = i.ids[pg_catalog.cardinality(i.ids)]
             offset 0
         ) as m
-        -- erased since it was planned
-        cross join lateral (
-            select from memfold.memories as o
-            where o.tenant_id = r.tenant_id and o.memory_id = least(p.memory_id, p.other_id)
-            offset 0
-        ) as o
-        order by p.place
+        -- one was erased since it was planned
+        where not exists (
+            select from pg_catalog.unnest(i.ids) as e (id)
+            left join lateral (
+                select o.memory_id from memfold.memories as o
+                where o.tenant_id = r.tenant_id and o.memory_id = e.id
+                offset 0
+            ) as o on true
+            where o.memory_id is null
+        )
+        order by q.place
         on conflict do nothing
-        returning 1
+        returning j.judgement_id
     )
     -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
-    select pg_catalog.count(*) into v_count from asked;
-    return v_count;
+    select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
+    perform memfold._add_parts(r.tenant_id, v_ids);
+    return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) from public;
-comment on function memfold._ask_all(memfold.runs, text, uuid[], uuid[], double precision[], jsonb) is
-'Queues judgements of a run, all of one kind, and returns how many: not those that are queued already. guards: an array of the
-guard''s signals for each pair. The caller holds the bucket''s lock, so that none of the memories is being erased.';
+revoke all on function memfold._ask_all(memfold.runs, jsonb) from public;
+comment on function memfold._ask_all(memfold.runs, jsonb) is
+'Queues judgements of a run and returns how many: not those that are queued already. questions: an array of objects with kind,
+members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals); not those of which a member has been erased. The caller holds the bucket''s lock, so that no
+member is being erased.';

@@ -78,6 +78,7 @@ declare
     -- judgements whose pair is to be folded: the newer into the older, the older into the newer
     v_merged uuid[];
     v_replaced uuid[];
+    v_clusters bigint := 0;
 begin
     perform memfold._enter(tenant_id);
     r := memfold._run(tenant_id, run_id);
@@ -107,11 +108,11 @@ begin
         select distinct x.id
         from unnest(v_ids) as i (id)
         cross join lateral (
-            select o.memory_id, o.other_id from memfold.judgements as o
+            select memfold._member_ids(o.memory_id, o.other_id, o.member_ids) as ids from memfold.judgements as o
             where o.tenant_id = r.tenant_id and o.judgement_id = i.id
             offset 0
         ) as o
-        cross join lateral (values (o.memory_id), (o.other_id)) as x (id)
+        cross join lateral unnest(o.ids) as x (id)
     ));
     perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
@@ -132,8 +133,20 @@ begin
                 update memfold.judgements as o
                 set state = 'moot', reason = n.reason, resolved_at = memfold._clock()
                 where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+                perform memfold._close_parts(j, '{}', '{}');
                 v_waiting := v_waiting - 1;
-            elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+            elsif n.member_ids is not null then
+                -- each derives its own; the first of a call is answered however long it takes
+                exit when v_clusters > 0 and clock_timestamp() > v_ends;
+                v_clusters := v_clusters + 1;
+                perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
+                n.verdict := verdict;
+                n.reason := 'approved with its run';
+                n.model := null;
+                perform memfold._close_parts(n, n.member_ids, n.member_ids);
+                perform memfold._carry_out(n, n.member_ids, null);
+                v_waiting := v_waiting - 1;
+            elsif memfold._has_changed(n, j) then
                 v_waiting := v_waiting - (memfold._ask_anew(n) is null)::integer;
             elsif verdict = 'duplicate' then
                 v_merged := v_merged || j.judgement_id;
@@ -151,7 +164,7 @@ begin
                     n.verdict := verdict;
                     n.reason := 'approved with its run';
                     n.model := null;
-                    perform memfold._carry_out(n, v_newer, v_older, null);
+                    perform memfold._carry_out(n, memfold._members(n), null);
                     v_waiting := v_waiting - 1;
                 end if;
             end if;

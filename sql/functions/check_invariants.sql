@@ -209,6 +209,32 @@ begin
     from memfold.judgements as j
     join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id in (j.memory_id, j.other_id)
     where j.tenant_id = v_tenant_id and j.state = 'open' and j.kind = 'write' and m.bucket_id <> j.bucket_id;
+    -- a question about a cluster names 3 to 10 memories of its bucket, oldest to newest, and has a row for each but the oldest
+    return query
+    select j.memory_id, 'open cluster: its members', e.members::text, j.member_ids::text
+    from memfold.judgements as j
+    cross join lateral (
+        select array(
+            select distinct x.id
+            from (
+                select j.other_id as id
+                union all
+                select p.memory_id from memfold.judgements as p
+                where p.tenant_id = v_tenant_id and p.cluster_id = j.judgement_id and p.state = 'part' and p.other_id = j.other_id
+            ) as x
+            join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = x.id and m.bucket_id = j.bucket_id
+            order by 1
+        ) as members
+    ) as e
+    where j.tenant_id = v_tenant_id and j.member_ids is not null and j.state in ('open', 'leased', 'dead') and (
+        e.members is distinct from j.member_ids or cardinality(j.member_ids) not between 3 and 10
+        or (j.other_id, j.memory_id) is distinct from (j.member_ids[1], j.member_ids[cardinality(j.member_ids)])
+    );
+    return query
+    select p.memory_id, 'part of a cluster: a question that waits', p.cluster_id::text, h.state::text
+    from memfold.judgements as p
+    left join memfold.judgements as h on h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
+    where p.tenant_id = v_tenant_id and p.state = 'part' and (h.state in ('open', 'leased', 'dead')) is not true;
 end;
 $$;
 revoke all on function memfold.check_invariants(text) from public;

@@ -71,7 +71,8 @@ declare
 begin
     if n.state = 'moot' then
         n.resolved_at := pg_catalog.clock_timestamp();
-    elsif (n.memory_id, n.other_id) <> (j.memory_id, j.other_id) then
+        perform memfold._close_parts(j, '{}', '{}');
+    elsif memfold._has_changed(n, j) then
         perform memfold._ask_anew(n);
         n.state := 'open';
         return n;
@@ -96,7 +97,7 @@ $$;
 revoke all on function memfold._lease(memfold.judgements, text, interval) from public;
 comment on function memfold._lease(memfold.judgements, text, interval) is
 'Leases one judgement, which the caller has locked, after a look at the present state of its pair: state is leased, or moot,
-dead (its eighth lease has ended), or open (one side was folded: asked anew under another id).';
+dead (its eighth lease has ended), or open (one of its memories was folded: asked anew under another id).';
 
 create or replace function memfold._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
@@ -185,7 +186,10 @@ begin
                         v_left := v_left - 1;
                         return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
                             n.leased_until, memfold._judged_side(n.tenant_id, n.memory_id),
-                            memfold._judged_side(n.tenant_id, n.other_id))::memfold.claimed_judgement;
+                            memfold._judged_side(n.tenant_id, n.other_id), case when n.member_ids is not null then (
+                                select jsonb_agg(memfold._judged_side(n.tenant_id, i.id) order by i.place)
+                                from unnest(n.member_ids) with ordinality as i (id, place)
+                            ) end)::memfold.claimed_judgement;
                         if only_tenant is null then
                             perform set_config('memfold.claimed_tenant', n.tenant_id, false);
                         end if;
@@ -237,5 +241,5 @@ to memfold_judge, memfold_app;
 comment on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) is
 'Leases at most max (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
+a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';

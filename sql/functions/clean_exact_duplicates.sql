@@ -46,7 +46,9 @@ begin
         where h.hash is not null
         window w as (partition by h.hash order by h.confidence desc, h.created_at desc, h.memory_id desc)
     )
-    select d.memory_id, d.keep_id from ranked as d where d.memory_id <> d.keep_id order by d.memory_id;
+    select d.memory_id, d.keep_id from ranked as d
+    where d.memory_id <> d.keep_id and not memfold._was_asked(_exact_duplicates.tenant_id, d.memory_id, d.keep_id)
+    order by d.memory_id;
 end;
 $$;
 revoke all on function memfold._exact_duplicates(text, text) from public;
@@ -108,4 +110,4 @@ comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) 
 'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
 came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
 would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
-are left out. Raises MF001 to MF003, MF022, MF025.';
+and pairs that were judged, or told apart by an undo, are left out. Raises MF001 to MF003, MF022, MF025.';

@@ -16,16 +16,17 @@ begin
             select exists (
                 select from memfold._ledger as e
                 where e.tenant_id = j.tenant_id and e.memory_id in (j.memory_id, j.other_id)
-                    and e.judgement_id = j.judgement_id and e.undone
+                    and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) or exists (
                 select from memfold._ledger as e
                 where e.tenant_id = j.tenant_id and e.target_id in (j.memory_id, j.other_id)
-                    and e.judgement_id = j.judgement_id and e.undone
+                    and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) as undone
         ) as u
         where j.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
-            and j.state = 'done' and j.other_id is not null
+            -- of a cluster, what each of its memories is to the oldest
+            and j.state = 'done' and j.member_ids is null
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all

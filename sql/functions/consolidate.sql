@@ -1,6 +1,6 @@
-create or replace function memfold._consolidation_pairs(
+create or replace function memfold._consolidation_questions(
     tenant_id text, bucket_id text, embedding_model text, threshold double precision
-) returns table (cluster_id uuid, memory_id uuid, leader_id uuid, similarity double precision)
+) returns table (member_ids uuid[], similarity double precision, on_ambiguous text)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -10,7 +10,7 @@ declare
     v_waiting constant uuid[] := memfold._waiting(tenant_id, bucket_id);
 begin
     for v_group in
-        select g.group_ids as ids, coalesce(_consolidation_pairs.threshold, (g.policy).consolidate_threshold) as threshold
+        select g.group_ids as ids, g.policy, coalesce(_consolidation_questions.threshold, (g.policy).consolidate_threshold) as threshold
         from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, false, null) as g
     loop
         return query
@@ -23,31 +23,19 @@ begin
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
         )
-        select v_group.ids[c.cluster], v_group.ids[c.member], v_group.ids[c.leader], s.similarity
+        select array(select v_group.ids[m.place] from pg_catalog.unnest(c.members) as m (place) order by m.place), c.lowest,
+            (v_group.policy).on_ambiguous
         from edges as e
-        cross join lateral memfold._clusters(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids)) as c
-        cross join lateral (
-            select coalesce(c.similarity_to_leader, (
-                select memfold._similarity(v.embedding, w.embedding)
-                from memfold.memory_vectors as v, memfold.memory_vectors as w
-                where v.tenant_id = _consolidation_pairs.tenant_id collate "C" and v.memory_id = v_group.ids[c.member]
-                    and v.model = embedding_model collate "C"
-                    and w.tenant_id = _consolidation_pairs.tenant_id collate "C" and w.memory_id = v_group.ids[c.leader]
-                    and w.model = embedding_model collate "C"
-            )) as similarity
-            offset 0
-        ) as s
-        where e.a is not null and (
-            c.similarity_to_leader is not null
-            or not memfold._was_asked(tenant_id, v_group.ids[c.member], v_group.ids[c.leader])
-        );
+        cross join lateral memfold._cliques(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids),
+            (v_group.policy).max_cluster_size) as c
+        where e.a is not null;
     end loop;
 end;
 $$;
-revoke all on function memfold._consolidation_pairs(text, text, text, double precision) from public;
-comment on function memfold._consolidation_pairs(text, text, text, double precision) is
-'What consolidate() would ask: each member of a cluster with the older memory that it would fold into. cluster_id: the oldest
-memory of the cluster. No pair that was judged, and no memory that waits for a judgement.';
+revoke all on function memfold._consolidation_questions(text, text, text, double precision) from public;
+comment on function memfold._consolidation_questions(text, text, text, double precision) is
+'What consolidate() would ask: clusters of memories (oldest to newest) in which each is near to each, with their least similarity.
+No two that were asked about together, and no memory that waits for a judgement.';
 
 create or replace function memfold.consolidate(
     tenant_id text,
@@ -69,14 +57,16 @@ declare
     v_model text;
     v_limit constant bigint := case when approval = 'judge' then least(max_operations, max_judgements) else max_operations end;
     v_run memfold.runs;
-    v_pairs bigint;
+    v_count bigint;
     v_asked bigint := 0;
+    -- of each memory but the oldest of each question: which question, and how it is beside the oldest
     v_clusters bigint[];
     v_ids uuid[];
-    v_into_ids uuid[];
+    v_oldest_ids uuid[];
     v_similarities double precision[];
     v_guards jsonb;
     v_rules text;
+    v_questions jsonb;
 begin
     perform memfold._enter(tenant_id);
     if not coalesce(approval in ('judge', 'person') and coalesce(threshold between 0 and 1, true)
@@ -91,26 +81,42 @@ begin
 
     v_rules := memfold._rules_stamp(tenant_id, bucket_id);
     -- no lock is held: what is asked here is looked at again when it is answered
-    with pairs as materialized (
-        select dense_rank() over (order by p.cluster_id) as cluster, p.*
-        from memfold._consolidation_pairs(tenant_id, bucket_id, v_model, threshold) as p
+    with questions as materialized (
+        select q.* from memfold._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
     ),
-    planned as (
-        select p.* from pairs as p order by p.similarity desc, p.memory_id limit v_limit
+    planned as materialized (
+        select q.*, row_number() over (order by q.similarity desc, q.member_ids) as cluster
+        from questions as q
+        order by q.similarity desc, q.member_ids
+        limit v_limit
     ),
-    guarded as materialized (
-        select p.*, memfold._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object) as guard
+    beside as materialized (
+        select p.cluster, p.member_ids[1] as oldest_id, i.id, i.place,
+            memfold._similarity_of(consolidate.tenant_id, i.id, p.member_ids[1], v_model) as similarity,
+            memfold._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object) as guard
         from planned as p
-        join memfold.memories as m on m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = p.memory_id
-        join memfold.memories as o on o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.leader_id
+        cross join lateral unnest(p.member_ids[2:]) with ordinality as i (id, place)
+        join memfold.memories as m on m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = i.id
+        join memfold.memories as o on o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.member_ids[1]
     )
-    select (select count(*) from pairs), array_agg(g.cluster order by w.place), array_agg(g.memory_id order by w.place),
-        array_agg(g.leader_id order by w.place), array_agg(g.similarity order by w.place),
-        jsonb_agg(to_jsonb(g.guard) order by w.place)
-    into v_pairs, v_clusters, v_ids, v_into_ids, v_similarities, v_guards
-    from guarded as g
-    cross join lateral (select row(g.cluster, g.leader_id, -g.similarity, g.memory_id) as place) as w;
-    v_pairs := coalesce(v_pairs, 0);
+    select (select count(*) from questions), array_agg(b.cluster order by b.cluster, b.place),
+        array_agg(b.id order by b.cluster, b.place), array_agg(b.oldest_id order by b.cluster, b.place),
+        array_agg(b.similarity order by b.cluster, b.place), jsonb_agg(to_jsonb(b.guard) order by b.cluster, b.place),
+        (
+            select jsonb_agg(jsonb_build_object(
+                -- where a judge writes the text at ingest, so it does here
+                'kind', case when approval = 'person' then 'review' when p.on_ambiguous = 'synthesise' then 'synthesis'
+                    else 'consolidation' end,
+                'members', to_jsonb(p.member_ids), 'similarity', p.similarity, 'guard', (
+                    select coalesce(jsonb_agg(distinct g.signal), '[]')
+                    from beside as x cross join lateral unnest(x.guard) as g (signal)
+                    where x.cluster = p.cluster
+                )) order by p.cluster)
+            from planned as p
+        )
+    into v_count, v_clusters, v_ids, v_oldest_ids, v_similarities, v_guards, v_questions
+    from beside as b;
+    v_count := coalesce(v_count, 0);
 
     if not dry_run then
         perform memfold._lock(tenant_id, bucket_id, null, true);
@@ -118,21 +124,17 @@ begin
         v_run := memfold._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
             'embedding_model', v_model, 'threshold', threshold, 'approval', approval, 'max_operations', max_operations,
             'max_judgements', max_judgements));
-        v_asked := memfold._ask_all(v_run, case
-                when approval = 'person' then 'review'
-                -- where a judge writes the text at ingest, so it does here
-                when (memfold._policy(tenant_id, bucket_id, '*')).on_ambiguous = 'synthesise' then 'synthesis'
-                else 'consolidation' end, v_ids, v_into_ids, v_similarities, v_guards);
+        v_asked := memfold._ask_all(v_run, coalesce(v_questions, '[]'));
         perform memfold._end_run(tenant_id, v_run.run_id, jsonb_build_object(
-            'pairs', v_pairs, 'asked', v_asked, 'left_out', v_pairs - coalesce(cardinality(v_ids), 0)));
+            'questions', v_count, 'asked', v_asked, 'left_out', v_count - coalesce(jsonb_array_length(v_questions), 0)));
     end if;
     return query
-    select v_run.run_id, p.cluster, p.memory_id, p.leader_id, p.similarity,
+    select v_run.run_id, p.cluster, p.memory_id, p.oldest_id, p.similarity,
         array(select jsonb_array_elements_text(v_guards -> (p.place - 1)::integer)), m.content::text, o.content::text, 'ask'
-    from unnest(v_clusters, v_ids, v_into_ids, v_similarities) with ordinality
-        as p (cluster, memory_id, leader_id, similarity, place)
+    from unnest(v_clusters, v_ids, v_oldest_ids, v_similarities) with ordinality
+        as p (cluster, memory_id, oldest_id, similarity, place)
     join memfold.memories as m on m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = p.memory_id
-    join memfold.memories as o on o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.leader_id
+    join memfold.memories as o on o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.oldest_id
     order by p.place;
 end;
 $$;
@@ -144,10 +146,10 @@ grant execute on function memfold.consolidate(
 ) to memfold_app;
 comment on function memfold.consolidate(text, text, text, double precision, text, bigint, bigint, boolean) is
 'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters of cosine at or above threshold (null: the policy''s consolidate_threshold), and of each cluster the pairs (memory, older
-representative) to be judged. Nothing folds without an answer. dry_run (the default) returns the plan and writes nothing. Else the pairs are
+clusters in which each is near to each: cosine at or above threshold (null: the policy''s consolidate_threshold), at most max_cluster_size
+memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
+without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
-''judge'' as kind consolidation, for ''person'' as kind review (see approve_run). Left out are pairs that were judged, memories that
-wait for a judgement (as the newer of a pair), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. No lock is held while it is planned; what is queued is queued with the bucket locked. Raises MF001 to MF003, MF013, MF022,
-MF025; may raise 40001.';
+''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
+are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
+stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';

@@ -89,10 +89,12 @@ begin
                 select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
                     as similarity
             ) as j
-            where j.similarity > (a.rule).session_threshold and (
-                (a.rule).guard = 'off'
-                or memfold._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
-            )
+            where j.similarity > (a.rule).session_threshold
+                and not memfold._was_asked(_session_folds.tenant_id, a.memory_id, b.memory_id)
+                and (
+                    (a.rule).guard = 'off'
+                    or memfold._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
+                )
         )
         select t.kind, t.ids, t.standings,
             -- of each memory, the later ones that are near to it
@@ -203,6 +205,7 @@ comment on function memfold.end_session(text, text, text, boolean) is
 'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
 scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the policy''s
 session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the policy''s
-protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered).
+protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
+wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
 null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.';

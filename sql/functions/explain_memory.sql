@@ -88,15 +88,24 @@ begin
     end if;
 
     for r in
-        select j.*, o.content as other_content
-        from memfold.judgements as j
-        left join memfold.memories as o on o.tenant_id = j.tenant_id
-            and o.memory_id = case when j.memory_id = any(v_tree) then j.other_id else j.memory_id end
-        where j.tenant_id = m.tenant_id and (j.memory_id = any(v_tree) or j.other_id = any(v_tree))
+        select distinct on (j.judgement_id) j.*, (
+            select string_agg('"' || o.content || '"', ', ' order by o.memory_id)
+            from unnest(memfold._member_ids(j.memory_id, j.other_id, j.member_ids)) as i (id)
+            join memfold.memories as o on o.tenant_id = j.tenant_id and o.memory_id = i.id
+            where o.memory_id <> all(v_tree)
+        ) as other_contents
+        from (
+            select x.* from memfold.judgements as x
+            where x.tenant_id = m.tenant_id and (x.memory_id = any(v_tree) or x.other_id = any(v_tree))
+        ) as p
+        -- what belongs to a cluster is told by the question about it
+        join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = coalesce((
+            select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
+        ), p.judgement_id)
         order by j.judgement_id
     loop
-        return next format('judgement %s (%s, %s): the same as "%s"? cosine %s%s%s', r.judgement_id, r.kind, r.state,
-            r.other_content, round(r.similarity::numeric, 4), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
+        return next format('judgement %s (%s, %s): the same as %s? cosine %s%s%s', r.judgement_id, r.kind, r.state,
+            r.other_contents, round(r.similarity::numeric, 4), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
             '; verdict ' || r.verdict);
     end loop;
 
@@ -179,7 +188,8 @@ end;
 $$;
 revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
-grant execute on function memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold._fail(text, text, text, text), memfold._member_ids(uuid, uuid, uuid[])
+to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
 its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, what added most to the score in

@@ -19,13 +19,14 @@ begin
     perform memfold._enter_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id;
+    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
+        and o.state <> 'part';
     if not found then
         perform memfold._no_judgement(judgement_id);
     end if;
     if counted and j.attempts >= 8 and memfold._falls_back(j) then
         -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
-        perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
+        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
         v_is_locked := true;
     end if;
     select o.* into j
@@ -81,7 +82,7 @@ comment on function memfold.fail_judgement(
 ) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newer memory has replaced the older), moot (there is nothing to decide any more), or
+synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 
@@ -132,15 +133,18 @@ begin
     if v_policy.on_judge_failure is distinct from 'replace' then
         return false;
     end if;
-    -- Nobody has looked at the pair: it must be near by the two texts that are shown, not through an alias.
+    -- Nobody has looked at them: they must be near by the texts that are shown, not through an alias.
     n := memfold._refresh_judgement(j);
-    return n.state = 'moot' or memfold._is_pair_near(v_policy, n.tenant_id, n.memory_id, n.other_id);
+    return n.state = 'moot' or not exists (
+        select from pg_catalog.unnest(memfold._members(n)) as i (id)
+        where i.id <> n.memory_id and not memfold._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
+    );
 end;
 $$;
 revoke all on function memfold._falls_back(memfold.judgements) from public;
 comment on function memfold._falls_back(memfold.judgements) is
-'Whether the newer memory replaces the older where the judge of this question fails for good: by the policy, and where the two are
-near by their own texts.';
+'Whether the newest memory replaces the others where the judge of this question fails for good: by the policy, and where it is near
+each of them by their own texts.';
 
 create or replace function memfold._is_pair_near(
     policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
@@ -180,13 +184,18 @@ language plpgsql volatile
 as $$
 declare
     n memfold.judgements := memfold._refresh_judgement(j);
+    v_members uuid[];
 begin
     if n.state <> 'moot' then
         n.state := 'dead';
         n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
-        perform memfold._relate(n, 'replaced', greatest(n.memory_id, n.other_id), least(n.memory_id, n.other_id), null, null);
+        v_members := memfold._members(n);
+        for i in 1..pg_catalog.cardinality(v_members) - 1 loop
+            perform memfold._relate(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
+        end loop;
         n.state := 'done';
     end if;
+    perform memfold._close_parts(n, case n.state when 'done' then v_members else '{}' end, v_members);
     update memfold.judgements as o
     set state = n.state, reason = n.reason, resolved_at = memfold._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
@@ -195,7 +204,7 @@ end;
 $$;
 revoke all on function memfold._fall_back(memfold.judgements) from public;
 comment on function memfold._fall_back(memfold.judgements) is
-'What holds where the judge of a synthesis has failed for good and the policy says replace: the newer memory replaces the older.
+'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
 Returns the judgement''s state: done, or moot. The caller holds the lock.';
 
 create or replace function memfold._fall_back_dead(tenant_id text) returns bigint
@@ -212,7 +221,7 @@ begin
         order by o.judgement_id
     loop
         continue when not memfold._falls_back(j);
-        perform memfold._lock_memories(j.tenant_id, array[j.memory_id, j.other_id]);
+        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
         select o.* into j
         from memfold.judgements as o
         where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'

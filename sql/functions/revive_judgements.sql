@@ -8,13 +8,8 @@ begin
         select j.tenant_id, j.judgement_id
         from memfold.judgements as j
         where j.state = 'dead' and (only_tenant is null or j.tenant_id = only_tenant collate "C")
-            and not exists (
-                -- asked again meanwhile
-                select from memfold.judgements as o
-                where o.tenant_id = j.tenant_id and o.state in ('open', 'leased')
-                    and least(o.memory_id, o.other_id) = least(j.memory_id, j.other_id)
-                    and greatest(o.memory_id, o.other_id) = greatest(j.memory_id, j.other_id)
-            )
+            -- asked again meanwhile
+            and not memfold._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
         for no key update skip locked
     )

@@ -280,6 +280,17 @@ begin
                 where m.tenant_id = _recall_clusters.tenant_id collate "C" and m.memory_id = j.other_id
                 offset 0
             ) as o
+        ),
+        -- told apart from the same one, in one cluster
+        told as materialized (
+            select c.memory_id as id, j.cluster_id
+            from c
+            cross join lateral (
+                select j.cluster_id from memfold.judgements as j
+                where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = c.memory_id
+                    and j.cluster_id is not null and j.state = 'done' and j.verdict in ('contradiction', 'distinct')
+                offset 0
+            ) as j
         )
         select b.place, b.content, b.given_object as object,
             array_agg(a.place) as places, array_agg(a.content) as contents, array_agg(a.given_object) as objects
@@ -296,6 +307,10 @@ begin
             and not exists (
                 select from judged as j
                 where j.id in (a.memory_id, b.memory_id) and j.other in (a.memory_id, b.memory_id)
+            )
+            and not exists (
+                select from told as t join told as u on u.cluster_id = t.cluster_id
+                where t.id = a.memory_id and u.id = b.memory_id
             )
         group by b.place, b.content, b.given_object
         order by b.place

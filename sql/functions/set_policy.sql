@@ -44,7 +44,8 @@ create or replace function memfold.set_policy(
     embed text default null,
     embed_model text default null,
     segmenter text default null,
-    key_retention interval default null
+    key_retention interval default null,
+    max_cluster_size bigint default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -139,6 +140,7 @@ begin
     v_new.embed_model := coalesce(embed_model, v_new.embed_model);
     v_new.segmenter := coalesce(segmenter, v_new.segmenter);
     v_new.key_retention := coalesce(key_retention, v_new.key_retention);
+    v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
     v_new.updated_at := clock_timestamp();
     perform memfold._check_embed(v_new);
 
@@ -183,21 +185,21 @@ revoke all on function memfold.set_policy(
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
     text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval
+    text, text, text, interval, bigint
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
     text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval
+    text, text, text, interval, bigint
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
     double precision, double precision, boolean, double precision, double precision, double precision, double precision,
     text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval
+    text, text, text, interval, bigint
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,

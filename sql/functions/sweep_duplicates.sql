@@ -1,8 +1,8 @@
-create or replace function memfold._sweep_pairs(
-    tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[]
+create or replace function memfold._sweep_plan(
+    tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
 ) returns table (
-    cluster_id uuid, memory_id uuid, leader_id uuid, similarity double precision, method text, on_merge text, kind text,
-    guarded boolean
+    member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, on_merge text, on_ambiguous text,
+    is_guarded boolean, is_mergeable boolean
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -10,7 +10,23 @@ as $$
 declare
     v_group record;
     v_policy memfold.policies;
+    v_method text;
     v_size integer;
+    v_ids uuid[];
+    -- pairs that are near enough to be asked about; of those that merge unless the guard is raised, the places
+    v_a integer[];
+    v_b integer[];
+    v_near double precision[];
+    v_merges boolean[];
+    v_fold record;
+    v_guard text[];
+    v_members integer[];
+    v_leaders integer[];
+    -- folds that the guard has stopped
+    v_from integer[];
+    v_into integer[];
+    v_count bigint;
+    v_stopped boolean;
     -- where each leads is open
     v_waiting constant uuid[] := memfold._waiting(tenant_id, bucket_id);
 begin
@@ -21,13 +37,18 @@ begin
     loop
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
-        return query
-        with edges as materialized (
-            -- whoever stays comes first: the oldest, or where the newer text replaces the older the newest
+        v_method := case when v_group.score is null then 'vector' else 'score' end;
+        -- whoever stays comes first: the oldest, or where the newer text replaces the older the newest
+        v_ids := case v_policy.on_merge
+            when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc) else v_group.ids end;
+        select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
+            pg_catalog.array_agg(e.similarity order by e.a, e.b), pg_catalog.array_agg(e.merges order by e.a, e.b)
+        into v_a, v_b, v_near, v_merges
+        from (
             select case v_policy.on_merge when 'replace' then v_size + 1 - p.b else p.a end as a,
-                case v_policy.on_merge when 'replace' then v_size + 1 - p.a else p.b end as b,
-                p.similarity, s.value >= v_group.judge_threshold as unclear,
-                s.value > v_group.merge_threshold or s.value = v_group.merge_threshold and v_policy.merge_inclusive as mergeable
+                case v_policy.on_merge when 'replace' then v_size + 1 - p.a else p.b end as b, p.similarity,
+                s.value >= v_group.judge_threshold as unclear,
+                s.value > v_group.merge_threshold or s.value = v_group.merge_threshold and v_policy.merge_inclusive as merges
             from memfold._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.floor) as p
             cross join lateral (
                 select case when v_group.score is null then p.similarity else memfold._pair_score(
@@ -38,58 +59,103 @@ begin
                 -- a table of hashes, which an array is not
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
-        ),
-        alike as (
-            select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
-                pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
-            from edges as e
-            where e.mergeable
-        ),
-        folds as materialized (
-            select c.*
-            from alike as e
-            cross join lateral memfold._clusters(e.a, e.b, e.similarity, v_size) as c
-            where e.a is not null and c.similarity_to_leader is not null
-        ),
+        ) as e
+        where e.unclear or e.merges;
+        continue when v_a is null;
+
+        v_members := array[]::integer[];
+        v_leaders := array[]::integer[];
+        v_from := array[]::integer[];
+        v_into := array[]::integer[];
+        v_count := 0;
+        -- Whom the guard keeps from its leader may still say what another one says: three times, what is left then is asked.
+        for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
+            v_stopped := false;
+            for v_fold in
+                with edges as (
+                    select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
+                        pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
+                    from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
+                    where e.merges
+                        and e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                        and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                        and e.b not in (select f.place from pg_catalog.unnest(v_leaders) as f (place))
+                        and (e.b, e.a) not in (select f.a, f.b from unnest(v_from, v_into) as f (a, b))
+                )
+                select c.member, c.leader, c.similarity_to_leader as similarity, m.content, m.object, o.content as other_content,
+                    o.object as other_object
+                from edges as e
+                cross join lateral memfold._clusters(e.a, e.b, e.similarity, v_size) as c
+                cross join lateral (
+                    select m.content, m.object from memfold.memories as m
+                    where m.tenant_id = _sweep_plan.tenant_id collate "C" and m.memory_id = v_ids[c.member]
+                    offset 0
+                ) as m
+                cross join lateral (
+                    select o.content, o.object from memfold.memories as o
+                    where o.tenant_id = _sweep_plan.tenant_id collate "C" and o.memory_id = v_ids[c.leader]
+                    offset 0
+                ) as o
+                where e.a is not null and c.similarity_to_leader is not null
+                order by c.similarity_to_leader desc, c.member
+            loop
+                if v_count > max_operations then
+                    -- more than one call does: left alone until the next
+                    v_members := v_members || v_fold.member;
+                    continue;
+                end if;
+                v_guard := case v_policy.guard when 'on' then memfold._guard_pair(tenant_id, v_fold.content, v_fold.other_content,
+                    v_fold.object, v_fold.other_object) else '{}' end;
+                if v_guard <> '{}' then
+                    v_stopped := true;
+                    v_from := v_from || v_fold.member;
+                    v_into := v_into || v_fold.leader;
+                    continue;
+                end if;
+                v_members := v_members || v_fold.member;
+                v_leaders := v_leaders || v_fold.leader;
+                v_count := v_count + 1;
+                member_ids := array[v_ids[v_fold.member]];
+                leader_id := v_ids[v_fold.leader];
+                similarity := v_fold.similarity;
+                guard := v_guard;
+                method := v_method;
+                on_merge := v_policy.on_merge;
+                return next;
+            end loop;
+            exit when not v_stopped;
+        end loop;
+
         -- what is left is compared as it would be once those are folded
-        unclear as (
+        return query
+        with edges as (
             select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
                 pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
-            from edges as e
-            where not e.mergeable and e.unclear and not exists (
-                select from folds as f where f.member in (e.a, e.b)
-            )
-        ),
-        asks as (
-            select c.*
-            from unclear as e
-            cross join lateral memfold._clusters(e.a, e.b, e.similarity, v_size) as c
-            where e.a is not null and c.similarity_to_leader is not null
-        ),
-        pairs as (
-            select f.*, true as mergeable from folds as f
-            union all
-            select a.*, false from asks as a
+            from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
+            where e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
         )
-        select n.ids[p.cluster], n.ids[p.member], n.ids[p.leader], p.similarity_to_leader,
-            case when v_group.score is null then 'vector' else 'score' end, case when p.mergeable then v_policy.on_merge end,
-            case v_policy.on_ambiguous
-                when 'judge' then 'consolidation' when 'synthesise' then 'synthesis' when 'review' then 'review' end,
-            v_policy.guard = 'on'
-        from pairs as p
-        cross join (
-            select case v_policy.on_merge
-                when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc)
-                else v_group.ids end as ids
-        ) as n;
+        select array(select v_ids[i.place] from pg_catalog.unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
+            null::text[], v_method, v_policy.on_merge, v_policy.on_ambiguous, v_policy.guard = 'on', exists (
+                select from pg_catalog.unnest(c.members) as i (place)
+                where i.place in (
+                    select x.place from unnest(v_a, v_b, v_merges) as e (a, b, merges)
+                    cross join lateral (values (e.a), (e.b)) as x (place)
+                    where e.merges
+                )
+            )
+        from edges as e
+        cross join lateral memfold._cliques(e.a, e.b, e.similarity, v_size, v_policy.max_cluster_size) as c
+        where e.a is not null;
     end loop;
 end;
 $$;
-revoke all on function memfold._sweep_pairs(text, text, text, uuid[]) from public;
-comment on function memfold._sweep_pairs(text, text, text, uuid[]) is
-'What the bucket''s policies say of the memories that are there already: pairs of a memory and the one it would fold into, by their own
-similarity. method: whether the cosine (vector) or a score decides. on_merge: the policy''s, where they are alike enough to merge if the guard (guarded) allows; null: unclear. kind: of the
-judgement where it is unclear or the guard does not allow; null: both are kept.';
+revoke all on function memfold._sweep_plan(text, text, text, uuid[], bigint) from public;
+comment on function memfold._sweep_plan(text, text, text, uuid[], bigint) is
+'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
+their own similarity, and the guard is clean; on_merge says how. Else a cluster (oldest to newest) that is to be asked about, as
+on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
+decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
 
 create or replace function memfold.sweep_duplicates(
     tenant_id text,
@@ -111,17 +177,20 @@ declare
     v_model text;
     r memfold.runs;
     p record;
+    q record;
     v_guard text[];
-    v_action text;
     v_kind text;
-    v_kinds text[] := array[]::text[];
+    -- a row of the plan: a memory beside the one that it would fold into, or beside the oldest of its cluster
     v_actions text[] := array[]::text[];
     v_methods text[] := array[]::text[];
-    v_clusters bigint[] := array[]::bigint[];
+    v_numbers bigint[] := array[]::bigint[];
     v_ids uuid[] := array[]::uuid[];
     v_into_ids uuid[] := array[]::uuid[];
     v_similarities double precision[] := array[]::double precision[];
     v_guards jsonb[] := array[]::jsonb[];
+    v_number bigint := 0;
+    v_first integer;
+    v_questions jsonb := '[]';
     v_places integer[];
     v_done integer[];
     v_asked bigint := 0;
@@ -152,42 +221,65 @@ begin
     v_rules := memfold._rules_stamp(tenant_id, bucket_id);
     -- no lock is held while it is planned
     for p in
-        select dense_rank() over (order by s.cluster_id) as cluster, s.*, m.content, m.object, o.content as other_content,
-            o.object as other_object
-        from memfold._sweep_pairs(tenant_id, bucket_id, v_model, memory_ids) as s
-        cross join lateral (
-            select m.content, m.object from memfold.memories as m
-            where m.tenant_id = sweep_duplicates.tenant_id collate "C" and m.memory_id = s.memory_id
-            offset 0
-        ) as m
-        cross join lateral (
-            select o.content, o.object from memfold.memories as o
-            where o.tenant_id = sweep_duplicates.tenant_id collate "C" and o.memory_id = s.leader_id
-            offset 0
-        ) as o
-        order by s.similarity desc, s.memory_id
+        select s.* from memfold._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
+        order by s.similarity desc, s.member_ids
     loop
         if v_operations = max_operations then
             v_more := true;
             exit;
         end if;
-        v_guard := case when p.guarded and (p.on_merge is not null or p.kind is not null)
-            then memfold._guard_pair(tenant_id, p.content, p.other_content, p.object, p.other_object) else '{}' end;
-        v_kind := case when p.on_merge = 'synthesise' and v_guard = '{}' then 'synthesis' else p.kind end;
-        v_action := case
-            when p.on_merge in ('strengthen', 'replace') and v_guard = '{}'
-                then case p.on_merge when 'replace' then 'replace' else 'merge' end
-            when v_kind is not null then 'ask'
-            else 'keep' end;
-        v_operations := v_operations + (v_action <> 'keep')::integer;
-        v_clusters := array_append(v_clusters, p.cluster);
-        v_ids := array_append(v_ids, p.memory_id);
-        v_into_ids := array_append(v_into_ids, p.leader_id);
-        v_similarities := array_append(v_similarities, p.similarity);
-        v_guards := array_append(v_guards, to_jsonb(v_guard));
-        v_kinds := array_append(v_kinds, v_kind);
-        v_actions := array_append(v_actions, v_action);
-        v_methods := array_append(v_methods, p.method);
+        v_number := v_number + 1;
+        v_first := cardinality(v_ids) + 1;
+        v_kind := null;
+        for q in
+            select i.id, o.id as into_id, m.content, m.object, o.content as other_content, o.object as other_object
+            from unnest(case when p.leader_id is null then p.member_ids[2:] else p.member_ids end) with ordinality as i (id, place)
+            cross join lateral (
+                select m.content, m.object from memfold.memories as m
+                where m.tenant_id = sweep_duplicates.tenant_id collate "C" and m.memory_id = i.id
+                offset 0
+            ) as m
+            cross join lateral (
+                select o.memory_id as id, o.content, o.object from memfold.memories as o
+                where o.tenant_id = sweep_duplicates.tenant_id collate "C"
+                    and o.memory_id = coalesce(p.leader_id, p.member_ids[1])
+                offset 0
+            ) as o
+            order by i.place
+        loop
+            v_guard := coalesce(p.guard, case
+                when p.is_guarded and (p.on_ambiguous <> 'keep' or p.on_merge = 'synthesise' and p.is_mergeable)
+                    then memfold._guard_pair(tenant_id, q.content, q.other_content, q.object, q.other_object)
+                else '{}' end);
+            if p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable and v_guard = '{}' then
+                v_kind := 'synthesis';
+            end if;
+            v_numbers := array_append(v_numbers, v_number);
+            v_ids := array_append(v_ids, q.id);
+            v_into_ids := array_append(v_into_ids, q.into_id);
+            v_similarities := array_append(v_similarities, case when p.leader_id is null
+                then memfold._similarity_of(tenant_id, q.id, q.into_id, v_model) else p.similarity end);
+            v_guards := array_append(v_guards, to_jsonb(v_guard));
+            v_actions := array_append(v_actions, case when p.leader_id is null then 'ask'
+                when p.on_merge = 'replace' then 'replace' else 'merge' end);
+            v_methods := array_append(v_methods, p.method);
+        end loop;
+        v_kind := coalesce(v_kind, case p.on_ambiguous
+            when 'judge' then 'consolidation' when 'synthesise' then 'synthesis' when 'review' then 'review' end);
+        if p.leader_id is null and v_kind is null then
+            for i in v_first..cardinality(v_ids) loop
+                v_actions[i] := 'keep';
+            end loop;
+            continue;
+        end if;
+        v_operations := v_operations + 1;
+        if p.leader_id is null then
+            v_questions := v_questions || jsonb_build_object('kind', v_kind, 'members', to_jsonb(p.member_ids),
+                'similarity', p.similarity, 'guard', (
+                    select coalesce(jsonb_agg(distinct g.signal), '[]')
+                    from unnest(v_guards[v_first:]) as u (signals) cross join lateral jsonb_array_elements(u.signals) as g (signal)
+                ));
+        end if;
     end loop;
 
     -- no run where there is nothing to do: upkeep looks every few minutes
@@ -220,31 +312,23 @@ begin
                 end if;
             end loop;
         end loop;
-        for p in
-            select a.kind, array_agg(a.place order by a.place) as places
-            from unnest(v_actions, v_kinds) with ordinality as a (action, kind, place)
-            where a.action = 'ask'
-            group by a.kind
-        loop
-            v_places := p.places;
-            v_asked := v_asked + memfold._ask_all(r, p.kind,
-                array(select v_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
-                array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
-                array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
-                (select jsonb_agg(v_guards[i.n] order by i.turn) from unnest(v_places) with ordinality as i (n, turn)));
-        end loop;
+        v_asked := memfold._ask_all(r, v_questions);
         perform memfold._end_run(tenant_id, r.run_id, jsonb_build_object(
             'asked', v_asked + coalesce((r.report ->> 'asked')::bigint, 0), 'more', v_more));
     end if;
     return query
-    select r.run_id, a.cluster, a.memory_id, a.into_id, a.similarity, array(select jsonb_array_elements_text(a.guard)),
-        m.content::text, o.content::text, a.action
-    from unnest(v_clusters, v_ids, v_into_ids, v_similarities, v_guards, v_actions)
-        as a (cluster, memory_id, into_id, similarity, guard, action)
+    select r.run_id, dense_rank() over (order by a.first_number), a.memory_id, a.into_id, a.similarity,
+        array(select jsonb_array_elements_text(a.guard)), m.content::text, o.content::text, a.action
+    from (
+        -- what folds into one memory is one cluster, and what is asked in one question
+        select u.*, min(u.number) over (partition by u.into_id, case when u.action in ('ask', 'keep') then u.number end) as first_number
+        from unnest(v_numbers, v_ids, v_into_ids, v_similarities, v_guards, v_actions)
+            as u (number, memory_id, into_id, similarity, guard, action)
+        where u.action is not null
+    ) as a
     join memfold.memories as m on m.tenant_id = sweep_duplicates.tenant_id collate "C" and m.memory_id = a.memory_id
     join memfold.memories as o on o.tenant_id = sweep_duplicates.tenant_id collate "C" and o.memory_id = a.into_id
-    where a.action is not null
-    order by a.cluster, a.into_id, a.similarity desc, a.memory_id;
+    order by 2, a.similarity desc, a.memory_id;
 end;
 $$;
 revoke all on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) from public;
@@ -252,8 +336,10 @@ grant execute on function memfold.sweep_duplicates(text, text, text, boolean, bi
 comment on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) is
 'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
 on_ambiguous of the policy: of a bucket that was filled without dedup, or by other rules. Each member of a cluster is compared with the
-memory that it would fold into; none is folded because it is near to another member. dry_run (the default) returns the plan and writes nothing. action:
-merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued), keep (the policy says
+memory that it would fold into; none is folded because it is near to another member. What is asked about is asked in clusters in which
+each is near to each, of at most max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action:
+merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued
+about the cluster, of which representative_id is the oldest), keep (the policy says
 so; not counted). Does at most max_operations (1 to 1000; of a dry run 1 to 1000000), the most similar first, and with the bucket locked: call it until it returns
 no row but keep. memory_ids: only these are compared with one another, such as those of a dry run; into_run: goes on with that run, so that one
 undo_run() takes all of it back. Protected types and memories without a hash or a vector are left out. Raises MF001 to MF003, MF013,

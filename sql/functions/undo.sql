@@ -8,6 +8,83 @@ return coalesce(
 revoke all on function memfold._is_undoable(text, integer, boolean) from public;
 comment on function memfold._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
 
+create or replace function memfold._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    t record;
+begin
+    for t in
+        with recursive undone as materialized (
+            -- each text with the one that it was folded into
+            select v.run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
+            from pg_catalog.unnest(event_ids) as i (id)
+            cross join lateral (
+                select v.* from memfold.memory_events as v
+                where v.tenant_id = _tell_apart.tenant_id collate "C" and v.event_id = i.id
+                offset 0
+            ) as v
+            cross join lateral (
+                select case v.action when 'merged' then v.memory_id else v.target_id end as child,
+                    case v.action when 'merged' then v.target_id else v.memory_id end as parent
+            ) as x
+            where v.run_id is not null and v.action in ('merged', 'replaced') and v.tier >= 2
+        ),
+        edges as materialized (
+            -- all that the run has folded, undone before or not at all: what was one memory by it
+            select distinct v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
+                case v.action when 'merged' then v.target_id else v.memory_id end as parent
+            from (select distinct u.run_id from undone as u) as u
+            cross join lateral (
+                select v.* from memfold.memory_events as v
+                where v.tenant_id = _tell_apart.tenant_id collate "C" and v.run_id = u.run_id
+                    and v.action in ('merged', 'replaced') and v.tier >= 2
+                offset 0
+            ) as v
+        ),
+        up (run_id, child, ancestor) as (
+            select u.run_id, u.child, u.parent from undone as u
+            union
+            select u.run_id, u.child, e.parent from up as u join edges as e on e.run_id = u.run_id and e.child = u.ancestor
+        ),
+        told as (
+            select distinct on (u.run_id, u.child) u.run_id, u.child, u.ancestor as top,
+                pg_catalog.md5(u.run_id::text || u.ancestor::text)::uuid as cluster_id
+            from up as u
+            where u.ancestor <> u.child
+                and not exists (select from edges as e where e.run_id = u.run_id and e.child = u.ancestor)
+            order by u.run_id, u.child, u.ancestor
+        )
+        select distinct on (o.run_id, o.child) o.*, u.bucket_id, u.similarity, u.guard, m.scope_key
+        from told as o
+        join undone as u on u.run_id = o.run_id and u.child = o.child
+        cross join lateral (
+            select m.scope_key from memfold.memories as m
+            where m.tenant_id = _tell_apart.tenant_id collate "C" and m.memory_id = o.child
+            offset 0
+        ) as m
+        where not exists (
+            select from memfold.judgements as j
+            where j.tenant_id = _tell_apart.tenant_id collate "C" and j.memory_id = o.child and j.cluster_id = o.cluster_id
+        )
+        order by o.run_id, o.child
+    loop
+        insert into memfold.judgements (
+            tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence, reason,
+            cluster_id, resolved_at
+        ) values (
+            _tell_apart.tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
+            pg_catalog.concat_ws(': ', 'undone', _tell_apart.reason), t.cluster_id, memfold._clock()
+        );
+    end loop;
+end;
+$$;
+revoke all on function memfold._tell_apart(text, uuid[], text) from public;
+comment on function memfold._tell_apart(text, uuid[], text) is
+'Records that the texts which a run had made one memory, and whose folds are undone now, are distinct, each from each: a row for
+each text, with a cluster_id that is the same for all that had become one. The caller holds the lock.';
+
 create or replace function memfold._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
 ) returns setof memfold.undone_memory
@@ -78,8 +155,8 @@ begin
             from memfold._memory_root(e.tenant_id, e.memory_id, '{}') as a
             cross join memfold._memory_root(e.tenant_id, e.target_id, '{}') as b
             where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
-        elsif e.action in ('merged', 'replaced') and e.tier >= 2 then
-            -- so that nothing folds or asks it again
+        elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
+            -- so that nothing folds or asks it again; those of runs are told apart together, below
             insert into memfold.judgements (
                 tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence,
                 reason, resolved_at
@@ -91,6 +168,7 @@ begin
             where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
         end if;
     end loop;
+    perform memfold._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
     return query
     select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text
     from unnest(v_undone, v_undo_ids) as i (id, undo_id)

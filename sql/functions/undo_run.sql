@@ -8,6 +8,7 @@ as $$
 #variable_conflict use_column
 declare
     r memfold.runs;
+    j memfold.judgements;
 begin
     perform memfold._enter(tenant_id);
     r := memfold._run(tenant_id, run_id);
@@ -22,9 +23,17 @@ begin
         perform memfold._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
             'runs_overview shows the state of runs.');
     end if;
-    update memfold.judgements as j
+    for j in
+        select o.* from memfold.judgements as o
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.member_ids is not null
+            and o.state in ('open', 'leased', 'dead')
+        order by o.judgement_id
+    loop
+        perform memfold._close_parts(j, '{}', '{}');
+    end loop;
+    update memfold.judgements as o
     set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold._clock()
-    where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased', 'dead');
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased', 'dead');
     return query
     select u.* from memfold._undo(r.tenant_id, array(
         select e.event_id from memfold._ledger as e
@@ -46,5 +55,5 @@ grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
 comment on function memfold.undo_run(uuid, text, text) is
 'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
-written is withdrawn. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
+written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';

@@ -168,7 +168,13 @@ select
     j.last_error,
     j.created_at,
     j.memory_id,
-    j.other_id
+    j.other_id,
+    j.member_ids,
+    (
+        select array_agg(a.content order by i.place)
+        from unnest(j.member_ids) with ordinality as i (id, place)
+        inner join memfold.memories as a on j.tenant_id = a.tenant_id and i.id = a.memory_id
+    ) as member_contents
 from memfold.judgements as j
 inner join memfold.memories as m on j.tenant_id = m.tenant_id and j.memory_id = m.memory_id
 inner join memfold.memories as o on j.tenant_id = o.tenant_id and j.other_id = o.memory_id
@@ -179,6 +185,8 @@ comment on view memfold.open_judgements is
 'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
 for a person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' |
 ''distinct'', reason => ...).';
+comment on column memfold.open_judgements.member_ids is
+'Of a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
 
 create or replace view memfold.judge_costs with (security_invoker = true) as
 select
@@ -217,7 +225,7 @@ from (
         0 as avoided_by_alias,
         0 as avoided_by_vector
     from memfold.judgements
-    where model is not null or input_tokens is not null or cost is not null
+    where (model is not null or input_tokens is not null or cost is not null) and cluster_id is null
     group by 1, 2
     union all
     select

@@ -50,6 +50,10 @@ grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function
 memfold._refresh_judgement(memfold.judgements), memfold._was_asked(text, uuid, uuid), memfold._judged_side(text, uuid),
+memfold._is_in_question(text, uuid, uuid), memfold._members(memfold.judgements), memfold._member_ids(uuid, uuid, uuid[]),
+memfold._add_parts(text, uuid[]),
+memfold._close_parts(memfold.judgements, uuid[], uuid[]), memfold._queue_rest(memfold.judgements, text, uuid[]),
+memfold._has_changed(memfold.judgements, memfold.judgements),
 memfold._root(uuid, uuid), memfold._ask_anew(memfold.judgements), memfold._lease(memfold.judgements, text, interval), memfold._new_id()
 to memfold_queue;
 grant execute on function memfold._tenant(), memfold._bound_tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)

@@ -9,6 +9,25 @@ drop index memfold.judgements_queue_idx;
 -- squawk-ignore require-concurrent-index-creation
 create index judgements_queue_idx on memfold.judgements
 (tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where state in ('open', 'leased');
+-- One question about several memories that are near to one another. What each of them was asked about is found by their rows of
+-- state part: an index of an array is of no use behind row level security.
+alter table memfold.judgements add column cluster_id uuid;
+-- squawk-ignore ban-drop-constraint
+alter table memfold.judgements drop constraint judgements_state_check;
+-- squawk-ignore constraint-missing-not-valid
+alter table memfold.judgements add constraint judgements_state_check
+check (state in ('open', 'leased', 'done', 'moot', 'dead', 'part'));
+-- squawk-ignore require-concurrent-index-creation
+create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
+comment on column memfold.judgements.state is
+'open, leased, done, moot, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
+comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member.';
+comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
+comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
+comment on column memfold.judgements.cluster_id is
+'Of a member (beside the oldest, which is other_id): the question about its cluster, or, where a run was undone, what those that it had
+merged into one memory have in common. Two memories with the same cluster_id were asked about together. Null: a pair of its own.';
+
 comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
 comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
 comment on column memfold.judgements.verdict is
@@ -37,11 +56,14 @@ create type memfold.claimed_judgement as (
     attempts bigint,
     leased_until timestamptz,
     memory jsonb,
-    other jsonb
+    other jsonb,
+    members jsonb
 );
 comment on type memfold.claimed_judgement is
 'A question for a judge: do memory (the newer) and other (the older) say the same? Both as JSON: memory_id, content,
-memory_type, subject, predicate, object, first_seen, last_seen, observations, sources, origin, session_id, source_turn_ids.';
+memory_type, subject, predicate, object, first_seen, last_seen, observations, sources, origin, session_id, source_turn_ids.
+members: of a cluster, an array of all its memories in that form, oldest to newest; memory and other are the last and the
+first of them. Null: a pair.';
 
 create type memfold.resolution as (
     state text,

@@ -12,6 +12,7 @@ add column touch boolean not null default false,
 add column rank_confidence double precision not null default 0.1 check (rank_confidence between 0 and 1),
 add column rank_feedback double precision not null default 0.1 check (rank_feedback between 0 and 1),
 add column consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
+add column max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
 add column session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
 add column protected_types text[] not null default '{}',
 add column protected_confidence double precision check (protected_confidence between 0 and 1),
@@ -51,6 +52,8 @@ comment on column memfold.policies.rank_confidence is
 comment on column memfold.policies.rank_feedback is
 'Share of feedback, (helpful + 1) / (helpful + harmful + 2), in the score of search_memories().';
 comment on column memfold.policies.consolidate_threshold is 'Cosine at or above which consolidate() makes one cluster of two memories.';
+comment on column memfold.policies.max_cluster_size is
+'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
 comment on column memfold.policies.session_threshold is
 'Jaccard similarity of words above which end_session() makes one cluster of memories.';
 comment on column memfold.policies.protected_types is 'Types that upkeep never folds, prunes or lets decay.';

@@ -146,6 +146,21 @@ def _where(database: str | None, dsn: str | None) -> str | None:
     return database or dsn
 
 
+def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The plan in parts of a call each, none of which ends within a cluster that is one question."""
+    begin = 0
+    while begin < len(plan):
+        end = min(begin + _AT_ONCE, len(plan))
+        while (
+            end < len(plan)
+            and plan[end]["action"] == "ask"
+            and plan[end]["cluster"] == plan[end - 1]["cluster"]
+        ):
+            end += 1
+        yield plan[begin:end]
+        begin = end
+
+
 @click.command()
 @_bucket_options
 def sweep(
@@ -173,8 +188,7 @@ def sweep(
                 return
             plan = [row for row in plan if row["action"] != "keep"]
             before = done.total()
-            for at in range(0, len(plan), _AT_ONCE):
-                part = plan[at : at + _AT_ONCE]
+            for part in _parts(plan):
                 ids = sorted({row[name] for row in part for name in ("memory_id", "representative_id")})
                 for row in _call(connection, _SWEEP, **given, dry_run=False, max=1000, ids=ids, run=run):
                     run = row["run_id"]
