@@ -82,23 +82,29 @@ class SimilarFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A neighbour: its cosine, and what the guard said of the pair (None: it was not asked)."""
+    """A neighbour: its cosine, and what the guard said of the pair (None: it was not asked).
+
+    ``jaccard``: of a policy that compares words, the share of words that both have. A neighbour that was found by its words
+    alone has no ``similarity``.
+    """
 
     memory_id: UUID
-    similarity: float
+    similarity: float | None
     guard: tuple[str, ...] | None = None
     matched_id: UUID | None = None
     content: str | None = None
+    jaccard: float | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         guard = row.get("guard")
         return cls(
             memory_id=UUID(str(row["memory_id"])),
-            similarity=float(row["similarity"]),
+            similarity=None if row.get("similarity") is None else float(row["similarity"]),
             guard=None if guard is None else tuple(guard),
             matched_id=row.get("matched_id"),
             content=row.get("content"),
+            jaccard=None if row.get("jaccard") is None else float(row["jaccard"]),
         )
 
 
