@@ -15,6 +15,9 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("null tenant", "MF001", {"tenant_id": None}),
     ("empty tenant", "MF001", {"tenant_id": ""}),
     ("long tenant", "MF003", {"tenant_id": "t" * 1_000_000}),
+    ("everyone's tenant", "MF003", {"tenant_id": "*"}),
+    ("any bucket", "MF003", {"bucket_id": "*"}),
+    ("any type", "MF003", {"memory_type": "*"}),
     ("null bucket", "MF003", {"bucket_id": None}),
     ("empty type", "MF003", {"memory_type": ""}),
     ("long bucket", "MF003", {"bucket_id": "b" * 1_000_000}),
@@ -44,6 +47,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("vector without model", "MF012", {"embedding": "[1,0,0,0]"}),
     ("unknown model", "MF013", {"embedding": "[1,0,0,0]", "embedding_model": "no such"}),
     ("wrong size", "MF014", {"embedding": "[1,0,0]", "embedding_model": "m"}),
+    ("replaced model", "MF047", {"embedding": "[1,0,0,0]", "embedding_model": "replaced"}),
+    ("replaced model alone", "MF047", {"embedding_model": "replaced"}),
     ("zero vector", "MF015", {"embedding": "[0,0,0,0]", "embedding_model": "m"}),
     ("null turn", "MF003", {"source_turn_ids": ["a", None]}),
     ("empty turn", "MF003", {"source_turn_ids": [""]}),
@@ -62,6 +67,8 @@ def rows(db: DB) -> dict[str, int]:
 @pytest.mark.parametrize("function", ["ingest_memory", "preview_memory"])
 def test_refused(db: DB, function: str) -> None:
     model(db)
+    model(db, "replaced")
+    db.execute("select replace_embedding_model('replaced', 'm')")
     ingest(db, "User likes Vim", **vector(1.0))
     before = rows(db)
     found = {}
@@ -125,6 +132,11 @@ def test_limits_are_policy(db: DB) -> None:
         ("register_embedding_model('m', 5)", "MF023"),
         ("register_embedding_model('n', 0)", "MF017"),
         ("register_embedding_model('n', 4, 0.5, 0.9)", "MF017"),
+        ("set_policy('acme', merge_threshold => 0.8, judge_threshold => 0.9)", "MF017"),
+        ("set_policy('acme', merge_threshold => 0.8)", "MF017"),
+        ("set_policy('acme', judge_threshold => 0.95)", "MF017"),
+        ("set_policy('acme', preset => 'replace_newer', merge_threshold => 0.85)", "MF017"),
+        ("import_bucket('acme', '*', '[]')", "MF003"),
         ("register_embedding_model('', 4)", "MF003"),
         ("known_memory('', 'acme')", "MF004"),
         ("find_similar('acme', 'default', null, 'm')", "MF022"),
@@ -217,3 +229,115 @@ def test_next_to_nothing(db: DB) -> None:
         assert effective is not None
         assert 0 <= effective[0] <= 1
     check(db)
+
+
+def test_thresholds_that_a_policy_inherits(db: DB) -> None:
+    """One rule for what a policy says itself, has from a less specific one, and leaves to the embedding model."""
+
+    def refused(call: str) -> str:
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(f"select {call}".encode())
+        assert error.value.sqlstate == "MF017"
+        assert error.value.diag.message_hint
+        return error.value.diag.message_detail or ""
+
+    both = "merge_threshold is 0.8, judge_threshold 0.9."
+    assert refused("set_policy('acme', merge_threshold => 0.8, judge_threshold => 0.9)") == both
+    assert refused("register_embedding_model('n', 4, 0.8, 0.9)") == both
+    db.execute("select set_policy('acme', merge_threshold => 0.8, judge_threshold => 0.7)")
+    assert refused("set_policy('acme', 'b', judge_threshold => 0.9)") == both
+    db.execute("select set_policy('acme', 'b', judge_threshold => 0.8)")
+    # one alone: the other is the model's
+    db.execute("select set_policy('globex', merge_threshold => 0.8)")
+    model(db)
+    assert refused("set_policy('initech', merge_threshold => 0.8)") == (
+        "merge_threshold is '0.8', judge_threshold NULL; embedding model 'm' has 0.92 and 0.85."
+    )
+    assert refused("set_policy('initech', judge_threshold => 0.93)") == (
+        "merge_threshold is NULL, judge_threshold '0.93'; embedding model 'm' has 0.92 and 0.85."
+    )
+    db.execute("select set_policy('initech', judge_threshold => 0.92)")
+    db.execute("select set_policy('umbrella', merge_threshold => 0.85)")
+
+
+def test_a_star_is_no_name(db: DB) -> None:
+    """It stands for any in rules and calls of maintenance, which would not find what is in a bucket of that name."""
+    for column in ("tenant_id", "bucket_id", "memory_type"):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute(
+                f"insert into memfold.memories (content, {column}) values ('x', '*')".encode()
+                if column == "tenant_id"
+                else f"insert into memfold.memories (tenant_id, content, {column}) values ('acme', 'x', '*')".encode()
+            )
+        assert error.value.sqlstate == "MF003"
+    for candidate in ('{"content": "x", "bucket_id": "*"}', '{"content": "x", "memory_type": "*"}'):
+        assert db.execute(
+            "select sqlstate from ingest_memories(%s, 'acme')", [f"[{candidate}]"]
+        ).fetchall() == [("MF003",)]
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select * from ingest_memories('[]', '*')")
+    assert error.value.sqlstate == "MF003"
+    assert db.execute("select count(*) from memories").fetchone() == (0,)
+
+
+def test_numbers_in_metadata_keys(db: DB) -> None:
+    """Equal numbers are one key, at any depth; strings are what they are."""
+    db.execute("select set_policy('acme', metadata_keys => '{v}')")
+    first = ingest(db, "Disk usage is high", metadata={"v": 1})
+    same = ('{"v": 1.0}', '{"v": 1.000}', '{"v": 1e0}', '{"v": 10e-1, "w": 2}')
+    for metadata in same:
+        for function in ("preview_memory", "ingest_memory"):
+            again = ingest(db, "Disk usage is high", metadata=metadata, function=function)
+            assert (again.action, again.memory_id) == ("merged", first.memory_id), metadata
+    batch = "[" + ",".join(f'{{"content": "Disk usage is high", "metadata": {m}}}' for m in same) + "]"
+    assert db.execute("select distinct memory_id from ingest_memories(%s, 'acme')", [batch]).fetchall() == [
+        (first.memory_id,)
+    ]
+    known = db.execute(
+        "select memory_id from known_memory('Disk usage is high', 'acme', metadata => '{\"v\": 1.00}')"
+    ).fetchone()
+    assert known == (first.memory_id,)
+    for other in ('{"v": "1.0"}', '{"v": 1.01}', '{"v": [1]}', '{"v": 10}', '{"v": 100.0}', "{}"):
+        assert ingest(db, "Disk usage is high", metadata=other).action == "inserted", other
+    deep = ingest(
+        db, "deep", metadata='{"v": {"a": [1.50, {"b": -0.0, "c": "2.0", "1.0": null}], "d": 1.10}}'
+    )
+    assert (
+        ingest(
+            db, "deep", metadata='{"v": {"d": 1.1, "a": [1.5, {"c": "2.0", "b": 0, "1.0": null}]}}'
+        ).memory_id
+        == deep.memory_id
+    )
+    assert (
+        ingest(db, "deep", metadata='{"v": {"d": 1.1, "a": [1.5, {"c": "2", "b": 0, "1.0": null}]}}').action
+        == "inserted"
+    )
+    check(db)
+
+
+def test_texts_of_a_batch_are_strings(db: DB) -> None:
+    """JSON true is not the text "true"."""
+    wrong = []
+    fields = ("content", "bucket_id", "memory_type", "subject", "predicate", "object", "embedding_model",
+    "session_id", "origin",
+              "observed_at", "idempotency_key", "tenant_id", "source_turn_ids")  # fmt: skip
+    for field in fields:
+        for value in ("true", "1", "20250101", "[1]", "{}", '["a"]'):
+            if field == "source_turn_ids" and value == '["a"]':
+                continue
+            batch = (
+                f'[{{"content": "User likes tea", "{field}": {value}}}, {{"content": "User likes juice"}}]'
+            )
+            if field == "content":
+                batch = f'[{{"content": {value}}}, {{"content": "User likes juice"}}]'
+            found = db.execute(
+                "select sqlstate, detail, hint from ingest_memories(%s, 'acme')", [batch]
+            ).fetchall()
+            if found[0][0] != "MF036" or not all(found[0]) or found[1][0] is not None:
+                wrong.append((field, value, found))
+    assert wrong == []
+    found = db.execute(
+        "select sqlstate from ingest_memories(%s, 'acme')",
+        ['[{"content": "x", "source_turn_ids": ["a", "b"], "subject": null, "metadata": {"a": [1]}}]'],
+    ).fetchall()
+    assert found == [(None,)]

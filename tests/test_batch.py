@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -75,6 +76,8 @@ class Names:
         if isinstance(value, dict):
             return {key: self(item) for key, item in value.items()}
         if isinstance(value, str):
+            # whose key it is: an event, or a candidate of the batch
+            value = re.sub(r"(was used by) [^;]*;", r"\1 another;", value)
             return self.names.get(value, value)
         return value
 
@@ -221,6 +224,16 @@ def candidate(rnd: random.Random) -> Candidate:
     return {name: value for name, value in made.items() if value is not None}
 
 
+def retried(rnd: random.Random, candidates: list[Candidate], keyed: dict[Any, Candidate]) -> list[Candidate]:
+    """Of those whose key has come before, half are what came with it."""
+    for i, one in enumerate(candidates):
+        if key := one.get("idempotency_key"):
+            first = keyed.setdefault((one.get("bucket_id"), key), one)
+            if rnd.random() < 0.5:
+                candidates[i] = {**first, "source_confidence": 0.25}
+    return candidates
+
+
 def rules(db: DB, tenant: str) -> None:
     db.execute("select set_predicate(%s, 'works_at')", [tenant])
     db.execute("select set_predicate(%s, 'lives_in', conflict => 'review')", [tenant])
@@ -295,12 +308,13 @@ def test_batches_equal_singles(db: DB) -> None:
     for tenant in ("single", "batch"):
         rules(db, tenant)
     actions: Counter[str] = Counter()
+    keyed: dict[Any, Candidate] = {}
     # the same code: what an older server may do differently shows sooner
     batches = BATCHES if db.info.server_version >= 180000 else BATCHES // 2
     for seed in range(batches):
         rnd = random.Random(seed)
         size = rnd.choice([1, 2, 40, 60, 120, 120])
-        candidates = [candidate(rnd) for _ in range(size)]
+        candidates = retried(rnd, [candidate(rnd) for _ in range(size)], keyed)
         with db.transaction():  # one transaction, in which the clock stands still
             singles = one_by_one(db, "single", candidates)
             batch = at_once(db, "batch", candidates, staged=rnd.random() < 0.5)
@@ -317,7 +331,7 @@ def test_batches_equal_singles(db: DB) -> None:
     assert batches < BATCHES or {
         "inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
             "superseded predicate", "superseded timeline", "escalated vector", "historical object",
-            "rejected tombstone", "rejected None", "MF004", "merged lexical", "replaced vector",
+            "rejected tombstone", "rejected None", "MF004", "MF062", "merged lexical", "replaced vector",
             "escalated lexical"} <= set(actions)  # fmt: skip
 
 
@@ -397,11 +411,11 @@ def test_errors_of_the_call(db: DB) -> None:
 
 
 def test_keys(db: DB) -> None:
-    """A key answers with what its first use did: in the batch, in an earlier one, whatever comes with it."""
+    """A key answers with what its first use did: in the batch, in an earlier one."""
     candidates: list[Candidate] = [
         {"content": "User likes tea", "idempotency_key": "a"},
-        {"content": "User likes coffee", "idempotency_key": "a"},
-        {"content": "", "idempotency_key": "a"},
+        {"content": "User likes tea", "idempotency_key": "a", "source_turn_ids": ["1"]},
+        {"content": "User likes tea", "idempotency_key": "a", "source_confidence": 2},
         {"content": "", "idempotency_key": "b"},
         {"content": "User likes cake", "idempotency_key": "b"},
         {"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"},
@@ -411,8 +425,32 @@ def test_keys(db: DB) -> None:
     assert first[3][9] == "MF004"
     assert len({row[7] for row in first}) == 4
     again = at_once(db, "acme", candidates, staged=True)
-    assert again == [*first[:3], first[4], *first[4:]]
+    assert [row[9] for row in again] == [None, None, None, "MF062", None, None]
+    assert [*again[:3], *again[4:]] == [*first[:3], *first[4:]]
     assert db.execute("select count(*) from memory_events").fetchone() == (3,)
+    check(db)
+
+
+def test_a_key_belongs_to_one_candidate(db: DB) -> None:
+    """Whatever else is wrong with the other one: in the batch, in an earlier one, and where the first error aborts."""
+    candidates: list[Candidate] = [
+        {"content": "User likes tea", "idempotency_key": "a", "metadata": {"n": 1}},
+        {"content": "User likes coffee", "idempotency_key": "a", "metadata": {"n": 1}},
+        {"content": "", "idempotency_key": "a"},
+        {"content": "User likes tea", "idempotency_key": "a", "metadata": {"n": 1.0}},
+    ]
+    for staged in (False, True):
+        found = at_once(db, "acme", candidates, staged)
+        assert [row[9] for row in found] == [None, "MF062", "MF062", None]
+        assert found[0] == found[3]
+        assert all(row[11] and row[12] for row in found[1:3])
+        by = f"event {found[0][7]}" if staged else "candidate 0 of the batch"
+        assert found[1][11] == f"Key 'a' was used by {by}; they differ in: content."
+        assert found[2][11] == f"Key 'a' was used by {by}; they differ in: content, metadata."
+    assert refused(db, candidates[1:], on_error="abort").startswith("MF062")
+    other = [{**candidate, "idempotency_key": "b"} for candidate in candidates]
+    assert refused(db, other, on_error="abort").startswith("MF062")
+    assert db.execute("select count(*) from memory_events").fetchone() == (1,)
     check(db)
 
 

@@ -98,6 +98,7 @@ MIXED: list[Any] = [
     {"content": "Alice owns a cat", "source_turn_ids": ("2", "3"), "extractor_confidence": 0.5},
     {"content": TWO, "session_id": "s", "metadata": {"mood": ["good", 1.5, None], "ключ": True}},
     {"content": "Bob has a dog.", "subject": "Bob", "idempotency_key": "k"},
+    {"content": "Bob has a dog.", "subject": "Bob", "idempotency_key": "k"},
     {"content": "Bob has a dog!", "subject": "Bob", "idempotency_key": "k"},
     {"content": "Alice lives in Paris.", "object": "Paris", **LIVES},
     {"content": "Alice lives in Rome.", "object": "Rome", **LIVES},

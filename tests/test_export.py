@@ -146,7 +146,8 @@ def test_round_trip(db: DB, target: Target, make: Make) -> None:
         assert exported(other)[1:] == lines[1:]
         check(other)
         # what is called next
-        again = ingest(other, "User prefers dark mode", idempotency_key="k")
+        kept = {"score": 0.1, "nested": {"ä": [1, None, "\\"]}}
+        again = ingest(other, "User prefers dark mode", idempotency_key="k", metadata=kept)
         assert again.event_id == first.event_id
         for connection in (db, other):
             connection.execute("set memfold.tenant_id = 'acme'")
@@ -229,6 +230,53 @@ def test_what_is_no_export(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute("select import_bucket('globex', 'default', %s::jsonb)", [bad])
         assert error.value.sqlstate == "MF022"
+
+
+MALFORMED: list[Any] = [None, "x", -1, 1e300, ["x", None], {"a": [None]}, "[1,2"]
+
+
+@pytest.mark.one_server
+def test_malformed_rows(db: DB) -> None:
+    """Of each table, each column of another kind, missing, unknown, or nothing at all: always an error of memfold's."""
+    history(db)
+    lines = exported(db)
+    header = lines[0]
+    tables = list(dict.fromkeys(line["table"] for line in lines))
+    assert {*TABLES, "header", "rules", "embedding_models", "end"} - set(tables) <= {
+        "runs",
+        "memory_tokens",
+        "memory_events_archive",
+    }
+    raw = set()
+    count = 0
+    db.execute("begin")
+    for table in (*tables, "runs", "memory_tokens", "memory_events_archive"):
+        good: dict[str, Any] = next((line["row"] for line in lines if line["table"] == table), {})
+        rows: list[Any] = [
+            {}, {"no such column": 1}, {**good, "no such column": None}, {"tenant_id": "other"},
+            {"content_hash": "x"}, None, 7, [],
+            *({**good, column: value} for column in good for value in MALFORMED),
+            *({name: good[name] for name in good if name != column} for column in good),
+            dict.fromkeys(good),
+        ]  # fmt: skip
+        for row in rows:
+            line = {"table": table, "row": row}
+            sent = [line, *lines[1:3]] if table == "header" else [header, line]
+            db.execute("savepoint one")
+            try:
+                db.execute("select import_bucket('globex', 'default', %s::jsonb)", [json.dumps(sent)])
+            except psycopg.Error as error:
+                if not (error.sqlstate or "").startswith("MF") or not error.diag.message_hint:
+                    raw.add((table, str(row)[-90:], error.sqlstate, str(error)[:90]))
+                count += 1
+            db.execute("rollback to one")
+    db.execute("rollback")
+    assert raw == set()
+    assert count > 500
+    assert (
+        refused(db, [header, {"table": "runs", "row": {}}], tenant="globex")
+        == "MF054 A row of runs is empty."
+    )
 
 
 def test_who_may(db: DB, app: Any) -> None:

@@ -555,6 +555,7 @@ class Machine(RuleBasedStateMachine):
     def hand_in(self, scope: Scope, text: Text, embedded: bool, variant: str, origin: str, day: int | None, turns: list[str],
                 source: float, extractor: float, metadata: dict[str, int], key: str | None) -> None:  # fmt: skip
         content = text.content + variant
+        candidate = (content, scope.predicate, text.object, metadata)
         at = None if day is None else FIRST_DAY + day * DAY
         said = self.call(
             "ingest_memory", content=content, bucket_id=scope.bucket, subject="Ann", predicate=scope.predicate,
@@ -567,6 +568,9 @@ class Machine(RuleBasedStateMachine):
         def expect() -> dict[str, Any]:
             if key is not None and (scope.bucket, key) in self.keys:  # row 1
                 first, event = self.keys[scope.bucket, key]
+                if first["candidate"] != candidate:
+                    raise RefusedError("MF062")
+                first = {name: value for name, value in first.items() if name != "candidate"}
                 leads_to = self.answer(event)["memory_id"]
                 # the memory that the first call named, or where its text leads by now
                 if isinstance(said, dict) and said["memory_id"] == leads_to:
@@ -578,7 +582,8 @@ class Machine(RuleBasedStateMachine):
             )  # fmt: skip
             answer = self.answer(event)
             if key is not None:
-                self.keys[scope.bucket, key] = {**answer, "event_id": self.held["events"][-1][0]}, event
+                said_first = {**answer, "event_id": self.held["events"][-1][0], "candidate": candidate}
+                self.keys[scope.bucket, key] = said_first, event
             return answer
 
         self.step(said, expect)

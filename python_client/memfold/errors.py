@@ -379,6 +379,18 @@ class WrongNodeError(MemfoldError):
     code = "MF060"
 
 
+class TooManyMarksError(MemfoldError):
+    """The content has more than 30 combining marks in a row."""
+
+    code = "MF061"
+
+
+class IdempotencyKeyReusedError(MemfoldError):
+    """The idempotency key came with another candidate before; the detail names its event."""
+
+    code = "MF062"
+
+
 class RetryableError(MemfoldError):
     """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
 

@@ -1,5 +1,7 @@
 -- What stands before the files where no extension can be installed: CREATE EXTENSION sees to all this by itself.
 set local client_min_messages = warning;
+-- Strings as the files mean them, whatever the database says.
+set local standard_conforming_strings = on;
 
 do $$
 declare

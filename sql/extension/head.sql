@@ -11,3 +11,6 @@ begin
     end if;
 end;
 $$;
+
+-- Strings as the files mean them, whatever the database says.
+set local standard_conforming_strings = on;

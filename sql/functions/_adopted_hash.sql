@@ -4,8 +4,10 @@ language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_content text := memfold._canonical(content, profile);
+    v_content text;
 begin
+    perform memfold._check_marks(content);
+    v_content := memfold._canonical(content, profile);
     if v_content = '' then
         return null;
     end if;
@@ -15,4 +17,4 @@ $$;
 revoke all on function memfold._adopted_hash(text, text) from public;
 comment on function memfold._adopted_hash(text, text) is
 'SHA-256 (32 bytes) of the canonical content: the hash of rows of tables that are not memfold''s. Null where nothing is left
-of it: another table''s writer must not fail.';
+of it: another table''s writer must not fail. Raises MF061, which the functions made for a table turn into null too.';

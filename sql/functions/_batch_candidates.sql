@@ -9,7 +9,9 @@ create or replace function memfold._is_sound(
 language sql stable parallel safe
 return coalesce(
     pg_catalog.octet_length(content) between 1 and max_content_length
+    and not memfold._has_mark_run_1(content)
     and pg_catalog.octet_length(bucket_id) between 1 and 512 and pg_catalog.octet_length(memory_type) between 1 and 512
+    and bucket_id <> '*' and memory_type <> '*'
     and (subject ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(subject) <= 512) is not false
     and (predicate ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(predicate) <= 512) is not false
     and (object ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(object) <= 512) is not false
@@ -43,9 +45,9 @@ create or replace function memfold._full_hash(memory_type text, subject text, pr
 language sql stable parallel safe
 return pg_catalog.sha256(
     pg_catalog.convert_to(memory_type, 'UTF8')
-    || '\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), '\xff'::bytea)
-    || '\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), '\xff'::bytea)
-    || '\x00ff00'::bytea
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00ff00'::bytea
     || pg_catalog.convert_to(canonical, 'UTF8')
 );
 revoke all on function memfold._full_hash(text, text, text, text) from public;

@@ -22,6 +22,45 @@ revoke all on function memfold._check_identifier(text, text, boolean) from publi
 comment on function memfold._check_identifier(text, text, boolean) is
 'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed where it is not required).';
 
+create or replace function memfold._check_marks(content text) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+    if memfold._has_mark_run_1(content) then
+        perform memfold._fail('MF061', 'the content has too many combining marks in a row',
+            'More than 30 follow one another.',
+            'No script needs so many (Unicode Standard Annex 15 calls text with 30 at most stream-safe): take them out.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_marks(text) from public;
+comment on function memfold._check_marks(text) is 'Raises MF061: normalizing such a text would be too expensive.';
+
+create or replace function memfold._check_wildcard(name text, identifier text) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+    if identifier = '*' then
+        perform memfold._fail('MF003', pg_catalog.format('%s is not a name', name),
+            pg_catalog.format('%s was ''*'', which stands for any in rules and in calls of maintenance.', name),
+            'Pass a name of its own.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_wildcard(text, text) from public;
+comment on function memfold._check_wildcard(text, text) is 'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
+
+create or replace function memfold._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
+language sql immutable parallel safe
+return replaced_by is null and dimensions is not null and (
+    embedding is null
+    or memfold._dimensions(embedding) = dimensions and memfold._norm(embedding) between 1e-30 and 1e30
+);
+revoke all on function memfold._fits_model(vector, bigint, text) from public;
+comment on function memfold._fits_model(vector, bigint, text) is
+'Whether tier 2 takes an embedding of the model that has these dimensions and was replaced by that one, by none where null.
+One expression, which its callers inline; _check_embedding() says what is wrong.';
+
 create or replace function memfold._check_embedding(embedding vector, embedding_model text) returns void
 language plpgsql stable
 as $$
@@ -40,6 +79,8 @@ begin
         perform memfold._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
             'Register it: select register_embedding_model(model, dimensions).');
+    elsif memfold._fits_model(embedding, v_dimensions, v_replaced_by) then
+        return;
     elsif embedding is not null and memfold._dimensions(embedding) <> v_dimensions then
         perform memfold._fail('MF014', 'the embedding has the wrong size',
             pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
@@ -47,7 +88,7 @@ begin
             'Pass the vector that this model made of the content.');
     elsif v_replaced_by is not null then
         perform memfold._check_model(embedding_model, false);
-    elsif embedding is not null and not memfold._norm(embedding) between 1e-30 and 1e30 then
+    else
         perform memfold._fail('MF015', 'the embedding has no direction',
             pg_catalog.format('Its norm is %s.', memfold._norm(embedding)),
             'A zero vector is like nothing: leave the embedding out where there is none.');
@@ -70,6 +111,8 @@ declare
 begin
     perform memfold._check_identifier('bucket_id', bucket_id, true);
     perform memfold._check_identifier('memory_type', memory_type, true);
+    perform memfold._check_wildcard('bucket_id', bucket_id);
+    perform memfold._check_wildcard('memory_type', memory_type);
     perform memfold._check_identifier('subject', subject, false);
     perform memfold._check_identifier('predicate', predicate, false);
     perform memfold._check_identifier('object', object, false);
@@ -83,6 +126,7 @@ begin
                 policy.max_content_length),
             'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
     end if;
+    perform memfold._check_marks(content);
     if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
         perform memfold._fail('MF006', 'a confidence is out of range',
             pg_catalog.format('source_confidence was %s, extractor_confidence %s.', source_confidence,
@@ -125,7 +169,7 @@ comment on function memfold._check_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
     memfold.policies
 ) is
-'Raises MF003 to MF010 or MF016 for what a caller may not hand in. Null stands for the default where there is one.';
+'Raises MF003 to MF010, MF016 or MF061 for what a caller may not hand in. Null stands for the default where there is one.';
 
 -- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold._is_usual(
@@ -166,9 +210,12 @@ declare
 begin
     if not memfold._is_usual(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
-        or v_policy.max_content_length < 8192 or (content <> '' and bucket_id <> '' and memory_type <> '') is not true
+        or v_policy.max_content_length < 8192
+        or (content <> '' and bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
+        or memfold._has_mark_run_1(content) or tenant_id = '*'
         or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
     then
+        perform memfold._check_wildcard('tenant_id', tenant_id);
         perform memfold._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
             source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy);
         select coalesce(pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
@@ -203,4 +250,4 @@ comment on function memfold._candidate(
 ) is
 'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
 which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
-told when the candidate is written (_stated_at). Raises MF003 to MF016; writes nothing.';
+told when the candidate is written (_stated_at). Raises MF003 to MF016, MF061; writes nothing.';

@@ -3,6 +3,12 @@
 -- Its parts: _guard_text.sql (words and what they are), _guard_facts.sql (negations, numbers, dates, units, identifiers),
 -- _guard_names.sql (names, their order, prefixes).
 
+create or replace function memfold._guard_limit() returns integer
+language sql immutable parallel safe
+return 8192;
+revoke all on function memfold._guard_limit() from public;
+comment on function memfold._guard_limit() is 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+
 create or replace function memfold._guard(tenant_id text, a text, b text)
 returns text[]
 language plpgsql
@@ -49,6 +55,7 @@ declare
     v_names_b text[];
     v_kinds text[];
     v_text text;
+    v_longest constant integer := memfold._guard_limit();
     v_many constant text[] := '{#2,#3,#4,#5,#6,#7,#8,#9,#10,#12}'::text[];
     v_german boolean;
     v_is_eastern boolean;
@@ -56,6 +63,13 @@ declare
     v_german_words constant text collate "C" :=
         ' (?:der|das|und|ist|nicht|eine|einen|einem|mit|für|hat|mag|bei|seit|von|zu|im|wohnt|lebt|heißt|trinkt|isst) ';
 begin
+    if octet_length(a) > v_longest or octet_length(b) > v_longest then
+        -- nothing is read off a page word by word, while others wait for the scope
+        if memfold._prose_1(a) = memfold._prose_1(b) then
+            return v_signals;
+        end if;
+        return array[format('length: more than %s bytes', v_longest)];
+    end if;
     v_marked := memfold._guard_text(a);
     v_plain_a := translate(v_marked, E'\x01', '');
     v_marked_a := string_to_array(v_marked, ' ');
@@ -71,6 +85,9 @@ begin
     v_b := string_to_array(v_plain_b, ' ');
     v_length_a := cardinality(v_a);
     v_length_b := cardinality(v_b);
+    if v_length_a > v_longest / 4 or v_length_b > v_longest / 4 then
+        return array[format('length: more than %s words', v_longest / 4)];
+    end if;
     v_class_a := memfold._guard_classes(v_a);
     v_class_b := memfold._guard_classes(v_b);
 
@@ -82,21 +99,41 @@ begin
     while v_end <= v_count and v_a[v_length_a - v_end] = v_b[v_length_b - v_end] loop
         v_end := v_end + 1;
     end loop;
-    v_words_b := v_b[v_from:v_length_b - v_end];
-    for v_place in v_from..v_length_a - v_end loop
-        v_other := array_position(v_words_b, v_a[v_place]);
-        if v_other is null then
-            v_only_a := v_only_a || v_place;
-        else
-            v_words_b[v_other] := null;
-        end if;
-    end loop;
-    for v_place in 1..coalesce(cardinality(v_words_b), 0) loop
-        if v_words_b[v_place] is not null then
-            v_only_b := v_only_b || (v_place + v_from - 1);
-        end if;
-    end loop;
-    v_words_b := '{}'::text[];
+    if (v_length_a - v_end - v_from)::bigint * (v_length_b - v_end - v_from) > 10000 then
+        -- the same by sorting, which takes longer for a sentence and does not take the square of a page
+        select coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 1), '{}'),
+            coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 2), '{}')
+        into v_only_a, v_only_b
+        from (
+            select ranked.side, ranked.place, count(*) over (partition by ranked.word, ranked.number) as sides
+            from (
+                select stated.side, stated.word, stated.place::integer + v_from - 1 as place,
+                    row_number() over (partition by stated.side, stated.word order by stated.place) as number
+                from (
+                    select 1, listed.* from unnest(v_a[v_from:v_length_a - v_end]) with ordinality as listed
+                    union all
+                    select 2, listed.* from unnest(v_b[v_from:v_length_b - v_end]) with ordinality as listed
+                ) as stated(side, word, place)
+            ) as ranked
+        ) as counted
+        where counted.sides = 1;
+    else
+        v_words_b := v_b[v_from:v_length_b - v_end];
+        for v_place in v_from..v_length_a - v_end loop
+            v_other := array_position(v_words_b, v_a[v_place]);
+            if v_other is null then
+                v_only_a := v_only_a || v_place;
+            else
+                v_words_b[v_other] := null;
+            end if;
+        end loop;
+        for v_place in 1..coalesce(cardinality(v_words_b), 0) loop
+            if v_words_b[v_place] is not null then
+                v_only_b := v_only_b || (v_place + v_from - 1);
+            end if;
+        end loop;
+        v_words_b := '{}'::text[];
+    end if;
 
     foreach v_place in array v_only_a loop
         v_class := left(v_class_a[v_place], 1);
@@ -132,10 +169,10 @@ begin
     -- negations
     v_text := v_plain_a || v_plain_b;
     v_is_eastern := octet_length(v_text) > length(v_text)
-        and v_text collate "C" ~ '[\u0E00-\u0E7F\u3040-\u30FF\u3400-\u9FFF\uAC00-\uD7A3]';
+        and v_text collate "C" ~ E'[\u0E00-\u0E7F\u3040-\u30FF\u3400-\u9FFF\uAC00-\uD7A3]';
     if v_negates
         or v_is_eastern
-            and array_to_string(v_words_a || v_words_b, '') ~ '[不没沒无無別别未勿非なくずけぬんないまい않없못아니말\u0E44]'
+            and array_to_string(v_words_a || v_words_b, '') ~ E'[不没沒无無別别未勿非なくずけぬんないまい않없못아니말\u0E44]'
     then
         v_count := memfold._guard_negations(v_plain_a, v_class_a) - memfold._guard_negations(v_plain_b, v_class_b);
         if v_count % 2 <> 0 then
@@ -165,15 +202,18 @@ begin
                         as difference,
                     bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
                 from (
-                    select distinct split_part(stated.fact, E'\x1f', 1) as kind,
-                        split_part(stated.fact, E'\x1f', 2) as value,
-                        split_part(stated.fact, E'\x1f', 3) as weight, stated.side
-                    from (select unnest(v_facts_a), 1 union all select unnest(v_facts_b), 2) as stated(fact, side)
+                    select listed.kind, listed.value, listed.weight, listed.side,
+                        -- (a window, for a value that both texts state: a join would take the square of a page)
+                        min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
+                            as is_shared
+                    from (
+                        select distinct split_part(stated.fact, E'\x1f', 1) as kind,
+                            split_part(stated.fact, E'\x1f', 2) as value,
+                            split_part(stated.fact, E'\x1f', 3) as weight, stated.side
+                        from (select unnest(v_facts_a), 1 union all select unnest(v_facts_b), 2) as stated(fact, side)
+                    ) as listed
                 ) as facts
-                where not exists (
-                    select from (select unnest(v_facts_a), 1 union all select unnest(v_facts_b), 2) as twin(fact, side)
-                    where twin.side <> facts.side and split_part(twin.fact, E'\x1f', 2) = facts.value
-                )
+                where not facts.is_shared
                 group by facts.kind
             ) as compared
             where compared.differs;
@@ -227,7 +267,7 @@ begin
         for v_token, v_found in
             select antonyms.word, antonyms.antonym
             from memfold.antonyms
-            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= U&'\2E80'
+            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80'
                 and (position(antonyms.word in v_plain_a) > 0 and position(antonyms.antonym in v_plain_b) > 0
                         and position(antonyms.word in v_plain_b) = 0 and position(antonyms.antonym in v_plain_a) = 0
                     or position(antonyms.word in v_plain_b) > 0 and position(antonyms.antonym in v_plain_a) > 0
@@ -241,7 +281,7 @@ begin
     if v_is_eastern and v_signals = '{}' and v_words_a <> '{}' and v_words_b <> '{}' then
         v_token := array_to_string(v_a[v_from:v_length_a - v_end], '');
         v_found := array_to_string(v_b[v_from:v_length_b - v_end], '');
-        if v_token ~ '^[\u3400-\u9FFF]{1,6}$' and v_found ~ '^[\u3400-\u9FFF]{1,6}$'
+        if v_token ~ E'^[\u3400-\u9FFF]{1,6}$' and v_found ~ E'^[\u3400-\u9FFF]{1,6}$'
             and translate(v_token, v_found, '') = v_token
             and (v_a[v_from - 1] in ('在', '叫', '自', '去', '到', '给', '給')
                  or v_a[v_length_a - v_end + 1] in ('に', 'で', 'へ', 'さ', '様', '君')
@@ -292,11 +332,11 @@ begin
                       union all select 2, named.* from unnest(v_names_b) with ordinality as named)
                     as listed(side, fact, place)
             ), shared as (
-                select first.name, first.band as band_a, second.band as band_b
-                from stated as first
-                join stated as second on second.name = first.name and second.side = 2
-                where first.side = 1 and not (first.mark = second.mark and first.mark <> '')
-                    and (select count(*) from stated where stated.name = first.name) = 2
+                -- once in either text, and not in the same role
+                select name, min(band) filter (where side = 1) as band_a, min(band) filter (where side = 2) as band_b
+                from stated
+                group by name
+                having count(*) = 2 and min(side) <> max(side) and not (min(mark) = max(mark) and min(mark) <> '')
             )
             select string_agg(name, ', ' order by band_a, name) || ' <> '
                 || string_agg(name, ', ' order by band_b, name)
@@ -319,4 +359,5 @@ $function$;
 revoke all on function memfold._guard(text, text, text) from public;
 comment on function memfold._guard(text, text, text) is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
-Kinds: negation, numeral, date, time, version, currency, unit, identifier, name, antonym, prefix, order.';
+Kinds: negation, numeral, date, time, version, currency, unit, identifier, name, antonym, prefix, order; length: a text
+that is too long to compare (_guard_limit).';

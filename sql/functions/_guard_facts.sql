@@ -27,9 +27,9 @@ begin
     if octet_length(content) = length(content) then
         return v_count;
     end if;
-    if content collate "C" ~ '[\u3040-\u30FF\u3400-\u9FFF]' then
+    if content collate "C" ~ E'[\u3040-\u30FF\u3400-\u9FFF]' then
         v_text := replace(content, ' ', '');
-        if v_text ~ '[\u3040-\u309F]' then
+        if v_text ~ E'[\u3040-\u309F]' then
             v_text := regexp_replace(
                 v_text, '(?:少|すく|つまら|くだら|もったい|かもしれ|違い|ちがい|切)ない|(?:かもしれ|すみ|すい)ません|必ず|かならず|'
                 || 'わずか|不便|不安|無料', '', 'g');
@@ -39,12 +39,12 @@ begin
             v_text := regexp_replace(
                 v_text, '不过|不過|不仅|不僅|不但|不只|不同|差不多|不断|不斷|不久|不错|不錯|了不起|不好意思|对不起|對不起|'
                 || '特别|特別|分别|分別|区别|區別|级别|級別|性别|性別|类别|類別|别人|別人|别的|別的|告别|告別|个别|個別|鉴别|'
-                || '识别|識別|未来|未來|无论|無論|是不是|有没有|有沒有|不管|不论|不論|(.)不\1', '', 'g');
+                || E'识别|識別|未来|未來|无论|無論|是不是|有没有|有沒有|不管|不论|不論|(.)不\\1', '', 'g');
             v_count := v_count + regexp_count(v_text, '[不没沒无無别別未勿]');
         end if;
-    elsif content collate "C" ~ '[\uAC00-\uD7A3]' then
+    elsif content collate "C" ~ E'[\uAC00-\uD7A3]' then
         v_count := v_count + regexp_count(content collate "C", '않|없|아니|못|지 말');
-    elsif content collate "C" ~ '[\u0E00-\u0E7F]' then
+    elsif content collate "C" ~ E'[\u0E00-\u0E7F]' then
         v_count := v_count + regexp_count(content collate "C", 'ไม่');
     end if;
     return v_count;
@@ -96,7 +96,7 @@ begin
         v_month := null;
         v_year := null;
 
-        if left(v_class, 1) in ('#', '~', '*') or v_token ~ '^[-+]?[0-9]{1,25}(?:\.[0-9]{1,25})?$' then
+        if left(v_class, 1) in ('#', '~', '*') or v_token ~ E'^[-+]?[0-9]{1,25}(?:\\.[0-9]{1,25})?$' then
             v_is_word := v_class is not null;
             v_number := case when v_is_word then substr(v_class, 2)::numeric else v_token::numeric end;
             if left(v_class, 1) = '~' or (left(v_class, 1) = '*' and length(v_token) < 5) then
@@ -229,10 +229,10 @@ begin
             else
                 v_value := v_part[4] || '-' || lpad(v_part[1], 2, '0') || '-' || lpad(v_part[3], 2, '0');
             end if;
-        elsif v_token ~ '^[0-9]{1,3}(?:\.[0-9]{3}){2,}$' then
+        elsif v_token ~ E'^[0-9]{1,3}(?:\\.[0-9]{3}){2,}$' then
             v_kind := 'numeral';
             v_value := replace(v_token, '.', '');
-        elsif v_token ~ '^v\.?[0-9]+(?:\.[0-9a-z]+)*$' or v_token ~ '^[0-9]+(?:\.[0-9a-z]+){2,}(?:-[0-9a-z.]+)?$' then
+        elsif v_token ~ E'^v\\.?[0-9]+(?:\\.[0-9a-z]+)*$' or v_token ~ E'^[0-9]+(?:\\.[0-9a-z]+){2,}(?:-[0-9a-z.]+)?$' then
             v_kind := 'version';
             v_value := ltrim(v_token, 'v.');
         elsif length(v_token) > 1 then

@@ -13,6 +13,7 @@ declare
     v_b text[] := '{}'::text[];
     v_length integer;
     v_from integer := 1;
+    v_tried integer := 0;
     v_class text collate "C";
     v_whole_a text[];
     v_whole_b text[];
@@ -57,7 +58,12 @@ begin
     end if;
 
     -- one phrase moved over another: the second text is a rotation of the first, unless what moved only negates
+    -- (of a word that comes again and again only the first places are tried: each try reads the whole text)
     for v_place in 1..v_length - 1 loop
+        if v_b[1] = v_a[v_place + 1] then
+            v_tried := v_tried + 1;
+            exit when v_tried > 40;
+        end if;
         if v_b[1] = v_a[v_place + 1] and v_b = v_a[v_place + 1:] || v_a[:v_place] then
             exit when v_place = 1 and v_a[1] = any (v_focus)
                 or v_place = v_length - 1 and v_a[v_length] = any (v_focus);
@@ -119,7 +125,7 @@ begin
     end if;
     foreach v_place in array only_here loop
         v_token := tokens[v_place];
-        if v_token ~ '^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
+        if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
             v_names := v_names || ('?' || rtrim(v_token, 'ー'));
             continue;
         end if;

@@ -165,6 +165,8 @@ declare
     v_total bigint;
     v_digit bigint;
     v_value integer;
+    v_from integer;
+    v_rest text collate "C";
 begin
     if v_text ~ '[曜期拜周週]' then
         for v_value in 1..7 loop
@@ -176,9 +178,12 @@ begin
         end loop;
         v_text := replace(v_text, E'\x03天', ' sunday ');
     end if;
+    v_rest := v_text;
+    v_text := '';
     loop
+        -- on in what is left: from the beginning each time, a page of numerals would take the square of its length
         v_match := regexp_match(
-            v_text, '(一[〇零一二两兩三四五六七八九十百千]{1,9}|[二两兩三四五六七八九十百][〇零一二两兩三四五六七八九十百千]{0,9})'
+            v_rest, '(一[〇零一二两兩三四五六七八九十百千]{1,9}|[二两兩三四五六七八九十百][〇零一二两兩三四五六七八九十百千]{0,9})'
             || '(?=[个個只隻条條位名张張本年月日号號天岁歲歳点點时時分秒次回台臺件匹杯人枚头頭公里米元円块塊种種家間间套门門])');
         exit when v_match is null;
         v_total := 0;
@@ -195,10 +200,11 @@ begin
                     v_digit := 0;
             end case;
         end loop;
-        v_text := overlay(v_text placing (v_total + v_digit)::text
-                          from position(v_match[1] in v_text) for length(v_match[1]));
+        v_from := position(v_match[1] in v_rest);
+        v_text := v_text || left(v_rest, v_from - 1) || (v_total + v_digit)::text;
+        v_rest := substr(v_rest, v_from + length(v_match[1]));
     end loop;
-    return v_text;
+    return v_text || v_rest;
 end;
 $function$;
 revoke all on function memfold._guard_han_numbers(text) from public;
@@ -215,16 +221,19 @@ as $function$
 declare
     v_text text collate "C";
     v_is_wide boolean;
+    v_parts text[];
+    v_part text collate "C";
+    v_place integer;
 begin
     v_text := memfold.canonicalize(
         regexp_replace(
             content collate "C",
-            '(^|[^A-Za-z0-9À-ɏͰ-ӿԱ-և''’_@./:\\-]|[^A-Za-z0-9À-ɏͰ-ӿԱ-և _@./:]-)'
+            E'(^|[^A-Za-z0-9À-ɏͰ-ӿԱ-և''’_@./:\\\\-]|[^A-Za-z0-9À-ɏͰ-ӿԱ-և _@./:]-)'
             || '([A-ZÀ-ÖØ-ÞĀĂĄĆĈĊČĎĐĒĔĖĘĚĜĞĠĢĤĦĨĪĬĮİĲĴĶĹĻĽĿŁŃŅŇŊŌŎŐŒŔŖŘŚŜŞŠŢŤŦŨŪŬŮŰŲŴŶŸŹŻŽΆΈ-ΏΑ-ΫЀ-ЯҐԱ-Ֆ])',
             E'\\1\x01\\2', 'g'),
         'prose/1');
 
-    if v_text !~ '[^ a-z\x01]' then
+    if v_text !~ E'[^ a-z\\x01]' then
         return v_text;
     end if;
 
@@ -233,21 +242,21 @@ begin
     -- one character for what is written in several ways; brackets and quotation marks say nothing here
     v_text := translate(
         v_text,
-        U&';!?\FF1B\FF01\FF1F\3002\FF61\FF0C\3001\FF64\2019\2018\02BC\2013\2212\2010\2011\2012'
-        || U&'"()[]{}<>*`~|^\\\2026\00B7\2022\00BF\00A1\2014\201C\201D\201E\00AB\00BB\2039\203A'
-        || U&'\300C\300D\300E\300F\3010\3011\300A\300B\30FB',
-        U&'........,,,''''''-----                                            ');
+        E';!?\uFF1B\uFF01\uFF1F\u3002\uFF61\uFF0C\u3001\uFF64\u2019\u2018\u02BC\u2013\u2212\u2010\u2011\u2012'
+        || E'"()[]{}<>*`~|^\\\u2026\u00B7\u2022\u00BF\u00A1\u2014\u201C\u201D\u201E\u00AB\u00BB\u2039\u203A'
+        || E'\u300C\u300D\u300E\u300F\u3010\u3011\u300A\u300B\u30FB',
+        '........,,,''''''-----                                            ');
 
-    if v_is_wide and v_text ~ '[\u2E80-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF]' then
+    if v_is_wide and v_text ~ E'[\u2E80-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF]' then
         if v_text ~ '[二两兩三四五六七八九十百曜期拜周週]' then
             v_text := memfold._guard_han_numbers(v_text);
         end if;
         v_text := regexp_replace(
-            v_text, '([\u30A1-\u30FA\u30FC]+|[\u2E80-\u30A0\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF])',
-            ' \1 ', 'g');
+            v_text, E'([\u30A1-\u30FA\u30FC]+|[\u2E80-\u30A0\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF])',
+            E' \\1 ', 'g');
     end if;
 
-    if v_is_wide and v_text ~ '[\u0660-\u0669\u06F0-\u06F9\u0966-\u096F\u09E6-\u09EF\u0E50-\u0E59]' then
+    if v_is_wide and v_text ~ E'[\u0660-\u0669\u06F0-\u06F9\u0966-\u096F\u09E6-\u09EF\u0E50-\u0E59]' then
         v_text := translate(v_text, '٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹०१२३४५६७८९০১২৩৪৫৬৭৮৯๐๑๒๓๔๕๖๗๘๙',
                             '01234567890123456789012345678901234567890123456789');
     end if;
@@ -257,14 +266,14 @@ begin
         v_text := replace(v_text, 'o''clock', 'oclock');
         v_text := replace(replace(replace(replace(replace(replace(v_text,
             '''re', ' are'), '''ve', ' have'), '''ll', ' will'), '''d ', ' would '), 'i''m ', 'i am '), '''s', ' ''s ');
-        v_text := regexp_replace(v_text, '((?:^| )\x01?(?:n|l|d|j|qu|c|s|m|t|un|dell|nell|all|dall|sull|quest))''',
-                                 '\1e ', 'g');
+        v_text := regexp_replace(v_text, E'((?:^| )\\x01?(?:n|l|d|j|qu|c|s|m|t|un|dell|nell|all|dall|sull|quest))''',
+                                 E'\\1e ', 'g');
         v_text := replace(replace(v_text, ' ''s ', E' \x02 '), '''', ' ');
         v_text := replace(v_text, E'\x02', '''s');
     end if;
 
     if position('$' in v_text) > 0 or position('%' in v_text) > 0 or v_is_wide and v_text ~ '[€£¥₹₽₩₺₴₪฿]' then
-        v_text := regexp_replace(v_text, '(-?)([$€£¥₹₽₩₺₴₪฿])', ' \2 \1', 'g');
+        v_text := regexp_replace(v_text, '(-?)([$€£¥₹₽₩₺₴₪฿])', E' \\2 \\1', 'g');
         v_text := replace(v_text, '%', ' % ');
     end if;
 
@@ -273,7 +282,7 @@ begin
         if position('-' in v_text) > 0 then
             v_text := regexp_replace(v_text, '(?<![0-9])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])(t(?=[0-9]))?',
                                      E'\\1\x02\\2\x02\\3 ', 'g');
-            v_text := regexp_replace(v_text, '(?<=(?:^| )[0-9.]+)-(?=[^ 0-9./:@_]{2}|[0-9])', ' ', 'g');
+            v_text := regexp_replace(v_text, '((?:^| )[0-9.]+)-(?=[^ 0-9./:@_]{2}|[0-9])', E'\\1 ', 'g');
         end if;
         if v_text ~ '[0-9][,''][0-9]' then
             v_text := regexp_replace(v_text, '(?<=[0-9])[,''](?=[0-9]{3}(?![0-9]))', '', 'g');
@@ -282,22 +291,36 @@ begin
         if v_text ~ '[0-9][a-z°]' then
             v_text := regexp_replace(
                 v_text,
-                '(?<=(?:^|[- ])[0-9.]+)(kg|g|mg|lbs?|oz|km|m|cm|mm|mi|ft|in|l|ml|[kmgt]i?b|[kmg]?hz|k?wh?|ms|'
-                || 'min|hrs?|h|d|am|pm|k|bn|mn|°[cf]|[kmg]?bps|mph)(?=[ .,]|$)', ' \1', 'g');
+                '((?:^|[- ])[0-9.]+)(kg|g|mg|lbs?|oz|km|m|cm|mm|mi|ft|in|l|ml|[kmgt]i?b|[kmg]?hz|k?wh?|ms|'
+                || 'min|hrs?|h|d|am|pm|k|bn|mn|°[cf]|[kmg]?bps|mph)(?=[ .,]|$)', E'\\1 \\2', 'g');
         end if;
     end if;
 
     if position('-' in v_text) > 0 or position('/' in v_text) > 0 then
+        -- (words of letters alone; their first and last characters stay, and what stands between is marked out, for
+        -- a pattern that looks ahead from each hyphen takes the square of the length of a word)
         v_text := regexp_replace(
-            v_text, '(?<=(?:^| )[^ 0-9./:@_]+)[-/](?=[^ 0-9./:@_]+(?:[ .,:]|$))', ' ', 'g');
+            v_text, '((?:^| )[^ 0-9./:@_])([^ 0-9./:@_]*-[^ 0-9./:@_]*)(?=[^ 0-9./:@_](?:[ .:,]|$))', E'\\1\x04\\2\x05',
+            'g');
+        if position(E'\x04' in v_text) > 0 then
+            v_parts := string_to_array(v_text, E'\x04');
+            v_text := v_parts[1];
+            foreach v_part in array v_parts[2:] loop
+                v_place := position(E'\x05' in v_part);
+                v_text := v_text || replace(left(v_part, v_place), '-', ' ') || substr(v_part, v_place + 1);
+            end loop;
+            v_text := replace(v_text, E'\x05', '');
+        end if;
+        v_text := regexp_replace(
+            v_text, '((?:^| )[^ 0-9./:@_]+)/(?=[^ 0-9./:@_]+(?:[ .,:]|$))', E'\\1 ', 'g');
         v_text := regexp_replace(v_text, '[-/]+(?= |$)|(?<=^| )-+(?=[^ 0-9.])', ' ', 'g');
     end if;
 
     if position('.' in v_text) > 0 or position(',' in v_text) > 0 or position(':' in v_text) > 0 then
         -- u.s. and p.m. are words; a stop or comma at the end of a word is a token
-        if v_text ~ '[a-z]\.[a-z]' then
+        if v_text ~ E'[a-z]\\.[a-z]' then
             v_text := regexp_replace(
-                v_text, '(?<=(?:^| )\x01?[a-z])\.([a-z])\.?(?:([a-z])\.?)?(?=[ ,]|$)', '\1\2', 'g');
+                v_text, E'((?:^| )\\x01?[a-z])\\.([a-z])\\.?(?:([a-z])\\.?)?(?=[ ,]|$)', E'\\1\\2\\3', 'g');
         end if;
         if position('..' in v_text) > 0 or position('.,' in v_text) > 0 or position(':.' in v_text) > 0
             or right(v_text, 1) in ('.', ':')

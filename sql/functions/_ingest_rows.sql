@@ -68,6 +68,7 @@ declare
     v_results memfold.ingest_result[];
     v_errors memfold.batch_result[] := coalesce(failed, '{}');
     v_first_of_key integer[];
+    v_differs text;
     v_made_buckets text[];
     v_made_keys text[];
     v_held text[] := array[]::text[];
@@ -110,6 +111,7 @@ declare
     v_detail text;
     v_hint text;
 begin
+    perform memfold._check_wildcard('tenant_id', v_tenant_id);
     -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
     -- The policy once for each bucket and type.
     select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
@@ -157,9 +159,8 @@ begin
                 z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.idempotency_key, (v_policies[z.policy_of]).max_content_length, (v_policies[z.policy_of]).max_metadata_size)
             and z.canonical is distinct from ''
-            and (z.embedding is null and z.embedding_model is null or coalesce(
-                (z.embedding is null or memfold._dimensions(z.embedding) = m.dimensions
-                    and memfold._norm(z.embedding) between 1e-30 and 1e30) and m.dimensions is not null, false))
+            and (z.embedding is null and z.embedding_model is null
+                or coalesce(memfold._fits_model(z.embedding, m.dimensions, m.replaced_by), false))
             as sound,
             case when (v_policies[z.policy_of]).metadata_keys <> '{}'
                 then memfold._metadata_signature(z.metadata, (v_policies[z.policy_of]).metadata_keys) end as signature
@@ -234,6 +235,7 @@ begin
         left join unnest(v_made_buckets, v_made_keys) as n (bucket_id, key)
             on n.bucket_id = (v_items[f.i]).bucket_id and n.key = v_keys[f.i];
         for v_i in 1..v_count loop
+            v_event_id := null;
             if v_first_of_key[v_i] < v_i then
                 v_classes[v_i] := 'again';
             elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
@@ -246,6 +248,25 @@ begin
                 elsif v_classes[v_i] = 'todo' then
                     perform memfold._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
                 end if;
+            end if;
+            continue when v_classes[v_i] not in ('again', 'known');
+            -- the same candidate, or an error of its own
+            v_differs := memfold._key_differs(
+                case when v_event_id is null then memfold._as_event(v_items[v_first_of_key[v_i]])
+                    else memfold._event(v_tenant_id, v_event_id) end,
+                memfold._as_event(v_items[v_i]));
+            if v_differs is not null then
+                v_classes[v_i] := 'error';
+                v_errors := array(select x from unnest(v_errors) as x where x.ordinal <> v_ordinals[v_i]);
+                begin
+                    perform memfold._fail_key(v_keys[v_i], case when v_event_id is null
+                        then format('candidate %s of the batch', v_ordinals[v_first_of_key[v_i]])
+                        else format('event %s', v_event_id) end, v_differs);
+                exception when sqlstate 'MF062' then
+                    get stacked diagnostics v_code = returned_sqlstate, v_message = message_text,
+                        v_detail = pg_exception_detail, v_hint = pg_exception_hint;
+                    v_errors := v_errors || memfold._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
+                end;
             end if;
         end loop;
     end if;

@@ -16,7 +16,7 @@ begin
     if octet_length(v_text) <> length(v_text) then
         -- Han, Hiragana and Katakana are written without spaces: each character is a word
         v_text := translate(
-            regexp_replace(v_text, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', ' \1 ', 'g'),
+            regexp_replace(v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g'),
             '’…“”«»–—、。，；：！？（）「」『』', '''                    ');
     end if;
     if position('''' in v_text) > 0 then
@@ -287,9 +287,9 @@ begin
         -- what the guard says: how much, and of which kind
         coalesce(cardinality(guard), 0),
         (strpos(v_signals, E'\nnegation:') > 0)::integer,
-        (v_signals ~ '\n(numeral|date|time|version|currency|unit|identifier):')::integer,
+        (v_signals ~ E'\\n(numeral|date|time|version|currency|unit|identifier):')::integer,
         (strpos(v_signals, E'\nname:') > 0)::integer,
-        (v_signals ~ '\n(antonym|prefix):')::integer
+        (v_signals ~ E'\\n(antonym|prefix):')::integer
     ]::double precision[];
 end;
 $$;

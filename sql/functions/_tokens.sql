@@ -14,7 +14,7 @@ begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
         -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless somebody knows better
         v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
-            v_text, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', ' \1 ', 'g')
+            v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
         else memfold._segmented(v_text, segmenter) end;
     end if;
     return array(
@@ -38,7 +38,11 @@ create or replace function memfold._jaccard(a text[], b text[]) returns double p
 language sql immutable strict parallel safe
 begin atomic
     select coalesce(s.n::double precision / nullif(pg_catalog.cardinality(a) + pg_catalog.cardinality(b) - s.n, 0), 0)
-    from (select pg_catalog.count(*) as n from pg_catalog.unnest(a) as x (word) where x.word = any(b)) as s;
+    from (
+        -- (a join, for a search of the array per word would take the square of a page)
+        select pg_catalog.count(*) as n
+        from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
+    ) as s;
 end;
 revoke all on function memfold._jaccard(text[], text[]) from public;
 comment on function memfold._jaccard(text[], text[]) is

@@ -10,6 +10,10 @@ begin
     end if;
     perform memfold._check_identifier('bucket_id', new.bucket_id, true);
     perform memfold._check_identifier('memory_type', new.memory_type, true);
+    perform memfold._check_wildcard('tenant_id', new.tenant_id);
+    perform memfold._check_wildcard('bucket_id', new.bucket_id);
+    perform memfold._check_wildcard('memory_type', new.memory_type);
+    perform memfold._check_marks(new.content);
     perform memfold._check_identifier('subject', new.subject, false);
     perform memfold._check_identifier('predicate', new.predicate, false);
     perform memfold._check_identifier('object', new.object, false);
@@ -27,7 +31,7 @@ revoke all on function memfold._fill_policy() from public;
 comment on function memfold._fill_policy() is
 'A row that comes without canonicalizer and key fields (a plain INSERT) gets those of its policy, so that its hash is made like
 any. Key fields alone: it has opted out.
-Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse.';
+Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such a content.';
 
 create or replace function memfold._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp

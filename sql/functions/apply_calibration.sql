@@ -44,10 +44,10 @@ begin
     end if;
     v_body := substr(score_sql, length(v_head) + 1, length(score_sql) - length(v_head) - length(v_tail)) || ' end';
     -- without comments that fill a line, literals and numbers, words and signs are left
-    v_body := regexp_replace(v_body, '^ *--[^\n]*$', '', 'gn');
-    v_body := regexp_replace(v_body, '''[^''\\]*''', ' ', 'g');
-    v_body := regexp_replace(v_body, '\m[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?\M', ' ', 'g');
-    return v_body ~ '^[a-z0-9_.,:;=<>+*/&()\[\]\s-]*$' and v_body !~ '--|/\*' and not exists (
+    v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
+    v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
+    v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
+    return v_body ~ E'^[a-z0-9_.,:;=<>+*/&()\\[\\]\\s-]*$' and v_body !~ E'--|/\\*' and not exists (
         select from pg_catalog.regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
         where w.words[1] !~ '^f[0-9]+$' and w.words[1] <> all (
             '{begin,bit,bit_count,cardinality,case,constant,declare,double,else,end,errcode,exception,exp,features,float8,greatest,

@@ -42,7 +42,7 @@ end;
 $$;
 revoke all on function memfold.vector_index_ddl(text) from public;
 comment on function memfold.vector_index_ddl(text) is
-'The statements that make what create_vector_index() makes without keeping writers waiting, one a row, for psql''s \gexec:
+E'The statements that make what create_vector_index() makes without keeping writers waiting, one a row, for psql''s \\gexec:
 they cannot run inside a function. None where the index is there and valid; one that an interrupted build has left behind is
 dropped. Only for members of memfold_owner. Raises MF013, MF037.';
 
@@ -55,7 +55,7 @@ begin
     -- first, so that what a concurrent build makes is seen when it is complete
     lock table memfold.memory_vectors in share mode;
     for v_statement in select s.* from memfold.vector_index_ddl(embedding_model) as s loop
-        execute regexp_replace(v_statement, '^(create|drop) index concurrently', '\1 index');
+        execute regexp_replace(v_statement, '^(create|drop) index concurrently', E'\\1 index');
     end loop;
 end;
 $$;

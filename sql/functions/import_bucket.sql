@@ -27,7 +27,8 @@ begin
     ) as k;
     select pg_catalog.array_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) into v_columns
     from pg_catalog.pg_attribute as a
-    where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and a.attname = any(v_all);
+    where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+        and (a.attname = any(v_all) or a.attname = 'tenant_id');
     select min(u.name) into v_unknown
     from pg_catalog.unnest(v_all) as u (name)
     where not exists (
@@ -37,6 +38,9 @@ begin
     if v_unknown is not null then
         perform memfold._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
             'A later version has made it: upgrade memfold.');
+    end if;
+    if exists (select from pg_catalog.jsonb_array_elements(lines) as l (line) where l.line = '{}') then
+        perform memfold._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
     end if;
     if table_name not in ('policies', 'labelled_pairs') and exists (
         select from pg_catalog.jsonb_array_elements(lines) as l (line)
@@ -64,7 +68,7 @@ begin
         from pg_catalog.jsonb_array_elements(lines) as l (line)
         join memfold.memories as m
             on m.tenant_id = _import_rows.tenant_id collate "C" and m.memory_id = (l.line ->> 'memory_id')::uuid
-        where '\x' || pg_catalog.encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
+        where E'\\x' || pg_catalog.encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
             or m.scope_key::text is distinct from l.line ->> 'scope_key'
         limit 1;
         if found then
@@ -147,6 +151,7 @@ declare
 begin
     perform memfold._enter(v_tenant_id);
     perform memfold._check_identifier('bucket_id', v_bucket_id, true);
+    perform memfold._check_wildcard('bucket_id', v_bucket_id);
     if not coalesce(jsonb_typeof(lines) = 'array' and jsonb_array_length(lines) between 1 and 10000, false) then
         perform memfold._fail('MF022', 'an argument is out of range', 'lines was not an array of 1 to 10,000 elements.',
             'Pass the lines of an export in their order, some at a time, all in one transaction.');
@@ -169,6 +174,11 @@ begin
         if v_header -> 'format' is distinct from '1' then
             perform memfold._not_an_export(format('Its format is %s; known is 1.', coalesce(v_header ->> 'format', 'missing')),
                 'A later version has made it: upgrade memfold.');
+        elsif jsonb_typeof(v_header -> 'counts') is distinct from 'object' or exists (
+            select from jsonb_each(case jsonb_typeof(v_header -> 'counts') when 'object' then v_header -> 'counts' else '{}' end) as c
+            where c.value::text !~ '^[0-9]{1,18}$'
+        ) then
+            perform memfold._not_an_export('Its counts are no numbers.', null);
         elsif v_header ->> 'bucket_id' is distinct from v_bucket_id then
             perform memfold._not_an_export(format('It is of bucket %L.', v_header ->> 'bucket_id'),
                 'A bucket keeps its name: it is part of what memories are compared by.');
@@ -217,7 +227,11 @@ begin
                 v_written := v_written + jsonb_array_length(v_group.lines);
             end if;
         end loop;
-    exception when data_exception or integrity_constraint_violation or invalid_parameter_value then
+    exception when others then
+        -- whatever PostgreSQL says to a row; not what is no fault of the row: lost locks, resources, the server
+        if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
+            raise;
+        end if;
         perform memfold._not_an_export(sqlerrm, null);
     end;
 

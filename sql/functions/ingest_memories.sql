@@ -5,6 +5,26 @@ source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,id
 revoke all on function memfold._candidate_keys() from public;
 comment on function memfold._candidate_keys() is 'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
 
+create or replace function memfold._has_text_values(element jsonb) returns boolean
+language sql immutable parallel safe
+return coalesce(pg_catalog.jsonb_typeof(element -> 'content'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'tenant_id'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'bucket_id'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'memory_type'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'subject'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'predicate'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'object'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'embedding_model'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'session_id'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'origin'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'observed_at'), 'null') in ('string', 'null')
+and coalesce(pg_catalog.jsonb_typeof(element -> 'idempotency_key'), 'null') in ('string', 'null')
+and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
+revoke all on function memfold._has_text_values(jsonb) from public;
+comment on function memfold._has_text_values(jsonb) is
+'Whether what a candidate says as text is JSON strings or null: anything else would be stored as the text it is written with.
+One expression, which its callers inline.';
+
 create or replace function memfold._parse_candidate(tenant_id text, element jsonb, ordinal bigint)
 returns memfold.staged_candidates
 language plpgsql stable
@@ -23,6 +43,10 @@ begin
                 from pg_catalog.jsonb_object_keys(element - memfold._candidate_keys()) as k (key)
             )),
             'The keys are the arguments of ingest_memory().');
+    elsif not memfold._has_text_values(element) then
+        perform memfold._fail('MF036', 'a value of a candidate is of another type',
+            'What is a text for ingest_memory(), a turn or a time is a JSON string here.',
+            'Pass values of the types that ingest_memory() takes.');
     end if;
     begin
         r := pg_catalog.jsonb_populate_record(null::memfold.staged_candidates, element);
@@ -119,7 +143,7 @@ begin
         into v_rows, v_odd
         from jsonb_populate_recordset(null::memfold.staged_candidates, candidates) with ordinality as t;
         v_odd := v_odd or exists (
-            select from jsonb_array_elements(candidates) as x (element) where x.element - memfold._candidate_keys() <> '{}'
+            select from jsonb_array_elements(candidates) as x (element) where x.element - memfold._candidate_keys() <> '{}' or not memfold._has_text_values(x.element)
         );
     exception when data_exception then
         v_odd := true;

@@ -25,10 +25,8 @@ declare
     v_event_id uuid;
 begin
     perform memfold._enter(tenant_id);
-    c := memfold._candidate(
-        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
     if idempotency_key is not null then
+        perform memfold._check_identifier('bucket_id', bucket_id, true);
         perform memfold._check_identifier('idempotency_key', idempotency_key, true);
         select i.event_id into v_event_id
         from memfold.idempotency_keys as i
@@ -36,9 +34,14 @@ begin
             and i.bucket_id = preview_memory.bucket_id collate "C"
             and i.idempotency_key = preview_memory.idempotency_key collate "C";
         if found then
+            perform memfold._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+                metadata);
             return memfold._event_result(tenant_id, v_event_id);
         end if;
     end if;
+    c := memfold._candidate(
+        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
     if memfold._is_embedded_here(c, c.policy) and (memfold._decide_known(c)).memory_id is null then
         c := memfold._embed(c);
     end if;

@@ -452,7 +452,7 @@ end;
 $$;
 revoke all on function memfold.drop_vector_index_ddl(text) from public;
 comment on function memfold.drop_vector_index_ddl(text) is
-'The statement that takes away what create_vector_index() or vector_index_ddl() has made for an embedding model, for psql''s \gexec;
+E'The statement that takes away what create_vector_index() or vector_index_ddl() has made for an embedding model, for psql''s \\gexec;
 none where there is no index. Only for members of memfold_owner.';
 
 create or replace function memfold.unregister_embedding_model(model text) returns void
@@ -466,7 +466,7 @@ begin
     perform memfold._check_model(model, true);
     if to_regclass('memfold.' || memfold._vector_index_name(model)) is not null then
         perform memfold._fail('MF048', 'the embedding model is in use', format('%L has an index.', model),
-            format('Drop it: select drop_vector_index_ddl(%L) \gexec', model));
+            format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', model));
     end if;
     select m.model into v_other
     from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.model collate "C" limit 1;

@@ -10,6 +10,7 @@ declare
     v_dimensions bigint;
 begin
     perform memfold._check_identifier('model', model, true);
+    perform memfold._check_thresholds(merge_threshold, judge_threshold);
     insert into memfold.embedding_models as m (model, dimensions, merge_threshold, judge_threshold)
     values (register_embedding_model.model, register_embedding_model.dimensions,
         register_embedding_model.merge_threshold, register_embedding_model.judge_threshold)

@@ -142,6 +142,7 @@ begin
     v_new.key_retention := coalesce(key_retention, v_new.key_retention);
     v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
     v_new.updated_at := clock_timestamp();
+    perform memfold._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
     perform memfold._check_embed(v_new);
 
     if (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys)
@@ -166,7 +167,7 @@ begin
         insert into memfold.policies select (v_new).*;
     exception when check_violation or not_null_violation then
         perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-            'What is allowed: \d+ memfold.policies.');
+            E'What is allowed: \\d+ memfold.policies.');
     end;
     if v_new.segmenter <> v_old.segmenter then
         delete from memfold.memory_tokens as t
@@ -209,6 +210,40 @@ database makes the vectors, by embed_model (memfold_py).
 The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
 canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
 is missing), MF058, MF059.';
+
+create or replace function memfold._check_thresholds(merge_threshold double precision, judge_threshold double precision)
+returns void
+language plpgsql stable
+as $$
+declare
+    v_crossed record;
+begin
+    if judge_threshold > merge_threshold then
+        perform memfold._fail('MF017', 'the judge threshold is above the merge threshold',
+            pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
+            'Below the merge threshold a judge is asked, from the judge threshold on: pass one that is not above it.');
+    elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
+        -- the other one is that of the embedding model
+        select m.model, m.merge_threshold, m.judge_threshold into v_crossed
+        from memfold.embedding_models as m
+        where m.replaced_by is null and coalesce(_check_thresholds.judge_threshold, m.judge_threshold)
+            > coalesce(_check_thresholds.merge_threshold, m.merge_threshold)
+        order by m.model
+        limit 1;
+        if found then
+            perform memfold._fail('MF017', 'the judge threshold is above the merge threshold',
+                pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
+                    pg_catalog.quote_nullable(merge_threshold), pg_catalog.quote_nullable(judge_threshold), v_crossed.model,
+                    v_crossed.merge_threshold, v_crossed.judge_threshold),
+                'A policy that sets one of them has the other from the model: pass both.');
+        end if;
+    end if;
+end;
+$$;
+revoke all on function memfold._check_thresholds(double precision, double precision) from public;
+comment on function memfold._check_thresholds(double precision, double precision) is
+'Raises MF017 where tier 2 would merge below what it asks a judge about: by these thresholds, or by one of them (null: there is
+none) and that of an embedding model in use.';
 
 create or replace function memfold._preset(policy memfold.policies, preset text) returns memfold.policies
 language plpgsql volatile

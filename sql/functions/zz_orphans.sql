@@ -85,7 +85,7 @@ declare
             view memory_audit;
             view runaway_memories;
         $list$;
-    v_names constant text[] := pg_catalog.string_to_array(pg_catalog.regexp_replace(v_released, '\s*\n\s*', '', 'g'), ';');
+    v_names constant text[] := pg_catalog.string_to_array(pg_catalog.regexp_replace(v_released, E'\\s*\\n\\s*', '', 'g'), ';');
     v_orphans text;
 begin
     if not exists (

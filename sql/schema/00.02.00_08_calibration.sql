@@ -7,7 +7,7 @@ declare
     v_a constant text collate "C" := memfold._prose_1(a);
     v_b constant text collate "C" := memfold._prose_1(b);
 begin
-    return pg_catalog.sha256(pg_catalog.convert_to(least(v_a, v_b), 'UTF8') || '\x00'::bytea
+    return pg_catalog.sha256(pg_catalog.convert_to(least(v_a, v_b), 'UTF8') || E'\\x00'::bytea
         || pg_catalog.convert_to(greatest(v_a, v_b), 'UTF8'));
 end;
 $$;

@@ -1,0 +1,47 @@
+-- Release 0.2.0: the hash of a content, whatever standard_conforming_strings is. PL/pgSQL reads its strings when it first runs in a
+-- session, by the settings of that session; those written E'' mean the same under any.
+create or replace function memfold._content_hash(
+    memory_type text, subject text, predicate text, content text,
+    canonicalizer text, key_fields text, metadata_signature text
+) returns bytea
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_content text;
+begin
+    if canonicalizer is null then
+        return null;
+    elsif canonicalizer = 'prose/1' then
+        v_content := memfold._prose_1(content);
+    else
+        v_content := memfold.canonicalize(content, canonicalizer);
+    end if;
+    if v_content = '' then
+        raise exception 'the content is empty in canonical form' using
+            errcode = 'MF004',
+            detail = pg_catalog.format('Nothing is left of %L under the canonicalizer %s.',
+                pg_catalog.left(content, 100), canonicalizer),
+            hint = 'Pass the text of one fact.';
+    end if;
+    if key_fields = 'type,subject,predicate' and subject is null and predicate is null and metadata_signature is null then
+        -- what the expression below comes to in the most frequent case
+        return pg_catalog.sha256(pg_catalog.convert_to(memory_type, 'UTF8') || E'\\x00ff00ff00ff00'::bytea
+            || pg_catalog.convert_to(v_content, 'UTF8'));
+    end if;
+    return pg_catalog.sha256(
+        -- A field ends with a zero byte, which no text holds. Neither are ff (null) and fe (not part of the key) UTF-8.
+        case when pg_catalog.strpos(key_fields, 'type') > 0
+            then pg_catalog.convert_to(memory_type, 'UTF8') else E'\\xfe'::bytea end
+        || E'\\x00'::bytea
+        || case when pg_catalog.strpos(key_fields, 'subject') > 0
+            then coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
+        || E'\\x00'::bytea
+        || case when pg_catalog.strpos(key_fields, 'predicate') > 0
+            then coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
+        || E'\\x00'::bytea
+        || coalesce(pg_catalog.convert_to(metadata_signature, 'UTF8'), E'\\xff'::bytea)
+        || E'\\x00'::bytea
+        || pg_catalog.convert_to(v_content, 'UTF8')
+    );
+end;
+$$;
