@@ -299,8 +299,6 @@ class World:
         return event
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
-        # what has its hash by the rules of before makes way
-        self.take_over_rehashed()
         now = self.rules[scope.bucket].now
         self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded, now))
         return len(self.memories) - 1
@@ -417,7 +415,8 @@ class World:
                 cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
                 clean = m.text.kind == text.kind and not differ(thing, m.object)
                 found.append((cosine, clean, m.number))
-        return sorted(found, reverse=True)[:20]
+        # ties to the older text
+        return sorted(found, key=lambda n: (-n[0], n[2]))[:20]
 
     def active_pair(self, a: int, b: int) -> bool:
         return a != b and self.state.status[a] == self.state.status[b] == "active"

@@ -191,8 +191,9 @@ as $$
 declare
     v_memory_id uuid;
 begin
-    if (c.policy).rehash_run is not null then
-        perform memfold._make_way(c);
+    if (c.policy).rehash_run is not null and memfold._make_way(c) then
+        -- what was decided before that no longer counts
+        return null;
     end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,

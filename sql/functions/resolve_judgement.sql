@@ -12,7 +12,7 @@ begin
         coalesce(newer.object, older.object), null, null, '{}', 0, 0, null, 'inferred', older.metadata || newer.metadata,
         pg_catalog.now());
     select r.* into v_memory
-    from memfold._known_candidate(c) as m
+    from memfold._known_before_insert(c) as m
     join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id);
     if not found then
         v_memory.memory_id := memfold._insert_memory(c, null);
