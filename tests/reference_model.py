@@ -350,8 +350,6 @@ class World:
         return max([self.clock, *(at for at in said if at is not None)])
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
-        # what has its hash by the rules of before makes way
-        self.take_over_rehashed()
         now = self.rules[scope.bucket].now
         self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded, now))
         return len(self.memories) - 1

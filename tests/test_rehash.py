@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests import servers
-from tests.support import Result, check, counters, ingest, model, status, until, vector
+from tests.support import Result, answer, check, counters, ingest, model, status, until, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -437,7 +437,7 @@ def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> 
 
 
 def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
-    """K in M in C by hand; by the rehash M is R and C is K. Where M's fold comes back first, C must not be beneath itself."""
+    """K in M in C by hand; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
     for n in (3, 18, 21, 24):  # by their hashes a rehash meets M before C, and on its way back R before K
         subject = {"subject": f"s{n}"}
         ingest(db, "I use C", **subject)
@@ -578,6 +578,36 @@ def test_a_hash_that_is_still_taken(db: DB) -> None:
     ]
     assert ingest(db, "C++").memory_id == plus.memory_id
     rehash(db)
+    settled(db)
+
+
+@pytest.mark.parametrize("way", ["ingest", "update", "judge"])
+def test_a_text_that_another_one_stands_for(db: DB, way: str) -> None:
+    """The stale text in its place makes way, and is parted from it: what comes is no new text then."""
+    model(db)
+    db.execute("select set_policy('acme', 'default', canonicalizer => 'exact', on_merge => 'synthesise')")
+    r = ingest(db, "I use C.")
+    m = ingest(db, "i use c")
+    x = ingest(db, "I program", **vector(1.0, 2))
+    y = ingest(db, "I write programs", **vector(0.95, 2))
+    assert y.action == "escalated"
+    rehash(db, canonicalizer="prose")
+    assert states(db)["i use c"] == "merged"
+    begin(db, canonicalizer="exact")
+    if way == "ingest":
+        found = ingest(db, "i use c")
+        assert (found.action, found.tier, found.memory_id) == ("merged", 1, m.memory_id)
+    elif way == "update":
+        db.execute("select update_memory(%s, 'i use c', tenant_id => 'acme')", [x.memory_id])
+        assert states(db)["I program"] == "merged"
+    else:
+        answer(db, "duplicate", 0.9, merged_text="i use c")
+        assert states(db)["I write programs"] == states(db)["I program"] == "merged"
+    said = {"ingest": 2, "update": 2, "judge": 3}[way]
+    assert [counters(db, one.memory_id)["observations"] for one in (r, m)] == [1, said]
+    check(db)
+    rehash(db)
+    assert [counters(db, one.memory_id)["observations"] for one in (r, m)] == [1, said]
     settled(db)
 
 

@@ -203,11 +203,12 @@ declare
     v_memory_id uuid;
     v_new_id uuid;
 begin
+    if (c.policy).rehash_run is not null and memfold._make_way(c) then
+        -- what was decided before that no longer counts
+        return null;
+    end if;
     if c.memory_id is null then
         v_new_id := memfold._id_after(memfold._new_id(), memfold._newest_memory(c.tenant_id));
-    end if;
-    if (c.policy).rehash_run is not null then
-        perform memfold._make_way(c);
     end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,

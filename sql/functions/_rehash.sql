@@ -447,7 +447,7 @@ comment on function memfold._rehash_text(text, uuid, uuid, uuid[]) is
 'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _place(). The
 caller holds the bucket''s lock.';
 
-create or replace function memfold._make_way(c memfold.candidate) returns void
+create or replace function memfold._make_way(c memfold.candidate) returns boolean
 language plpgsql volatile
 as $$
 declare
@@ -459,15 +459,32 @@ begin
         and t.content_hash >= c.content_hash and t.content_hash <= c.content_hash
     order by t.content_hash
     limit 1;
-    if found and memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
-        perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run, null);
+    if not found or not memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
+        return false;
     end if;
+    perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run, null);
+    return true;
 end;
 $$;
 revoke all on function memfold._make_way(memfold.candidate) from public;
 comment on function memfold._make_way(memfold.candidate) is
-'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. The caller holds
-the bucket''s lock.';
+'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. Returns whether it
+did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds the bucket''s lock.';
+
+create or replace function memfold._known_before_insert(c memfold.candidate)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+language plpgsql volatile rows 1
+as $$
+begin
+    for v_turn in 1..2 loop
+        return query select k.* from memfold._known_candidate(c) as k;
+        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold._make_way(c);
+    end loop;
+end;
+$$;
+revoke all on function memfold._known_before_insert(memfold.candidate) from public;
+comment on function memfold._known_before_insert(memfold.candidate) is
+'_known_candidate() for whoever stores the text where there is none: then nothing is in its way. The caller holds the lock.';
 
 create or replace function memfold._settle(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile

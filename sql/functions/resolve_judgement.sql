@@ -36,7 +36,7 @@ begin
     c := memfold._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject, m.predicate, v_object, null, null,
         '{}', 0, 0, null, 'inferred', v_metadata, null);
     select r.* into v_memory
-    from memfold._known_candidate(c) as k
+    from memfold._known_before_insert(c) as k
     join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(k.memory_id, k.root_id);
     if not found then
         v_memory.memory_id := memfold._insert_memory(c, null);

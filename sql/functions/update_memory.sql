@@ -24,7 +24,7 @@ begin
         coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
     c.scope_key := m.scope_key;
 
-    select s.memory_id into o.memory_id from memfold._known_candidate(c) as s;
+    select s.memory_id into o.memory_id from memfold._known_before_insert(c) as s;
     if found then
         -- the bucket has that text: the edit is a fold into where it leads
         o := memfold._memory_root(tenant_id, o.memory_id, '{rejected}');
