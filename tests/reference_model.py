@@ -290,7 +290,12 @@ class World:
         """By the clock, but not before what was said last of the memories concerned, or of the slot."""
         roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
         said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
-        if event.action == "inserted" and event.on_timeline and event.target is None and event.memory is not None:
+        if (
+            event.action == "inserted"
+            and event.on_timeline
+            and event.target is None
+            and event.memory is not None
+        ):
             said.append(self.current(self.memories[event.memory].scope)[1])
         return max([self.clock, *(at for at in said if at is not None)])
 
@@ -610,7 +615,9 @@ class World:
         event = Event("superseded", winner, 3, "person", loser)
         self.supersession(event, winner, loser)
         said = [self.state.counters[loser]["last_seen"]]
-        said += [self.present(self.state.timelines[r])[1] for r in (loser, winner) if r in self.state.timelines]
+        said += [
+            self.present(self.state.timelines[r])[1] for r in (loser, winner) if r in self.state.timelines
+        ]
         if event.on_timeline:
             said.append(self.current(self.memories[loser].scope)[1])
         event.at = now(max(said))

@@ -599,9 +599,7 @@ class Machine(RuleBasedStateMachine):
         said = self.call("supersede_memory", memory_id=self.memories[memory], by_id=self.memories[other])
         self.step(
             said,
-            lambda: self.answer(
-                self.world.supersede(memory, other, self.stated_now)
-            ),
+            lambda: self.answer(self.world.supersede(memory, other, self.stated_now)),
         )
 
     @precondition(lambda self: self.world.memories)
