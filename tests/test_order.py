@@ -288,6 +288,27 @@ def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, cal
     check(db)
 
 
+def test_a_restatement_comes_after_what_its_memory_has(db: DB, clock: Any) -> None:
+    """The usual candidate, which has no object, takes the fast path."""
+    single(db)
+    said = {"subject": "Ann", "predicate": "lives_in"}
+    ingest(db, "Ann lives in Rome", **said)
+    clock(YEARS)
+    oslo = ingest(db, "Ann lives in Oslo", **said)
+    ahead = counters(db, oslo.memory_id)["last_seen"]
+    clock(0)
+    again = ingest(db, "Ann lives in Oslo", **said)
+    assert (again.action, again.method) == ("merged", "hash")
+    seen, later = one(
+        db,
+        "select observed_at, event_id > %s from memory_events where event_id = %s",
+        oslo.event_id,
+        again.event_id,
+    )
+    assert (seen, later) == (ahead, True)
+    check(db)
+
+
 def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
     single(db)
     clock(YEARS)

@@ -269,9 +269,6 @@ as $$
 declare
     v_last_seen timestamptz;
 begin
-    if c.observed_at is not null then
-        return c.observed_at;
-    end if;
     select max(k.last_seen) into v_last_seen
     from memfold.memory_counters as k
     where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
@@ -285,7 +282,7 @@ end;
 $$;
 revoke all on function memfold._stated_at(memfold.candidate, memfold.decision) from public;
 comment on function memfold._stated_at(memfold.candidate, memfold.decision) is
-'When a candidate was observed: as the caller says, else now. Now is the clock''s time, but not before what was last stated of the
+'When a candidate was observed that does not say: now. That is the clock''s time, but not before what was last stated of the
 memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
 
 create or replace function memfold._apply(c memfold.candidate, d memfold.decision) returns memfold.ingest_result
@@ -310,7 +307,11 @@ begin
             );
         end if;
     end if;
-    c.observed_at := memfold._stated_at(c, d);
+    if c.observed_at is null and d.root_id is null and d.target_id is null and not d.on_timeline then
+        c.observed_at := memfold._clock();
+    elsif c.observed_at is null then
+        c.observed_at := memfold._stated_at(c, d);
+    end if;
     -- a batch has given its own, in the order of its candidates, since it has the locks
     if c.event_id is null then
         -- _newest_event() and _newest_memory(), in one statement

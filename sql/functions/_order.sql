@@ -75,7 +75,8 @@ begin
 end;
 $$;
 revoke all on function memfold._new_event_id(text) from public;
-comment on function memfold._new_event_id(text) is 'An id for a ledger row that is written under a scope''s lock: above all that the scope has.';
+comment on function memfold._new_event_id(text) is
+'An id for a ledger row that is written under a scope''s lock: above all that the scope has.';
 
 create or replace function memfold._new_run_id(tenant_id text) returns uuid
 language plpgsql volatile
