@@ -90,7 +90,7 @@ begin
     for r in
         select distinct on (j.judgement_id) j.*, (
             select string_agg('"' || o.content || '"', ', ' order by o.memory_id)
-            from unnest(memfold._member_ids(j.memory_id, j.other_id, j.member_ids)) as i (id)
+            from unnest(coalesce(j.member_ids, array[j.memory_id, j.other_id])) as i (id)
             join memfold.memories as o on o.tenant_id = j.tenant_id and o.memory_id = i.id
             where o.memory_id <> all(v_tree)
         ) as other_contents
@@ -188,8 +188,7 @@ end;
 $$;
 revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
-grant execute on function memfold._fail(text, text, text, text), memfold._member_ids(uuid, uuid, uuid[])
-to memfold_app, memfold_auditor;
+grant execute on function memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
 its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, what added most to the score in
