@@ -458,6 +458,25 @@ def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
             assert catalog(db) == before
 
 
+def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
+    """Of three that are one, the newest may have been merged into the middle one before that was into the oldest."""
+    db.execute("select set_policy('acme', 'default', canonicalizer => 'exact')")
+    for n in range(10):  # in which order a rehash meets them is by their hashes
+        for text in ("I use C!", "I use C", "I use C."):
+            ingest(db, text, subject=f"s{n}")
+    before = catalog(db)
+    rehash(db, canonicalizer="prose")
+    depths = db.execute(
+        "select count(*) from memories as m join memories as p on p.memory_id = m.merged_into"
+        " where p.merged_into is not null"
+    ).fetchone()
+    assert depths is not None
+    assert depths[0] > 0
+    rehash(db, canonicalizer="exact", batch_size=1)
+    assert catalog(db) == before
+    settled(db)
+
+
 def test_an_older_text_beneath_the_newer(db: DB) -> None:
     """The newer text has replaced the older: the older is the one without a hash, whatever its age."""
     a = ingest(db, "I use C")

@@ -1,8 +1,9 @@
 """Random sequences of calls, compared after every step with the model of tests/reference_model.py.
 
 MEMFOLD_SEQUENCES (40) sequences of MEMFOLD_STEPS (30) calls; MEMFOLD_SEED fixes the random choice. No sequence is begun
-after MEMFOLD_SECONDS (120), and one that fails is made shorter for MEMFOLD_SHRINK_SECONDS (15). Many at once, in
-several processes, each with a seed of its own, on a database that holds memfold (its tenants are new each time):
+after MEMFOLD_SECONDS (120; of more sequences: inf), and one that fails is made shorter for MEMFOLD_SHRINK_SECONDS (15).
+Many at once, in several processes, each with a seed of its own, on a database that holds memfold (its tenants are new
+each time):
 
     python -m tests.test_stateful DSN SEQUENCES STEPS FIRST_SEED PROCESSES
 """
@@ -37,7 +38,7 @@ from tests.reference_model import JUDGE, MERGE, Event, Judgement, RefusedError, 
 DB = psycopg.Connection[Any]
 SEQUENCES = int(os.environ.get("MEMFOLD_SEQUENCES", "40"))
 STEPS = int(os.environ.get("MEMFOLD_STEPS", "30"))
-SECONDS = float(os.environ.get("MEMFOLD_SECONDS", "120"))
+SECONDS = float(os.environ.get("MEMFOLD_SECONDS", "120" if SEQUENCES <= 40 else "inf"))
 SHRINK_SECONDS = int(os.environ.get("MEMFOLD_SHRINK_SECONDS", "15"))
 # more than any bucket of a sequence holds texts, twice over
 MOST_BATCHES = 200
@@ -951,12 +952,12 @@ class Machine(RuleBasedStateMachine):
         self.step(said if refused else {}, expect)
 
 
-def run(db: DB, sequences: int, steps: int, seed: int | None) -> None:
+def run(db: DB, sequences: int, steps: int, seed: int | None, seconds: float = math.inf) -> None:
     for i, text in enumerate(VECTORS):
         cosines = [sum(x * y for x, y in zip(text, other, strict=True)) for other in VECTORS[:i]]
         assert all(abs(c - t) > 1e-3 for c in cosines for t in (MERGE, JUDGE)), (i, cosines)
     db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
-    machine = type("Sequence", (Machine,), {"db": db, "until": time.monotonic() + SECONDS})
+    machine = type("Sequence", (Machine,), {"db": db, "until": time.monotonic() + seconds})
     assert engine.MAX_SHRINKING_SECONDS
     engine.MAX_SHRINKING_SECONDS = SHRINK_SECONDS
     if seed is not None:
@@ -979,7 +980,7 @@ def test_random_sequences(db: DB) -> None:
     # The same ones in every run of the suite; MEMFOLD_SEED=random looks for others.
     seed = os.environ.get("MEMFOLD_SEED", "1")
     start = time.monotonic()
-    run(db, SEQUENCES, STEPS, None if seed == "random" else int(seed))
+    run(db, SEQUENCES, STEPS, None if seed == "random" else int(seed), SECONDS)
     print(report(COUNTS, time.monotonic() - start))
     assert COUNTS["sequences"] >= min(SEQUENCES, 10)
 

@@ -344,10 +344,11 @@ begin
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold._hash_under(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type));
+        -- those beneath it first: a caller that takes a few at a time finds them by it
+        return query select t.* from memfold._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
         if v_hash is distinct from _parting_twins.content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
         end if;
-        return query select t.* from memfold._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
     end loop;
 end;
 $$;
