@@ -316,15 +316,17 @@ create type memfold.archived_rows as (archived bigint, summaries bigint, is_left
 
 create type memfold.batch_result as (ordinal bigint, action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb, sqlstate text, error text, detail text, hint text);
 
-create type memfold.claimed_judgement as (tenant_id text, judgement_id uuid, bucket_id text, kind text, similarity double precision, guard text[], attempts bigint, leased_until timestamp with time zone, memory jsonb, other jsonb);
+create type memfold.claimed_judgement as (tenant_id text, judgement_id uuid, bucket_id text, kind text, similarity double precision, guard text[], attempts bigint, leased_until timestamp with time zone, memory jsonb, other jsonb, members jsonb);
 
 create type memfold.decay_report as (run_id uuid, decayed bigint, remaining bigint);
 
 create type memfold.erasure as (erased bigint, kept bigint, events bigint, remaining bigint);
 
-create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid);
+create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid);
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
+
+create type memfold.plain_rows as (ingested bigint, busy bigint);
 
 create type memfold.resolution as (state text, verdict text, action text, memory_id uuid, event_id uuid);
 
@@ -367,7 +369,7 @@ comment on view memfold.judge_costs is 'As on a server, whole: conditions are tr
 grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold._read_open_judgements(tenant text)
-returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, state text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid)
+returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, state text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -452,7 +454,7 @@ comment on view memfold.memories is 'As on a server, whole: conditions are tried
 grant select on memfold.memories to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold._read_memory_events(tenant text)
-returns table (tenant_id text, event_id uuid, at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone)
+returns table (tenant_id text, event_id uuid, at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -469,7 +471,7 @@ comment on view memfold.memory_events is 'As on a server, whole: conditions are 
 grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold._read_judgements(tenant text)
-returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, state text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone)
+returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, state text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -503,7 +505,7 @@ comment on view memfold.labelled_pairs is 'As on a server, whole: conditions are
 grant select on memfold.labelled_pairs to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold._read_policies(tenant text)
-returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, on_ambiguous text, on_merge text, metadata_merge text, conflict text, confidence_floor double precision, min_confidence double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
+returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, on_ambiguous text, on_merge text, metadata_merge text, conflict text, confidence_floor double precision, min_confidence double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -666,7 +668,8 @@ $$;
 comment on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) is
 'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
 newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
-the newer), escalated, or embedded (nothing else to do).
+the newer), escalated, or embedded (nothing else to do). Where it was one value of a single-valued slot against another for want
+of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
 Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
 revoke all on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) from public;
 grant execute on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) to memfold_app, memfold_owner;
@@ -723,7 +726,7 @@ $$;
 comment on function memfold.check_invariants(tenant_id text) is
 'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
 for each difference; no row: all is well. Run it while nobody writes to the tenant, or take a difference as a question.
-A row that came by a plain INSERT shows as one that should be withdrawn, until it is ingested.';
+A row that came by a plain INSERT and waits for ingest_plain_rows() is no difference.';
 revoke all on function memfold.check_invariants(tenant_id text) from public;
 grant execute on function memfold.check_invariants(tenant_id text) to memfold_app, memfold_owner;
 
@@ -739,7 +742,7 @@ comment on function memfold.clean_exact_duplicates(tenant_id text, bucket_id tex
 'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
 came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
 would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
-are left out. Raises MF001 to MF003, MF022, MF025.';
+and pairs that were judged, or told apart by an undo, are left out. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) from public;
 grant execute on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) to memfold_app, memfold_owner;
 
@@ -771,11 +774,12 @@ as $$
 $$;
 comment on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) is
 'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters of cosine at or above threshold (null: the policy''s consolidate_threshold), and of each cluster the pairs (memory, older
-representative) to be judged. Nothing folds without an answer. dry_run (the default) returns the plan and writes nothing. Else the pairs are
+clusters in which each is near to each: cosine at or above threshold (null: the policy''s consolidate_threshold), at most max_cluster_size
+memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
+without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
-''judge'' as kind consolidation, for ''person'' as kind review (see approve_run). Left out are pairs that were judged, memories that
-wait for a judgement (as the newer of a pair), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
+''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
+are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
 stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
@@ -945,7 +949,8 @@ comment on function memfold.end_session(session_id text, tenant_id text, bucket_
 'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
 scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the policy''s
 session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the policy''s
-protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered).
+protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
+wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
 null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) from public;
@@ -1060,14 +1065,14 @@ $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newer memory has replaced the older), moot (there is nothing to decide any more), or
+synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 revoke all on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) from public;
 grant execute on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
-returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text)
+returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
@@ -1075,9 +1080,11 @@ as $$
     select * from memfold.find_similar("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding" => $3, "embedding_model" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
-'The active memories whose text, or whose alias''s text (matched_id), has a cosine of at least threshold to the vector, most
-similar first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. Nothing is written. Raises MF012 to MF015, MF022.';
+'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
+its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
+text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
+Nothing is written. Raises MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
 grant execute on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_app, memfold_owner;
 
@@ -1116,7 +1123,7 @@ prints a vector. Raises MF022, MF025, MF035; may raise 40001: retry it with the 
 revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) from public;
 grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) to memfold_app, memfold_owner;
 
-create function memfold.ingest_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT now(), idempotency_key text DEFAULT NULL::text)
+create function memfold.ingest_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
@@ -1130,13 +1137,14 @@ Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_i
 merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead. idempotency_key: a second call with it returns the first one''s result.
-Bad input raises MF001 to MF016 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. idempotency_key: a second call with it returns the first one''s result, and raises MF062
+where it is about another candidate (content, type, subject, predicate, object or metadata).
+Bad input raises MF001 to MF016 or MF061 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
 revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
 
 create function memfold.ingest_plain_rows(tenant_id text, bucket_id text DEFAULT NULL::text, max_rows bigint DEFAULT 1000)
-returns bigint
+returns memfold.plain_rows
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -1146,8 +1154,9 @@ $$;
 comment on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) is
 'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
 (an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
-pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call; returns how many it has
-seen to, 0: none is left. Raises MF001 to MF003, MF022, MF025; may raise 40001.';
+pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call. Returns how many it has seen to
+(ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
+Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) from public;
 grant execute on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) to memfold_app, memfold_owner;
 
@@ -1240,7 +1249,7 @@ hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 
 revoke all on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) from public;
 grant execute on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.preview_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT now(), idempotency_key text DEFAULT NULL::text)
+create function memfold.preview_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
@@ -1383,23 +1392,26 @@ Raises MF013, MF022, MF046 (memories that are embedded by model are not by repla
 revoke all on function memfold.replace_embedding_model(model text, replaced_by text) from public;
 grant execute on function memfold.replace_embedding_model(model text, replaced_by text) to memfold_owner;
 
-create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, fuller uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, fuller uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, member_ids uuid[] DEFAULT NULL::uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.resolution
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route_judge(tenant_id);
-    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "fuller" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $11, true));
+    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "fuller" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "member_ids" => $11, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $12, true));
 $$;
-comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
-'Answers a judgement, under the lock of its scope and only if both sides are still what was judged. verdict: duplicate (the
-newer memory is folded into the older), refinement (the fuller text becomes active), contradiction (the conflict policy
-decides) or distinct (both are kept). confidence in [0, 1]: below the policy''s confidence_floor both are kept, as unsure.
-fuller: of a refinement, the memory that says more; null: the longer text. merged_text: of kind synthesis, the text that says
-what both say; without one both are kept, with a warning. model null: a person answered. The first answer counts.
+comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) is
+'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
+newer memories are folded into the oldest), refinement (the fuller text becomes active), contradiction (the conflict policy
+decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
+values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
+fuller: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
+what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
+verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
+model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
-revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) from public;
-grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) from public;
+grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
 returns SETOF memfold.found_memory
@@ -1412,8 +1424,8 @@ $$;
 comment on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-policy''s); a text that was folded leads to its memory. They are ranked by score = (1 - rank_confidence - rank_feedback) *
-similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
+policy''s); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
+matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
 deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the policy''s
 search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
 object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;
@@ -1425,28 +1437,28 @@ what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to
 revoke all on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
 grant execute on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
 
-create function memfold._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
+create function memfold._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint)
 returns setof memfold.policies
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold._route_rules(tenant_id);
-    select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "min_confidence" => $26, "search_threshold" => $27, "touch" => $28, "rank_confidence" => $29, "rank_feedback" => $30, "consolidate_threshold" => $31, "session_threshold" => $32, "protected_types" => $33, "protected_confidence" => $34, "decay_rate" => $35, "decay_floor" => $36, "decay_interval" => $37, "notify" => $38, "weights" => $39, "max_content_length" => $40, "max_metadata_size" => $41, "max_session_repeats" => $42, "embed" => $43, "embed_model" => $44, "segmenter" => $45);
+    select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "min_confidence" => $26, "search_threshold" => $27, "touch" => $28, "rank_confidence" => $29, "rank_feedback" => $30, "consolidate_threshold" => $31, "session_threshold" => $32, "protected_types" => $33, "protected_confidence" => $34, "decay_rate" => $35, "decay_floor" => $36, "decay_interval" => $37, "notify" => $38, "weights" => $39, "max_content_length" => $40, "max_metadata_size" => $41, "max_session_repeats" => $42, "embed" => $43, "embed_model" => $44, "segmenter" => $45, "key_retention" => $46, "max_cluster_size" => $47);
 $$;
-comment on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text) is
+comment on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) is
 'set_policy() on every server that it is for.';
-revoke all on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text) from public;
-grant execute on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text) to memfold_app, memfold_owner;
+revoke all on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) from public;
+grant execute on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) to memfold_app, memfold_owner;
 
-create function memfold.set_policy(tenant_id text, bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text)
+create function memfold.set_policy(tenant_id text, bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text, key_retention interval DEFAULT NULL::interval, max_cluster_size bigint DEFAULT NULL::bigint)
 returns memfold.policies
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45) as r limit 1);
+    return (select r from memfold._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47) as r limit 1);
 end;
 $$;
-comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) is
+comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
 replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
@@ -1455,8 +1467,8 @@ database makes the vectors, by embed_model (memfold_py).
 The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
 canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
 is missing), MF058, MF059.';
-revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) from public;
-grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) to memfold_app, memfold_owner;
+revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) from public;
+grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) to memfold_app, memfold_owner;
 
 create function memfold._all_set_predicate(tenant_id text, predicate text, cardinality text, conflict text)
 returns setof void
@@ -1526,8 +1538,10 @@ $$;
 comment on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) is
 'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
 on_ambiguous of the policy: of a bucket that was filled without dedup, or by other rules. Each member of a cluster is compared with the
-memory that it would fold into; none is folded because it is near to another member. dry_run (the default) returns the plan and writes nothing. action:
-merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued), keep (the policy says
+memory that it would fold into; none is folded because it is near to another member. What is asked about is asked in clusters in which
+each is near to each, of at most max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action:
+merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued
+about the cluster, of which representative_id is the oldest), keep (the policy says
 so; not counted). Does at most max_operations (1 to 1000; of a dry run 1 to 1000000), the most similar first, and with the bucket locked: call it until it returns
 no row but keep. memory_ids: only these are compared with one another, such as those of a dry run; into_run: goes on with that run, so that one
 undo_run() takes all of it back. Protected types and memories without a hash or a vector are left out. Raises MF001 to MF003, MF013,
@@ -1562,7 +1576,7 @@ $$;
 comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
 'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
-written is withdrawn. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
+written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, reason text, tenant_id text) from public;
 grant execute on function memfold.undo_run(run_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
@@ -1610,7 +1624,7 @@ back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected
 revoke all on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.upkeep(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,runs,embed}'::text[])
+create function memfold.upkeep(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
 returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1621,7 +1635,7 @@ $$;
 comment on function memfold.upkeep(tenant_id text, tasks text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
@@ -1711,7 +1725,7 @@ $$;
 comment on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) is
 'Leases at most max (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
+a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
 revoke all on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) from public;
 grant execute on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
