@@ -370,7 +370,7 @@ class Machine(RuleBasedStateMachine):
                 for side in event.fold:
                     assert side not in state.parent, event
                     assert state.status[side] == "active", event
-                if event.method == "vector":
+                if event.tier == 2:
                     assert not self.world.pair(*event.fold, ("done", "open")), event
             else:
                 assert event.action in ("undone", "judged", "superseded", "rejected"), event
