@@ -880,8 +880,9 @@ PROMISES = {
     "a verdict is one ledger row": """
         select j.tenant_id, j.judgement_id, j.state, count(e.event_id) from memfold.judgements as j
         left join memfold.memory_events as e on e.tenant_id = j.tenant_id and e.judgement_id = j.judgement_id and e.tier = 3
-        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis'
-            and not (j.kind = 'review' and j.verdict = 'distinct' and j.reason ~ '^undone')
+        -- (of a cluster each of its memories has one)
+        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis' and j.member_ids is null and j.state <> 'part'
+            and j.cluster_id is null and not (j.kind = 'review' and j.verdict = 'distinct' and j.reason ~ '^undone')
         group by 1, 2, 3 having count(e.event_id) <> (j.state = 'done')::integer""",
     "a lease has an end": f"""
         select tenant_id, judgement_id, leased_until from memfold.judgements

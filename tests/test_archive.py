@@ -160,7 +160,7 @@ def history(db: DB) -> list[Result]:
                 subject="Ann",
                 predicate="works_at",
                 object=place,
-                idempotency_key="w",
+                idempotency_key=f"w {place}",
             )
         )
     tea = ingest(db, "User likes tea", source_confidence=0.0, extractor_confidence=0.0)
@@ -215,11 +215,23 @@ def test_what_is_shown_stays(db: DB) -> None:
 
 def test_a_repeated_call_is_answered_from_the_archive(db: DB) -> None:
     history(db)
-    first = [ingest(db, "User prefers dark mode", idempotency_key=f"k{i}") for i in (2, 8, 28)]
+
+    def again() -> list[Result]:
+        return [
+            ingest(
+                db,
+                "User prefers dark mode",
+                metadata={"score": i % 5} if i % 4 == 0 else {},
+                idempotency_key=f"k{i}",
+            )
+            for i in (2, 8, 28)
+        ]
+
+    first = again()
     refused = ingest(db, "Nobody has said this", origin="recalled", idempotency_key="refused")
     archive(db)
     assert one(db, "select count(*) from memory_events where event_id = %s", refused.event_id) == 0
-    assert first == [ingest(db, "User prefers dark mode", idempotency_key=f"k{i}") for i in (2, 8, 28)]
+    assert first == again()
     assert refused == ingest(db, "Nobody has said this", origin="recalled", idempotency_key="refused")
     check(db)
 

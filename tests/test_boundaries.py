@@ -74,7 +74,7 @@ def test_one_call_of_archiving_refused_candidates_holds_few_buckets(db: DB) -> N
 
 def test_judgements_that_died_are_obsolete_when_their_run_is_undone(db: DB) -> None:
     model(db)
-    storing(db)
+    storing(db, max_cluster_size=2)
     vim(db)
     run_id: UUID = run(db)
     db.execute("update memfold.judgements set state = 'dead' where judgement_id = (select min(judgement_id::text)::uuid"

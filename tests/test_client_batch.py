@@ -116,7 +116,7 @@ select m.content, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, 
     array(select s.source_turn_id from memfold.memory_sources as s where s.memory_id = m.memory_id order by 1)
 from memfold.memories as m
 left join memfold.memories as r on r.memory_id = m.root_id
-left join memfold.memory_counters as k on k.memory_id = m.memory_id
+left join memfold.memory_counters as k on k.memory_id = m.memory_id and k.observations > 0
 left join memfold.memory_vectors as v on v.memory_id = m.memory_id
 where m.tenant_id = %s order by m.memory_id
 """

@@ -72,7 +72,7 @@ def test_a_plain_row_that_waits_is_no_damage(db: DB) -> None:
     db.execute("update memories set status = 'superseded'")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: status",)]
     db.execute("update memories set status = 'active'")
-    assert db.execute("select ingest_plain_rows('acme')").fetchone() == (1,)
+    assert db.execute("select ingested from ingest_plain_rows('acme')").fetchone() == (1,)
     check(db)
     db.execute("update memories set metadata = '{}', plain = true")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: metadata",)]

@@ -59,7 +59,7 @@ def test_a_claim_hands_out_the_question(m: DB) -> None:
     assert datetime.fromisoformat(other.pop("last_seen")) > before - timedelta(minutes=1)
     assert other == {
         "memory_id": str(a.memory_id), "content": "Ann drinks 1 cup of tea", "memory_type": "fact", "subject": "Ann",
-        "predicate": "drinks", "object": "tea", "observations": 2, "sources": 3, "origin": "observed",
+        "predicate": "drinks", "object": "tea", "observations": 2, "sources": 2, "origin": "observed",
         "session_id": "s1", "source_turn_ids": ["t1", "t2"],
     }  # fmt: skip
     assert found.memory["origin"] == "inferred"

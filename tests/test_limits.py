@@ -638,7 +638,7 @@ class FakeClient:
 
 def by_hand(item: Question, verdict: Any, fuller: UUID | None = None) -> tuple[str, UUID, UUID]:
     client = FakeClient()
-    review.Review(client)._by_hand(item, verdict, fuller)  # type: ignore[arg-type]
+    review.Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
     (call,) = client.calls
     return call
 

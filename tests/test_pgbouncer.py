@@ -134,7 +134,10 @@ def test_many_clients_share_one_connection(db: DB, pooler: Pooler) -> None:
                     connection.execute(f"set local memfold.tenant_id = '{tenant}'".encode())
                 backends.add(connection.execute("select pg_backend_pid()").fetchone()[0])  # type: ignore[index]
                 ingest(
-                    connection, f"fact {turn} of {number}", tenant_id=tenant, idempotency_key="one for all"
+                    connection,
+                    f"fact {turn} of {number}",
+                    tenant_id=tenant,
+                    idempotency_key=f"{turn} of {number}",
                 )
                 ingest(connection, "what both say", tenant_id=tenant)
                 ingest(connection, f"fact {turn} of {number}", tenant_id=tenant)

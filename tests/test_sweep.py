@@ -144,7 +144,9 @@ def test_a_bucket_wide_policy_looks_over_subjects_and_a_protected_type_stays(db:
     for subject in ("Ann", "ann's team"):
         for kind in ("fact", "gotcha"):
             store(db, f"{subject} likes tea", subject=subject, memory_type=kind, **angle(0))
-    policy(db, scope="bucket", merge_threshold=0.9, protected_types=["gotcha"], guard="off")
+    policy(
+        db, scope="bucket", merge_threshold=0.9, judge_threshold=0.9, protected_types=["gotcha"], guard="off"
+    )
     assert [p["content"] for p in sweep(db, dry_run=False)] == ["ann's team likes tea"]
     assert sorted(texts(db)) == ["Ann likes tea", "Ann likes tea", "ann's team likes tea"]
 

@@ -608,7 +608,9 @@ class Review:
             result = self._client._drive(self._core.by_hand(function, given, question.tenant_id))
             if result.event_id is not None:
                 events.append(result.event_id)
-        self._note(question, verdict, result.action, winner.memory_id, events[-1], tuple(events))
+        self._note(
+            question, verdict, result.action, winner.memory_id, events[-1] if events else None, tuple(events)
+        )
 
     def _undo(self, current: _Pair | None) -> bool:
         """Take the last answer back and show its pair again, then the present one."""

@@ -61,10 +61,9 @@ end;
 revoke all on function memfold._break_mark_runs_1(text) from public;
 comment on function memfold._break_mark_runs_1(text) is 'A text that has more than 30 combining marks in a row with U+034F after each 15.';
 
-create or replace function memfold._nfkc_1(content text) returns text
+create function memfold._normalize_nfkc_1(content text) returns text
 immutable parallel safe
 return case
-    when memfold._has_mark_run_1(content) then memfold._nfkc_1(memfold._break_mark_runs_1(content))
     when content is nfkc normalized then content
     when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfkc)
     else replace(
@@ -73,11 +72,16 @@ return case
             nfkc) collate "C",
         E'\u2060', '')
 end;
+revoke all on function memfold._normalize_nfkc_1(text) from public;
+comment on function memfold._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
 
-create or replace function memfold._nfc_1(content text) returns text
+create or replace function memfold._nfkc_1(content text) returns text
+immutable parallel safe
+return memfold._normalize_nfkc_1(memfold._break_mark_runs_1(content));
+
+create function memfold._normalize_nfc_1(content text) returns text
 immutable parallel safe
 return case
-    when memfold._has_mark_run_1(content) then memfold._nfc_1(memfold._break_mark_runs_1(content))
     when content is nfc normalized then content
     when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfc)
     else replace(
@@ -86,3 +90,9 @@ return case
             nfc) collate "C",
         E'\u2060', '')
 end;
+revoke all on function memfold._normalize_nfc_1(text) from public;
+comment on function memfold._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
+
+create or replace function memfold._nfc_1(content text) returns text
+immutable parallel safe
+return memfold._normalize_nfc_1(memfold._break_mark_runs_1(content));
