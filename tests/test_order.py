@@ -629,3 +629,17 @@ def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) 
         if turn % 10 == 9:
             check(db)
     check(db)
+
+
+def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
+    single(db)
+    model(db)
+    slot = {"subject": "Ann", "predicate": "lives_in"}
+    texts = [ingest(db, f"Ann {word} Rome", **slot) for word in ("lives in", "dwells in")]
+    assert texts[1].action == "superseded"
+    clock(-600)
+    for text in texts:
+        db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [text.memory_id, vector(1)["embedding"]])
+    assert one(db, "select count(*) from memory_events where action = 'undone'") == 1
+    assert one(db, "select count(*) from memory_events as u where u.undoes >= u.event_id") == 0
+    check(db)
