@@ -643,3 +643,16 @@ def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: D
     assert one(db, "select count(*) from memory_events where action = 'undone'") == 1
     assert one(db, "select count(*) from memory_events as u where u.undoes >= u.event_id") == 0
     check(db)
+
+
+def test_the_key_of_a_batch_leads_to_the_row_that_was_written(db: DB) -> None:
+    """As if another call had restated the memory since the batch took its ids: the row gets a higher one."""
+    ingest(db, "Ann likes tea")
+    db.execute("update memory_counters set last_event = 'ffffffff-0000-7000-8000-000000000000'")
+    said = {"content": "Ann likes tea", "metadata": {"a": 1}, "idempotency_key": "k"}
+    for _ in range(2):
+        found = db.execute(
+            "select event_id from ingest_memories(%s, 'acme')", [json.dumps([said, said])]
+        ).fetchall()
+        assert found == [(one(db, "select event_id from memory_events where action = 'merged'"),)] * 2
+    check(db)
