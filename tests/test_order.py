@@ -309,6 +309,16 @@ def test_a_restatement_comes_after_what_its_memory_has(db: DB, clock: Any) -> No
     check(db)
 
 
+def test_a_recalled_restatement_comes_after_what_its_memory_has(db: DB, clock: Any) -> None:
+    clock(3600)
+    rows = [ingest(db, "Ann likes tea")]
+    clock(0)
+    rows += [ingest(db, "Ann likes tea", origin="recalled", session_id=f"s{n}") for n in range(5)]
+    found = [row[0] for row in db.execute("select event_id from memory_events order by event_id").fetchall()]
+    assert found == [row.event_id for row in rows]
+    check(db)
+
+
 def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
     single(db)
     clock(YEARS)

@@ -126,6 +126,10 @@ begin
         into on_timeline, observed_at
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        -- it holds no row that has the last id; a batch has given its own
+        if c.last_event_id is null then
+            event_id := memfold._id_after(event_id, memfold._newest_event(c.tenant_id));
+        end if;
         return;
     end if;
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
