@@ -444,6 +444,22 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
     check(db)
 
 
+def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -> None:
+    """The judge of a cluster has failed for good; so has the question that was asked about two of it since."""
+    made = asking(db, 3)
+    db.execute("update judgements set state = 'dead' where state = 'open'")
+    db.execute("select _queue_judgement('acme', 'review', %s, %s, 0.9, '{}', true)", [made[2], made[0]])
+    db.execute("update judgements set state = 'dead' where state = 'open'")
+    assert db.execute("select revive_judgements()").fetchone() == (1,)
+    assert [asked["kind"] for asked in open_questions(db)] == ["review"]
+    assert db.execute("select revive_judgements('acme')").fetchone() == (0,)
+    resolve(db, the_question(db), "distinct")
+    assert db.execute("select revive_judgements('acme')").fetchone() == (1,)
+    resolve(db, the_question(db), "duplicate", model="m")
+    assert statuses(db, made) == ["active", "merged", "merged"]
+    check(db)
+
+
 # --- runs -------------------------------------------------------------------------------------------------------
 
 

@@ -72,7 +72,50 @@ def test_a_plain_row_that_waits_is_no_damage(db: DB) -> None:
     db.execute("update memories set status = 'superseded'")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: status",)]
     db.execute("update memories set status = 'active'")
-    assert db.execute("select ingested from ingest_plain_rows('acme')").fetchone() == (1,)
+    assert db.execute("select (ingest_plain_rows('acme')).ingested").fetchone() == (1,)
     check(db)
     db.execute("update memories set metadata = '{}', plain = true")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: metadata",)]
+
+
+def plain(db: DB, content: str) -> Any:
+    row = db.execute(
+        "insert into memories (tenant_id, bucket_id, memory_type, content) values ('acme', 'default', 'fact', %s)"
+        " returning memory_id",
+        [content],
+    ).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_plain_row_that_is_recalled_waits_on(db: DB) -> None:
+    plain(db, "Ann has a cat")
+    assert ingest(db, "Ann has a cat", origin="recalled").action == "merged"
+    check(db)
+    assert db.execute("select (ingest_plain_rows('acme')).ingested").fetchone() == (1,)
+    check(db)
+
+
+@pytest.mark.parametrize("kind", ["review", "synthesis"])
+def test_a_plain_row_that_is_told_apart_waits_on(db: DB, kind: str) -> None:
+    made = [plain(db, "Ann has a cat"), ingest(db, "Ann has a pet", subject="Ann").memory_id]
+    asked = db.execute(
+        "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
+        " values ('acme', 'default', 1, %s, %s, %s) returning judgement_id",
+        [kind, *sorted(made, reverse=True)],
+    ).fetchone()
+    assert asked is not None
+    verdict = "distinct" if kind == "review" else "duplicate"
+    db.execute("select resolve_judgement(%s, %s, tenant_id => 'acme')", [asked[0], verdict])
+    assert db.execute("select distinct status from memories").fetchall() == [("active",)]
+    check(db)
+    assert db.execute("select (ingest_plain_rows('acme')).ingested").fetchone() == (1,)
+    check(db)
+
+
+def test_a_plain_row_that_meets_a_tombstone_in_a_rehash_waits_on(db: DB) -> None:
+    rejected = ingest(db, "Ann has a cat")
+    db.execute("select reject_memory(%s, null, 'acme')", [rejected.memory_id])
+    plain(db, "Ann has a (cat)")
+    db.execute("call rehash_bucket('acme', 'default', canonicalizer => 'flat/1')")
+    check(db)

@@ -309,6 +309,16 @@ def test_a_restatement_comes_after_what_its_memory_has(db: DB, clock: Any) -> No
     check(db)
 
 
+def test_a_recalled_restatement_comes_after_what_its_memory_has(db: DB, clock: Any) -> None:
+    clock(3600)
+    rows = [ingest(db, "Ann likes tea")]
+    clock(0)
+    rows += [ingest(db, "Ann likes tea", origin="recalled", session_id=f"s{n}") for n in range(5)]
+    found = [row[0] for row in db.execute("select event_id from memory_events order by event_id").fetchall()]
+    assert found == [row.event_id for row in rows]
+    check(db)
+
+
 def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
     single(db)
     clock(YEARS)
@@ -628,4 +638,31 @@ def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) 
                 raise
         if turn % 10 == 9:
             check(db)
+    check(db)
+
+
+def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
+    single(db)
+    model(db)
+    slot = {"subject": "Ann", "predicate": "lives_in"}
+    texts = [ingest(db, f"Ann {word} Rome", **slot) for word in ("lives in", "dwells in")]
+    assert texts[1].action == "superseded"
+    clock(-600)
+    for text in texts:
+        db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [text.memory_id, vector(1)["embedding"]])
+    assert one(db, "select count(*) from memory_events where action = 'undone'") == 1
+    assert one(db, "select count(*) from memory_events as u where u.undoes >= u.event_id") == 0
+    check(db)
+
+
+def test_the_key_of_a_batch_leads_to_the_row_that_was_written(db: DB) -> None:
+    """As if another call had restated the memory since the batch took its ids: the row gets a higher one."""
+    ingest(db, "Ann likes tea")
+    db.execute("update memory_counters set last_event = 'ffffffff-0000-7000-8000-000000000000'")
+    said = {"content": "Ann likes tea", "metadata": {"a": 1}, "idempotency_key": "k"}
+    for _ in range(2):
+        found = db.execute(
+            "select event_id from ingest_memories(%s, 'acme')", [json.dumps([said, said])]
+        ).fetchall()
+        assert found == [(one(db, "select event_id from memory_events where action = 'merged'"),)] * 2
     check(db)

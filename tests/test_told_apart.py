@@ -53,6 +53,35 @@ def test_distinct_values_of_one_slot_go_by_the_conflict_policy(db: DB, confidenc
     check(db)
 
 
+@pytest.mark.parametrize("verdict", ["contradiction", "distinct"])
+@pytest.mark.parametrize("plain", [(True, True), (False, True)])
+def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tuple[bool, bool]) -> None:
+    """They are asked about as soon as they have vectors, which may be before maintenance sees to them."""
+    model(db)
+    db.execute("select set_predicate('acme', 'employer')")
+    ids: list[UUID] = []
+    for text, is_plain in zip(("User runs Datakynd", "User sold Datakynd"), plain, strict=True):
+        if is_plain:
+            insert = (
+                "insert into memories (tenant_id, bucket_id, memory_type, content, subject, predicate)"
+                " values ('acme', 'default', 'fact', %s, 'User', 'employer') returning memory_id"
+            )
+            ids += [row["memory_id"] for row in rows(db, insert, text)]
+        else:
+            ids.append(store(db, text, subject="User", predicate="employer"))
+    for memory_id, cosine in zip(ids, (1, 0.87), strict=True):
+        vectors = [memory_id, vector(cosine)["embedding"]]
+        db.execute("select attach_embedding(%s, %s, 'm', 'acme')", vectors)
+    [asked] = rows(db, "select judgement_id from judgements where state = 'open'")
+    found = resolve(db, asked["judgement_id"], verdict, model="m")
+    assert (found.action, found.memory_id) == ("superseded", ids[1])
+    for _ in range(2):
+        held = rows(db, "select status from memories order by memory_id")
+        assert [row["status"] for row in held] == ["superseded", "active"]
+        db.execute("select ingest_plain_rows('acme')")
+        check(db)
+
+
 @pytest.mark.parametrize(
     ("conflict", "action", "held"),
     [

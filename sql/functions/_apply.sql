@@ -126,6 +126,10 @@ begin
         into on_timeline, observed_at
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        -- it holds no row that has the last id; a batch has given its own
+        if c.last_event_id is null then
+            event_id := memfold._id_after(event_id, memfold._newest_event(c.tenant_id));
+        end if;
         return;
     end if;
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
@@ -261,7 +265,7 @@ end;
 $$;
 revoke all on function memfold._adopt_row(text, uuid) from public;
 comment on function memfold._adopt_row(text, uuid) is
-'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written.';
+'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written. The caller derives its state.';
 
 create or replace function memfold._stated_at(c memfold.candidate, d memfold.decision) returns timestamptz
 language plpgsql stable
@@ -299,7 +303,10 @@ declare
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
     if v_memory_id is not null then
-        perform memfold._adopt_row(c.tenant_id, v_memory_id);
+        -- whoever gives a row its observation derives it: not for what was recalled
+        if c.origin <> 'recalled' then
+            perform memfold._adopt_row(c.tenant_id, v_memory_id);
+        end if;
         if d.action = 'merged' then
             d.on_timeline := exists (
                 select from memfold.memory_counters as k

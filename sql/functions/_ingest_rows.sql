@@ -565,6 +565,8 @@ begin
                 c.last_id := v_last_id;
                 c.last_event_id := v_event_ids[v_count];
                 v_results[v_i] := memfold._ingest_rest(c);
+                -- a higher one where another call has added to its memory meanwhile (_strengthen)
+                v_event_ids[v_i] := (v_results[v_i]).event_id;
             end loop;
         exception when lock_not_available then
             perform memfold._fail_busy();

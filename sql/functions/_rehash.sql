@@ -216,8 +216,6 @@ begin
         v_pending := memfold._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
     end loop;
     if h.memory_id is not null then
-        perform memfold._adopt_row(m.tenant_id, m.memory_id);
-        perform memfold._adopt_row(h.tenant_id, h.memory_id);
         -- A fold of two roots that hold changes nothing that the next one asks for: it may be derived with the others.
         for v_turn in 1..2 loop
             v_m_root := memfold._memory_root(m.tenant_id, m.memory_id, '{}');
@@ -233,6 +231,8 @@ begin
             v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
         else
             v_folds := true;
+            perform memfold._adopt_row(m.tenant_id, m.memory_id);
+            perform memfold._adopt_row(h.tenant_id, h.memory_id);
             v_reason := 'one text under ' || policy.canonicalizer;
             if memfold._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
                 v_stays := true;

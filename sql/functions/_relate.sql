@@ -98,10 +98,10 @@ declare
     v_on_timeline boolean;
     v_event_id uuid;
 begin
-    if content is null then
+    if content is null and action <> 'judged' then
         perform memfold._adopt_row(j.tenant_id, memory_id);
     end if;
-    if target_id is not null then
+    if target_id is not null and action <> 'judged' then
         perform memfold._adopt_row(j.tenant_id, target_id);
     end if;
     if action = 'superseded' then

@@ -205,7 +205,8 @@ begin
         return v_places;
     end if;
     perform memfold._adopt_row(r.tenant_id, i.id)
-    from pg_catalog.unnest(v_active) as i (id);
+    from pg_catalog.unnest(v_places) as p (place)
+    cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as i (id);
     v_newest := memfold._newest_event(r.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,

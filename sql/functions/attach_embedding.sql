@@ -216,9 +216,9 @@ begin
             -- what is not merged stays active beside the other, which is asked about
             continue when not v_merges and not memfold._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
             insert into memfold.memory_events (
-                tenant_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
+                tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
             )
-            select e.tenant_id, e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
+            select e.tenant_id, memfold._new_event_id(e.tenant_id), e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
                 'compared by vectors that came later', e.event_id, memfold._actor()
             from memfold.memory_events as e
             where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;

@@ -190,8 +190,8 @@ begin
         ended_at = case when result.remaining = 0 then v_now end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     if result.remaining = 0 then
-        insert into memfold.memory_events (tenant_id, bucket_id, action, method, reason, cause, run_id, actor)
-        values (r.tenant_id, r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
+        insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, reason, cause, run_id, actor)
+        values (r.tenant_id, memfold._new_event_id(r.tenant_id), r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
             pg_catalog.format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
             memfold._actor());
     end if;

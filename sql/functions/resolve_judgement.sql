@@ -140,6 +140,13 @@ begin
     r.action := 'judged';
     r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
     if conflict = 'newest_wins' then
+        -- what a plain INSERT has brought was stated when it was written
+        perform memfold._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where o.plain;
+        if found then
+            perform memfold.derive_scope(j.tenant_id, array(
+                select o.memory_id from pg_catalog.unnest(members) as o where o.plain
+            ));
+        end if;
         v_id := memfold._stated_last(j.tenant_id, members);
         select o.* into strict v_kept from pg_catalog.unnest(members) as o where o.memory_id = v_id;
         r.action := 'superseded';

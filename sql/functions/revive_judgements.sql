@@ -6,12 +6,20 @@ declare
 begin
     with revived as (
         select j.tenant_id, j.judgement_id
-        from memfold.judgements as j
-        where j.state = 'dead' and (only_tenant is null or j.tenant_id = only_tenant collate "C")
+        from (
+            -- of a pair that was asked about twice the later question
+            select distinct on (o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id))
+                o.tenant_id, o.judgement_id
+            from memfold.judgements as o
+            where o.state = 'dead' and (only_tenant is null or o.tenant_id = only_tenant collate "C")
+            order by o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id), o.judgement_id desc
+        ) as d
+        join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
+        where j.state = 'dead'
             -- asked again meanwhile
             and not memfold._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
-        for no key update skip locked
+        for no key update of j skip locked
     )
     update memfold.judgements as j
     set state = 'open', attempts = 0, next_attempt_at = memfold._clock(), worker = null, leased_until = null
