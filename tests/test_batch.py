@@ -381,6 +381,28 @@ def test_a_memory_that_was_contradicted(db: DB) -> None:
         check(db)
 
 
+def test_the_last_candidate_is_not_there_for_those_before_it(db: DB) -> None:
+    """By the rules of its own type it is near to none, and written first; by theirs it would be their nearest."""
+    model(db)
+    db.execute("select set_policy('acme', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.8)")
+    db.execute(
+        "select set_policy('acme', memory_type => 'note', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.995)"
+    )
+    stored = ingest(db, "Ann plays the piano", **vector(1.0))
+    # their cosine is 0.986
+    rows = at_once(
+        db,
+        "acme",
+        [
+            {"content": "Ann is a pianist", **vector(0.85)},
+            {"content": "Ann has a piano", "memory_type": "note", **vector(0.75)},
+        ],
+    )
+    assert [row[0] for row in rows] == ["escalated", "inserted"]
+    assert db.execute("select other_id from judgements").fetchall() == [(stored.memory_id,)]
+    check(db)
+
+
 def test_abort(db: DB) -> None:
     candidates: list[Any] = [
         {"content": "User likes tea"},

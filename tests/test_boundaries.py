@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -172,3 +173,41 @@ def test_the_guards_words_in_the_archive(db: DB, stays: bool) -> None:
     assert found(db, "ebra", "turn-1") == []
     assert one(db, words) == "{}"
     check(db)
+
+
+# Neighbours -------------------------------------------------------------------------------------------------------
+
+
+def test_of_facts_about_nobody_the_newest_thousand_are_compared(db: DB) -> None:
+    """Neither subject nor predicate says what they are about: such a scope has no end."""
+    model(db)
+    tea = ingest(db, "User likes tea", **vector(1.0))
+
+    def others(first: int, last: int) -> None:
+        db.execute(
+            "select count(ingest_memory('Fact ' || n, 'acme')) from generate_series(%s::int, %s) as n",
+            [first, last],
+        )
+        db.execute(
+            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)"
+            " select m.tenant_id, m.memory_id, 'm', m.bucket_id, m.scope_key, true, '[0,0,0,1]' from memories as m"
+            " where not exists (select from memory_vectors as v where v.memory_id = m.memory_id)"
+        )
+
+    def decided() -> list[Any]:
+        again: dict[str, Any] = {"content": "The user likes tea", **vector(0.999)}
+        preview = ingest(db, function="preview_memory", **again)
+        with db.transaction(force_rollback=True):
+            single = ingest(db, **again)
+        with db.transaction(force_rollback=True):
+            in_batch = db.execute(
+                "select action from ingest_memories(%s, 'acme')", [json.dumps([again])]
+            ).fetchone()
+            assert in_batch is not None
+        assert preview.memory_id in (tea.memory_id, None)
+        return [preview.action, single.action, in_batch[0]]
+
+    others(1, 999)
+    assert decided() == ["merged"] * 3
+    others(1000, 1000)
+    assert decided() == ["inserted"] * 3

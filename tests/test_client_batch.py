@@ -328,6 +328,11 @@ def test_more_buckets_than_the_server_locks_at_once(plain: Memfold, db: DB) -> N
     assert Counter(actions(items)) == {"inserted": 501}
 
 
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_the_smallest_and_the_largest_batch(plain: Memfold, size: int) -> None:
+    assert actions(plain.ingest_many(["a", "b"], batch_size=size)) == ["inserted"] * 2
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -425,6 +430,16 @@ def test_one_text_that_cannot_be_embedded(client: Memfold, vectors: Vectors, db:
     assert vectors.asked == [["a cat", "bad", "a dog"], ["a cat"], ["bad"], ["a dog"]]
     pending = db.execute("select content from memfold.pending_embeddings('t')").fetchall()
     assert pending == [("bad",)]
+
+
+def test_one_text_alone_that_cannot_be_embedded(
+    client: Memfold, vectors: Vectors, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That says nothing of the embedder: the text is named, and that is all."""
+    vectors.spoilt = lambda texts: "bad" in texts
+    assert actions(client.ingest_many(["bad"])) == ["inserted"]
+    [said] = [line for line in caplog.messages if "DEDUP_FAIL" in line]
+    assert "bad" in said
 
 
 def test_an_embedder_that_is_down_costs_no_data(

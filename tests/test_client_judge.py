@@ -190,6 +190,14 @@ def test_preview_asks_nobody(client: Memfold, toy: Toy) -> None:
     assert toy.asked == []
 
 
+def test_a_wait_of_days(client: Memfold, toy: Toy) -> None:
+    """No lease is longer than a day, however long the caller would wait."""
+    _, second = pair(client, wait=200_000)
+    assert second.resolution is not None
+    assert second.resolution.action == "merged"
+    assert len(toy.asked) == 1
+
+
 @pytest.mark.parametrize("wait", [-1, float("nan"), float("inf")])
 def test_a_wait_that_is_no_time(client: Memfold, db: DB, wait: float) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="wait"):

@@ -558,6 +558,28 @@ def test_erasing_what_a_worker_asks_again(db: DB, connect: Connect) -> None:
     check(db)
 
 
+def test_erasing_what_a_worker_is_about_to_ask_again(db: DB, connect: Connect) -> None:
+    """While it waits for the question it holds no memory yet: the worker's new question refers to them."""
+    model(db)
+    policy(db, guard="off")  # signals are blanked before, by an update of the question
+    root = ingest(db, "User likes tea")
+    ingest(db, "Cats are fine", **vector(1.0))
+    asked = ingest(db, "Dogs are great", **vector(0.88))
+    fold(db, asked.memory_id, root.memory_id)
+    worker = connect()
+    worker.execute("begin")
+    worker.execute("select from judgements where judgement_id = %s for no key update", [asked.judgement_id])
+    erasing = Call(
+        db, connect(), lambda c: c.execute("select erase_memory(%s, 'test', 'acme')", [root.memory_id])
+    ).waits_for(worker)
+    worker.execute("select count(*) from claim_judgements('w', tenant_id => 'acme')")
+    worker.execute("commit")
+    erasing.end()
+    assert db.execute("select content from memories").fetchall() == [("Cats are fine",)]
+    assert db.execute("select count(*) from judgements").fetchone() == (0,)
+    check(db)
+
+
 def test_answering_what_is_erased_meanwhile(db: DB, connect: Connect) -> None:
     model(db)
     ingest(db, "Cats are fine", **vector(1.0))
@@ -698,4 +720,47 @@ def test_the_last_failure_of_a_judge_waits_for_a_writer(db: DB, connect: Connect
     writer.execute("commit")
     assert failing.end() == ("replaced",)
     assert (status(db, older), status(db, newer)) == ("merged", "active")
+    check(db)
+
+
+def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
+    """Whatever their keys are: who waits for a bucket holds no scope that those in it may want."""
+    lower = db.execute(
+        "select s.subject from (select 's' || n as subject from generate_series(1, 100) as n) as s"
+        " where hashtextextended('acme' collate \"C\", memfold._scope_key('default', 'fact', s.subject, null))"
+        " < memfold._bucket_key('acme', 'default')"
+    ).fetchall()
+    assert lower, "none of these scopes has a key below the bucket's"
+    holder, writer = connect(), connect()
+    holder.execute("begin")
+    holder.execute("select memfold._lock('acme', 'default', null, true)")
+    candidate = {"content": "User likes tea", "subject": lower[0][0]}
+    waiting = Call(db, writer, lambda c: batch(c, candidate)).waits_for(holder)
+    assert advisory(db, writer) == 1, "the key that it waits for"
+    holder.execute("commit")
+    assert waiting.end() == [("inserted", None)]
+
+
+def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
+    """The first answer counts: who approves the run looks again once the bucket is theirs."""
+    model(db)
+    storing(db)
+    a = store(db, "User uses Vim", subject="User", **angle(0))
+    b = store(db, "User's editor is Vim", subject="User", **angle(20))
+    row = db.execute("select run_id from consolidate('acme', 'default', dry_run => false)").fetchone()
+    assert row is not None
+    person = connect()
+    person.execute("begin")
+    person.execute(
+        "select resolve_judgement((select judgement_id from judgements where state = 'open'), 'distinct',"
+        " tenant_id => 'acme')"
+    )
+    approve = "select approve_run(%s, tenant_id => 'acme')"
+    approval = Call(db, connect(), lambda c: c.execute(approve.encode(), [row[0]])).waits_for(person)
+    person.execute("commit")
+    approval.end()
+    # what the first call returns was counted before it had to wait
+    assert db.execute(approve.encode(), [row[0]]).fetchone() == (0,)
+    assert [status(db, a), status(db, b)] == ["active", "active"]
+    assert db.execute("select state, verdict from judgements").fetchall() == [("done", "distinct")]
     check(db)

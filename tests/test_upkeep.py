@@ -364,6 +364,17 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
     assert run("--tasks", "nonsense").exit_code == 2
 
 
+def test_command_comes_to_every_tenant(db: DB, run: Callable[..., Result]) -> None:
+    """When time is up each of those that are left has one call all the same."""
+    for tenant in ("acme", "globex", "initech"):
+        plainly(db, "one", tenant_id=tenant)
+    result = run("--tasks", "plain", "--seconds", "0")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[:3] for line in result.stdout.splitlines()] == [
+        [tenant, "plain", "1"] for tenant in ("acme", "globex", "initech")
+    ]
+
+
 def test_command_that_fails(db: DB, run: Callable[..., Result]) -> None:
     plainly(db, "one")
     db.execute("alter function memfold.ingest_plain_rows(text, text, bigint) rename to gone")

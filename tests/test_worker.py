@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -27,7 +28,7 @@ from memfold import _limits
 from memfold import worker as worker_module
 from memfold.cli import main
 from memfold.errors import ConnectionLostError, MemfoldError
-from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Usage
+from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
 from memfold.worker import Summary, Worker
 from tests.chat_server import ChatServer, control, stats_of
 from tests.servers import ROOT, Cluster
@@ -610,6 +611,39 @@ def test_a_run_with_an_end_does_not_wait_for_its_budget(dsn: str, db: DB) -> Non
     summary = once(Worker(dsn, Toy(), calls_per_hour=3))
     assert (summary.judged, summary.unfinished) == (3, "budget spent")
     assert states(db) == {"done": 3, "open": 2}
+
+
+def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
+    """Whoever claims it next has time for it; the attempt does not count."""
+    now = time.monotonic()
+    short, long = (
+        Question(uuid4(), "acme", "default", "write", None, (), 1, Side(uuid4(), text, "fact"), Side(uuid4(), text, "fact"))
+        for text in ("short", "long")
+    )  # fmt: skip
+    given_back: list[tuple[Any, ...]] = []
+    asked: list[Question] = []
+
+    class Silent(Worker):
+        async def _fail(self, judgement_id: UUID, tenant_id: str, reason: str, **said: Any) -> None:
+            given_back.append((judgement_id, reason, said))
+
+        async def _handle(self, claimed: Any) -> None:
+            asked.append(claimed.question)
+
+    async def run() -> None:
+        worker = Silent("", Toy(), timeout=1000, lease=5000)
+        # half of the timeout is left of the first lease, more than the timeout of the second
+        worker._ready.extend(
+            [worker_module._Claimed(short, now + 500), worker_module._Claimed(long, now + 4000)]
+        )
+        worker._start_calls()
+        await asyncio.gather(*worker._tasks)
+
+    asyncio.run(run())
+    assert [question.judgement_id for question in asked] == [long.judgement_id]
+    [(judgement_id, reason, said)] = given_back
+    assert (judgement_id, reason) == (short.judgement_id, "waited too long for a free slot")
+    assert said == {"counted": False, "retry_after": 0.0}
 
 
 def test_a_flood_of_one_tenant_starves_no_other(dsn: str, db: DB) -> None:
