@@ -601,3 +601,25 @@ def test_the_winner_of_a_judged_contradiction_is_stated_again(db: DB) -> None:
     assert [(action, sqlstate) for action, _, sqlstate in rows] == [("merged", None), ("superseded", None)]
     assert rows[0][1] == winner.memory_id
     check(db)
+
+
+def test_a_replaced_model_refuses_its_own_candidates_alone(db: DB) -> None:
+    """Neither a candidate that is refused for it nor a replay of one from before keeps the others out."""
+    model(db)
+    before = {
+        "content": "Ann likes tea",
+        "idempotency_key": "k",
+        "embedding": [1, 0, 0, 0],
+        "embedding_model": "m",
+    }
+    query = "select event_id, action, sqlstate from ingest_memories(%s, 'acme')"
+    [first] = db.execute(query, [Jsonb([before])]).fetchall()
+    model(db, "n")
+    db.execute("select attach_embedding(memory_id, '[1, 0, 0, 0]', 'n', 'acme') from memories")
+    db.execute("select replace_embedding_model('m', 'n')")
+    refused = {**before, "content": "Ann likes coffee", "idempotency_key": "l"}
+    fresh = {"content": "Ann likes cocoa", "embedding": [0, 1, 0, 0], "embedding_model": "n"}
+    again, wrong, new = db.execute(query, [Jsonb([before, refused, fresh])]).fetchall()
+    assert again == first
+    assert wrong[1:] == (None, "MF047")
+    assert new[1:] == ("inserted", None)

@@ -402,8 +402,8 @@ end;
 $$;
 revoke all on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) from public;
 comment on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) is
-'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whoever is
-near to all, up to max_size. Whoever is left is put beside its nearest neighbour, so that each that has one is in some question.
+'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whatever is
+near to all of them, up to max_size. What is left is put beside its nearest neighbour, so that everything with a pair is in some question.
 lowest: the least similarity of two members. The same pairs give the same clusters.';
 
 create or replace function memfold._similarity_of(

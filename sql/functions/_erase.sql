@@ -189,7 +189,7 @@ begin atomic
 end;
 revoke all on function memfold._without(jsonb, uuid[]) from public;
 comment on function memfold._without(jsonb, uuid[]) is
-'What was reported as similar, but for texts, be they memories or what matched. Null: nothing else.';
+'What was reported as similar, without these texts, whether they are memories or what matched. Null: nothing is left.';
 
 create or replace function memfold._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile

@@ -283,10 +283,12 @@ begin
 
     -- 3. Look, lock what must be locked, and look again: a statement sees what was committed before it began.
     select array_agg(distinct c.predicate) filter (where c.predicate is not null),
-        array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null)
+        -- not of those that were refused for it, nor of those that were taken in before it was replaced
+        array_agg(distinct c.embedding_model) filter (
+            where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
+        )
     into v_predicates, v_models
-    from unnest(v_items) with ordinality as c
-    where v_classes[c.ordinality] = 'todo';
+    from unnest(v_items) with ordinality as c;
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
         from memfold._look(v_tenant_id, v_items, v_classes) as l;
@@ -312,9 +314,10 @@ begin
             -- once, before any lock
             v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
             v_embeds := false;
-            select array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null) into v_models
-            from unnest(v_items) with ordinality as c
-            where v_classes[c.ordinality] in ('todo', 'hit', 'rest');
+            select array_agg(distinct c.embedding_model) filter (
+                where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
+            ) into v_models
+            from unnest(v_items) with ordinality as c;
         end if;
         v_seen_classes := v_classes;
         v_seen_scopes := v_root_scopes;

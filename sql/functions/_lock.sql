@@ -59,7 +59,7 @@ end;
 $$;
 revoke all on function memfold._try_lock(text, text, bigint) from public;
 comment on function memfold._try_lock(text, text, bigint) is
-'The locks of _lock(), if they are free: else false, and perhaps the bucket''s SHARED.';
+'Takes the locks of _lock() if they are free; else returns false, and may hold the bucket''s SHARED.';
 
 create or replace function memfold._bucket_key(tenant_id text, bucket_id text) returns bigint
 language sql immutable parallel safe
@@ -102,14 +102,14 @@ language sql immutable parallel safe
 return 64;
 revoke all on function memfold._max_scopes() from public;
 comment on function memfold._max_scopes() is
-'So many scopes a transaction locks one by one; then it takes the bucket''s key EXCLUSIVE instead.';
+'How many scopes a transaction locks one by one before it takes the bucket''s key EXCLUSIVE instead.';
 
 create or replace function memfold._max_scope_locks() returns bigint
 language sql immutable parallel safe
 return 2000;
 revoke all on function memfold._max_scope_locks() from public;
 comment on function memfold._max_scope_locks() is
-'So many advisory locks a transaction holds at most, where it cannot have the bucket''s key because others write to it.';
+'How many advisory locks a transaction may hold where it cannot have the bucket''s key because others write to the bucket.';
 
 create or replace function memfold._scopes_locked() returns bigint
 language sql stable
@@ -192,7 +192,7 @@ end;
 $$;
 revoke all on function memfold._has_too_many_locks(bigint) from public;
 comment on function memfold._has_too_many_locks(bigint) is
-'Whether this transaction would hold more than _max_scope_locks() advisory locks with so many more.';
+'Whether this many more advisory locks would put the transaction above _max_scope_locks().';
 
 create or replace function memfold._fail_scope_locks() returns void
 language plpgsql volatile

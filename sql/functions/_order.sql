@@ -24,8 +24,8 @@ language sql immutable parallel safe
 return case when after >= id then memfold._next_id(after, id) else id end;
 revoke all on function memfold._id_after(uuid, uuid) from public;
 comment on function memfold._id_after(uuid, uuid) is
-'A new id where it is above another one (null: there is none), else one that is. Immutable, for an UPDATE that Citus plans may
-call nothing volatile. Inlined by its callers.';
+'The id itself where it is above another one (null: there is none), else the next above that one. Immutable, for an UPDATE that Citus
+plans may call nothing volatile. Inlined by its callers.';
 
 create or replace function memfold._newest_event(tenant_id text) returns uuid
 language plpgsql stable
@@ -44,8 +44,8 @@ end;
 $$;
 revoke all on function memfold._newest_event(text) from public;
 comment on function memfold._newest_event(text) is
-'The highest event id of a tenant that is to be seen: under a scope''s lock all that the scope has is below it, or is it. One probe,
-where the texts concerned may be many. What is written then takes a higher one (_id_after), whatever the clock did. (A restatement
+'The highest event id of a tenant that this call can see: under a scope''s lock no row of the scope has a higher one. One probe,
+however many texts are concerned. What is written next takes a higher one (_id_after), whatever the clock did. (A restatement
 of an active memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
 
 create or replace function memfold._newest_memory(tenant_id text) returns uuid
@@ -64,7 +64,7 @@ end;
 $$;
 revoke all on function memfold._newest_memory(text) from public;
 comment on function memfold._newest_memory(text) is
-'The highest memory id of a tenant that is to be seen. A memory that is stored takes a higher one, so that of two the newer one, which
+'The highest memory id of a tenant that this call can see. A new memory takes a higher one, so that the newer of two, which
 is folded into the older, is the one that came later. Only reads.';
 
 create or replace function memfold._new_event_id(tenant_id text) returns uuid

@@ -46,7 +46,8 @@ end;
 $$;
 revoke all on function memfold._check_rules_stamp(text, text, text) from public;
 comment on function memfold._check_rules_stamp(text, text, text) is
-'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if it would go by rules of before (_rules_stamp).';
+'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if the rules that it planned
+by have changed (_rules_stamp).';
 
 create or replace function memfold._run(tenant_id text, run_id uuid) returns memfold.runs
 language plpgsql stable
@@ -306,6 +307,7 @@ end;
 $$;
 revoke all on function memfold._ask_all(memfold.runs, jsonb) from public;
 comment on function memfold._ask_all(memfold.runs, jsonb) is
-'Queues judgements of a run and returns how many: not those that are queued already. questions: an array of objects with kind,
-members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals); not those of which a member has been erased. The caller holds the bucket''s lock, so that no
+'Queues judgements of a run and returns how many: those that are queued already are left out, and those of which a member
+has been erased. questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
+guard''s signals). The caller holds the bucket''s lock, so that no
 member is being erased.';

@@ -228,7 +228,7 @@ begin
             end if;
         end loop;
     exception when others then
-        -- whatever PostgreSQL says to a row; not what is no fault of the row: lost locks, resources, the server
+        -- whatever PostgreSQL finds wrong with a row, but not what is no fault of the row: lost locks, resources, the server
         if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
             raise;
         end if;

@@ -380,7 +380,7 @@ end;
 $$;
 revoke all on function memfold._is_outdated(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold._is_outdated(memfold.judgements, uuid[], uuid) is
-'Whether an answer about these memories says nothing of those that the question n is about now. A pair whose sides have changed
+'Whether an answer about these memories no longer fits those that the question n is about now. A pair whose sides have changed
 always; a cluster that has lost members only where fewer than two that were answered about are left, or its text or its fullest
 memory has gone. Only reads.';
 
@@ -414,8 +414,8 @@ end;
 $$;
 revoke all on function memfold._answer_rest(memfold.judgements, uuid, uuid[]) from public;
 comment on function memfold._answer_rest(memfold.judgements, uuid, uuid[]) is
-'What becomes of the rest of a cluster, which its verdict is not about: each is distinct from the memory that those are led by now, and
-they are asked about among themselves, as a question of its own. The caller holds the lock.';
+'What becomes of the members of a cluster that its verdict is not about: each is distinct from the memory that now leads the others,
+and they are asked about among themselves, in a question of their own. The caller holds the lock.';
 
 create or replace function memfold.resolve_judgement(
     judgement_id uuid,

@@ -25,8 +25,8 @@ comment on column memfold.judgements.memory_id is 'The newer side of the pair; o
 comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
 comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
 comment on column memfold.judgements.cluster_id is
-'Of a member (beside the oldest, which is other_id): the question about its cluster, or, where a run was undone, what those that it had
-merged into one memory have in common. Two memories with the same cluster_id were asked about together. Null: a pair of its own.';
+'Of each member but the oldest (other_id): the question about its cluster; where a run was undone, a mark shared by the texts that it had
+merged into one memory. Two memories with the same cluster_id were asked about together. Null: a pair of its own.';
 
 comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
 comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';

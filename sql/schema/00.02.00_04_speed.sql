@@ -26,6 +26,6 @@ or max_content_length < 8192;
 alter table memfold.memory_counters add column last_event uuid;
 comment on column memfold.memory_counters.last_event is
 'Roots: no ledger row by which a text of the tree was stated, pruned or judged current has a higher id. The next one comes after it,
-whatever the clock says. Null: none was since this is noted (0.1.0 did not).';
+whatever the clock says. Null: none has been written since 0.2.0, which first noted it.';
 comment on column memfold.memory_counters.independent is
 'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';

@@ -135,7 +135,7 @@ comment on column memfold.memory_events.similarity is
 'Cosine to the own text of the memory that it was decided against (null: it has no vector of the model); of method lexical the
 Jaccard similarity of words.';
 comment on column memfold.memory_events.similar_memories is
-'The active memories that were near, the one that it was decided against always: memory_id; similarity and jaccard, of its own
+'The active memories that were near, always with the one that it was decided against: memory_id; similarity and jaccard, of its own
 text; guard; and where an alias was nearer, matched_id and matched_similarity, by words jaccard_matched_id and matched_jaccard.';
 comment on type memfold.ingest_result is
 'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds

@@ -52,5 +52,5 @@ comment on type memfold.rehash_step is
 create type memfold.upkeep_step as (number bigint, is_left boolean, after text);
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 comment on type memfold.plain_rows is
-'What ingest_plain_rows() did: rows it has seen to; buckets that it left, because others worked there.';
+'What ingest_plain_rows() did: rows that it ingested; buckets that it left alone because others were at work there.';
 comment on type memfold.upkeep_step is 'What a task of upkeep() did, whether it has more to do, and where it goes on.';

@@ -12,7 +12,7 @@ comment on column memfold.memory_events.without_turns is 'Of method archived: ho
 comment on column memfold.memory_events.first_observed_at is
 'Of method archived: when the earliest of them was observed; observed_at has the latest.';
 comment on column memfold.memory_events.turn_events is
-'Of method archived: for each of source_turn_ids the earliest of them that had it, so that n is what it was.';
+'Of method archived: for each of source_turn_ids the first of the archived rows that had it, so that n stays what it was.';
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, memory, bucket or tenant; erasure: a fold that
