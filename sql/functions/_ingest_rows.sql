@@ -284,7 +284,9 @@ begin
     select array_agg(distinct c.predicate) filter (where c.predicate is not null),
         array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null)
     into v_predicates, v_models
-    from unnest(v_items) as c;
+    from unnest(v_items) with ordinality as c
+    -- what is refused for its model, or answered by its key, is no reason to retry
+    where v_classes[c.ordinality] not in ('error', 'known', 'again');
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
         from memfold._look(v_tenant_id, v_items, v_classes) as l;
@@ -311,7 +313,8 @@ begin
             v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
             v_embeds := false;
             select array_agg(distinct c.embedding_model) filter (where c.embedding_model is not null) into v_models
-            from unnest(v_items) as c;
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] not in ('error', 'known', 'again');
         end if;
         v_seen_classes := v_classes;
         v_seen_scopes := v_root_scopes;
