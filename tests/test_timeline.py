@@ -52,7 +52,7 @@ def test_a_b_a(slot: DB) -> None:
 
 
 def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) -> None:
-    """Two texts without a predicate, restated as aliases of a slot's value and then unfolded, have nothing to do with one another."""
+    """Two, restated as aliases of a slot's value and then unfolded, have nothing to do with one another."""
     texts = ("Ann builds cars", "Ann has a Golf")
     # no slot yet: undoing these merges contests nothing
     said = says(db, "VW", "01-01").memory_id
