@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.stress import WEIGHTS, Stress, replays_beside_folds
+from tests.stress import Stress, replays_beside_folds
 
 DB = psycopg.Connection[Any]
 CALLS = int(os.environ.get("MEMFOLD_STRESS_CALLS", "250"))
@@ -17,8 +17,7 @@ SECONDS = float(os.environ.get("MEMFOLD_STRESS_SECONDS", "2"))
 
 def test_everything_at_once(dsn: str) -> None:
     """Nothing is lost or broken, no error is anybody's but memfold's, batches never deadlock with one another."""
-    # rehash has a stress of its own (tests/test_rehash.py)
-    stress = Stress(dsn, writers=8, seed=CALLS, weights={**WEIGHTS, "rehash_bucket": 0})
+    stress = Stress(dsn, writers=8, seed=CALLS)
     stress.prepare()
     outcome = stress.run(CALLS)
     print(outcome)

@@ -51,6 +51,28 @@ def test_a_b_a(slot: DB) -> None:
     check(slot)
 
 
+def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) -> None:
+    """Two, restated as aliases of a slot's value and then unfolded, have nothing to do with one another."""
+    texts = ("Ann builds cars", "Ann has a Golf")
+    # no slot yet: undoing these merges contests nothing
+    said = says(db, "VW", "01-01").memory_id
+    merges = []
+    for text in texts:
+        other = ingest(db, text, subject="Ann", observed_at="2026-01-02").memory_id
+        query = "select (merge_memories(%s, %s, tenant_id => 'acme')).event_id"
+        merges.append(db.execute(query, [other, said]).fetchall()[0][0])
+    db.execute("select set_predicate('acme', 'works_at')")
+    for month, text in enumerate(texts, 2):
+        says(db, "Stripe", f"0{month}-01")
+        again = ingest(db, text, subject="Ann", observed_at=f"2026-0{month}-02")
+        assert (again.action, again.method) == ("superseded", "timeline")
+    for event in merges:
+        db.execute("select undo(%s, tenant_id => 'acme')", [event])
+    check(db)
+    found = db.execute("select content, status from memories where predicate is null order by 1").fetchall()
+    assert found == [(text, "active") for text in texts]
+
+
 def test_values_in_texts_of_another_scope(db: DB) -> None:
     """Values of two slots that a person folded into two texts of one scope, no slot, are not on one timeline."""
     db.execute("select set_predicate('acme', 'lives_in')")

@@ -298,8 +298,7 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
     v_on_timeline boolean;
-    v_newest_event uuid;
-    v_newest_memory uuid;
+    v_said record;
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
     if v_memory_id is not null then
@@ -321,24 +320,24 @@ begin
     end if;
     -- a batch has given its own, in the order of its candidates, since it has the locks
     if c.event_id is null then
-        -- _newest_event() and _newest_memory(), in one statement
-        select
-            (
-                select e.event_id from memfold.memory_events as e where e.tenant_id = c.tenant_id collate "C"
-                order by e.event_id desc
-                limit 1
-            ),
-            (
-                select m.memory_id from memfold.memories as m
-                where v_memory_id is null and m.tenant_id = c.tenant_id collate "C"
-                order by m.memory_id desc
-                limit 1
-            )
-        into v_newest_event, v_newest_memory;
-        c.event_id := memfold._id_after(memfold._new_id(), v_newest_event);
-        if v_memory_id is null then
-            c.memory_id := memfold._id_after(memfold._new_id(), v_newest_memory);
-        end if;
+        -- _new_event_id(), and the like for a memory, in one statement
+        select memfold._id_after(i.event_id, i.newest_event), memfold._id_after(i.memory_id, i.newest_memory)
+        into c.event_id, c.memory_id
+        from (
+            select memfold._new_id() as event_id, case when v_memory_id is null then memfold._new_id() end as memory_id,
+                (
+                    select e.event_id from memfold.memory_events as e where e.tenant_id = c.tenant_id collate "C"
+                    order by e.event_id desc
+                    limit 1
+                ) as newest_event,
+                (
+                    select m.memory_id from memfold.memories as m
+                    where v_memory_id is null and m.tenant_id = c.tenant_id collate "C"
+                    order by m.memory_id desc
+                    limit 1
+                ) as newest_memory
+            offset 0
+        ) as i;
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
@@ -359,9 +358,10 @@ begin
         d.on_timeline := v_on_timeline;
         v_derive := d.action = 'replaced';
         if not v_derive then
-            select coalesce(s.event_id, c.event_id), coalesce(s.observed_at, c.observed_at), s.on_timeline is null
-            into c.event_id, c.observed_at, v_derive
-            from memfold._strengthen(c, v_memory_id, d.target_id, 1, c.event_id) as s;
+            v_said := memfold._strengthen(c, v_memory_id, d.target_id, 1, c.event_id);
+            c.event_id := coalesce(v_said.event_id, c.event_id);
+            c.observed_at := coalesce(v_said.observed_at, c.observed_at);
+            v_derive := v_said.on_timeline is null;
         end if;
     elsif v_memory_id is null then
         v_memory_id := memfold._insert_memory(c, null);

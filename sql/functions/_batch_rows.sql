@@ -261,6 +261,8 @@ declare
     v_matched constant uuid[] := matched;
     v_roots constant uuid[] := roots;
     v_turns memfold.batch_turn[];
+    -- of at most one turn each, a new turn is one candidate's
+    v_windows constant boolean := exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1);
 begin
     -- Which turns are new: to their texts, and where there are aliases, to the whole tree.
     with added as (
@@ -291,6 +293,8 @@ begin
         from unnest(v_items) with ordinality as c
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
         union all
+        select t.memory_id, 1, null, null, null, null from unnest(v_turns) as t where not v_windows
+        union all
         -- one a candidate, the first of those that have a new turn
         select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
         from (
@@ -299,9 +303,9 @@ begin
                 select v_roots[c.ordinality] as root_id, t.turn, c.ordinality as i, false as is_new
                 from unnest(v_items) with ordinality as c
                 cross join lateral unnest(c.source_turn_ids) as t (turn)
-                where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+                where v_windows and v_classes[c.ordinality] in ('hit', 'new', 'repeat')
                 union all
-                select t.memory_id, t.turn, null, true from unnest(v_turns) as t
+                select t.memory_id, t.turn, null, true from unnest(v_turns) as t where v_windows
             ) as t
             group by t.root_id, t.turn
             having bool_or(t.is_new)

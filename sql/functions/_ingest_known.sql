@@ -11,7 +11,7 @@ declare
     v_aliases bigint;
     v_on_timeline boolean;
     v_added bigint;
-    v_seen timestamptz := observed_at;
+    v_seen timestamptz;
     v_event_id uuid;
 begin
     if not memfold._is_usual(
@@ -22,7 +22,8 @@ begin
     end if;
     v_content_hash := memfold._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
         null);
-    select m.memory_id into v_memory_id
+    select m.memory_id, memfold._new_id(), coalesce(_ingest_known.observed_at, memfold._clock())
+    into v_memory_id, v_event_id, v_seen
     from memfold._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
     where m.status = 'active'
         -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
@@ -35,10 +36,6 @@ begin
     if v_memory_id is null then
         return null;
     end if;
-    if v_seen is null then
-        v_seen := memfold._clock();
-    end if;
-    v_event_id := memfold._new_id();
     -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not live.
     update memfold.memory_counters as k
     set observations = k.observations + 1,

@@ -5,16 +5,15 @@ set lock_timeout = '100ms'
 as $$
 declare
     d memfold.decision;
-    v_event_id uuid;
-    v_observed_at timestamptz;
+    v_said record;
 begin
     d := memfold._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        select s.event_id, s.observed_at, s.on_timeline into v_event_id, v_observed_at, d.on_timeline
-        from memfold._strengthen(c, d.memory_id, d.root_id, 0, c.event_id) as s;
+        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, c.event_id);
+        d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
-            c.event_id := v_event_id;
-            c.observed_at := v_observed_at;
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
             return memfold._result(d, d.memory_id, null,
                 memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;

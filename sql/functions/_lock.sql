@@ -4,6 +4,7 @@ as $$
 declare
     v_bucket_lock constant bigint := memfold._bucket_key(tenant_id, bucket_id);
     v_scope_lock constant bigint := pg_catalog.hashtextextended(tenant_id collate "C", scope_key);
+    v_noted text;
 begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold._check_isolation();
@@ -16,7 +17,7 @@ begin
         -- what _lock_scope() and _note_scope() do for the first scope of a transaction, without the time of two more calls
         perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
         perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
-        perform pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
+        v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
     elsif scope_key is null then
         if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
             perform memfold._fail_busy_scope();

@@ -285,7 +285,7 @@ as $$
 begin
     return query
     with recursive roots as (
-        select r.memory_id as root, r.bucket_id, r.scope_key, memfold.canonicalize(r.object, 'prose/1') as object
+        select r.memory_id as root, r.bucket_id, r.scope_key, r.has_slot, memfold.canonicalize(r.object, 'prose/1') as object
         from pg_catalog.unnest(memory_ids) as i (id)
         cross join lateral (
             select k.memory_id from memfold.memory_counters as k
@@ -294,7 +294,8 @@ begin
             offset 0
         ) as k
         cross join lateral (
-            select r.memory_id, r.bucket_id, r.scope_key, r.object from memfold.memories as r
+            select r.memory_id, r.bucket_id, r.scope_key, r.predicate is not null as has_slot, r.object
+            from memfold.memories as r
             where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = k.memory_id
                 and r.root_id is null
             offset 0
@@ -351,7 +352,8 @@ begin
         select r.root, case when p.root is null then r.root::text else r.bucket_id || ' ' || r.scope_key end as label,
             p.root is not null as of_scope
         from roots as r
-        left join placed as p on p.root = r.root
+        -- An alias that was restated as a value of its root's slot, and is a root again, has none of its own without a predicate.
+        left join placed as p on p.root = r.root and r.has_slot
     ),
     ties as (
         select distinct a.label as here, b.label as there

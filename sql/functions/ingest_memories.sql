@@ -7,18 +7,10 @@ comment on function memfold._candidate_keys() is 'The arguments of ingest_memory
 
 create or replace function memfold._has_text_values(element jsonb) returns boolean
 language sql immutable parallel safe
-return coalesce(pg_catalog.jsonb_typeof(element -> 'content'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'tenant_id'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'bucket_id'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'memory_type'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'subject'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'predicate'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'object'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'embedding_model'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'session_id'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'origin'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'observed_at'), 'null') in ('string', 'null')
-and coalesce(pg_catalog.jsonb_typeof(element -> 'idempotency_key'), 'null') in ('string', 'null')
+return pg_catalog.jsonb_path_exists(
+    element - array['embedding', 'source_turn_ids', 'source_confidence', 'extractor_confidence', 'metadata'],
+    'strict $.* ? (@.type() != "string" && @.type() != "null")', '{}', true
+) is not true
 and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
 revoke all on function memfold._has_text_values(jsonb) from public;
 comment on function memfold._has_text_values(jsonb) is

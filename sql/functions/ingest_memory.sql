@@ -31,8 +31,7 @@ declare
     d memfold.decision;
     v_wide boolean;
     v_patient boolean := not holds_row;
-    v_event_id uuid;
-    v_observed_at timestamptz;
+    v_said record;
 begin
     -- A text that is known and active needs no lock but its root's row.
     d := memfold._decide_known(c);
@@ -40,11 +39,11 @@ begin
         if holds_row then
             perform memfold._try_root(c.tenant_id, d.root_id);
         end if;
-        select s.event_id, s.observed_at, s.on_timeline into v_event_id, v_observed_at, d.on_timeline
-        from memfold._strengthen(c, d.memory_id, d.root_id, 0, memfold._new_id()) as s;
+        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, memfold._new_id());
+        d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
-            c.event_id := v_event_id;
-            c.observed_at := v_observed_at;
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
             return memfold._result(d, d.memory_id, null,
                 memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
@@ -68,8 +67,14 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
-            case when c.embedding_model is not null then array[c.embedding_model] end);
+        -- usually the only rules that there are are those that were read
+        if exists (select from memfold.policies as p where p.updated_at <> (c.policy).updated_at) or exists (
+            select from memfold.embedding_models as m
+            where m.model = c.embedding_model collate "C" and m.replaced_by is not null
+        ) then
+            perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+                case when c.embedding_model is not null then array[c.embedding_model] end);
+        end if;
     end if;
     if v_patient then
         return memfold._ingest_locked(c);
