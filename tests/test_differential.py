@@ -308,9 +308,6 @@ def rows(db: DB, tenant: str) -> dict[str, list[Any]]:
 
     found = state(db, tenant)
     found.pop("keys")  # a client's batch has one of its own
-    for row in found["counters"]:
-        # the least that the next id has to be above: a batch may set it higher
-        row.pop("last_event")
     return {
         # last_event is a floor under the next id: a derivation may leave it higher than an addition does
         part: [{name: still(value) for name, value in row.items() if name != "last_event"} for row in listed]

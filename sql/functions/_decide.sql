@@ -335,7 +335,7 @@ declare
     v_mergeable boolean;
     v_guard jsonb;
     v_entry jsonb;
-    v_entries jsonb := '{}';
+    v_entries jsonb := '{}'::jsonb;
 begin
     d.action := null;
     for v_neighbour in

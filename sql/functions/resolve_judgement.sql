@@ -25,7 +25,7 @@ declare
     v_memory memfold.memories;
     v_created text;
     v_object text;
-    v_metadata jsonb := '{}';
+    v_metadata jsonb := '{}'::jsonb;
 begin
     -- what the newest says of its object holds
     foreach m in array members loop
@@ -439,7 +439,7 @@ declare
     r memfold.resolution;
     v_asked uuid[];
     v_about uuid[];
-    v_rest uuid[] := '{}';
+    v_rest uuid[] := array[]::uuid[];
 begin
     perform memfold._enter_judge(tenant_id);
     select o.* into j

@@ -190,7 +190,7 @@ declare
     v_guards jsonb[] := array[]::jsonb[];
     v_number bigint := 0;
     v_first integer;
-    v_questions jsonb := '[]';
+    v_questions jsonb := '[]'::jsonb;
     v_places integer[];
     v_done integer[];
     v_asked bigint := 0;
