@@ -271,7 +271,7 @@ declare
     o memfold.resolution;
     m memfold.memories;
     v_id uuid;
-    v_members memfold.memories[] := '{}';
+    v_members memfold.memories[] := array[]::memfold.memories[];
     v_oldest memfold.memories;
     v_newest memfold.memories;
     v_conflict text;
