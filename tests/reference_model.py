@@ -92,6 +92,8 @@ class Event:
     metadata: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
     similar: list[Told] = field(default_factory=list)
+    # of maintenance: its rows are taken over from the database
+    run: str | None = None
     number: int = -1
     asked: bool = False
 
@@ -208,6 +210,10 @@ def spelling(text: Text, content: str, profile: str) -> str:
     return text.content if profile == "prose" else content
 
 
+# The actions by which a text is put on its slot's timeline; by the latter two also the one that it meets.
+PLACED = ("inserted", "superseded", "historical")
+
+
 def derive(memories: list[Memory], events: list[Event]) -> State:
     s = State()
     undone = {e.undoes: e.number for e in events if e.undoes is not None}
@@ -256,16 +262,24 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     s.sources = {(e.memory, t) for e in observed for t in e.turns if e.memory is not None}
 
     # Who is on which timeline: the scope's, or one of those that a decision between two memories started.
-    placed = ("inserted", "superseded", "historical")
-    stated = {e.memory for e in in_force if e.on_timeline and e.observation and e.action in placed}
-    stated |= {e.target for e in in_force if e.on_timeline and e.action in placed[1:]}
+    stated = {e.memory for e in in_force if e.on_timeline and e.observation and e.action in PLACED}
     stated |= {e.memory for e in decided if e.on_timeline}
+    # what gave way, and to whom: to a value of another slot it may have been tied by a person
+    gave_way = {
+        (e.target, e.memory)
+        for e in in_force
+        if e.on_timeline and e.action in PLACED[1:] and e.target is not None and e.memory is not None
+    }
     groups: dict[int, object] = {x: x for e in decided for x in sides(e)}
     for root, tree in s.trees.items():
-        if any(memories[m].scope.name == memories[root].scope.name for m in stated.intersection(tree)):
+        if any(memories[m].scope.name == memories[root].scope.name for m in stated.intersection(tree)) or any(
+            memories[x].scope.name == memories[by].scope.name == memories[root].scope.name
+            for x, by in gave_way
+            if x in tree
+        ):
             groups[root] = memories[root].scope.name
             s.of_scope.add(root)
-        elif stated.intersection(tree):
+        elif stated.intersection(tree) or any(x in tree for x, _ in gave_way):
             groups.setdefault(root, root)
     for e in decided:
         pair = [groups[x] for x in sides(e)]
@@ -325,6 +339,8 @@ class World:
     rules: dict[str, Rules] = field(default_factory=lambda: defaultdict(Rules))
     # what a rehash did within the next call, as the database tells it
     rehashed: list[Event] = field(default_factory=list)
+    # of a run: what was told apart from what
+    parted: set[tuple[str | None, int, int]] = field(default_factory=set)
 
     # What everything below is made of -----------------------------------------------------------------------------
 
@@ -340,14 +356,42 @@ class World:
         """By the clock, but not before what was said last of the memories concerned, or of the slot."""
         roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
         said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
-        if (
+        if event.memory is not None and (
+            event.method == "timeline" or (event.action == "inserted" and event.tier == 1)
+        ):
+            said.append(self.last_seen([event.memory]))
+        elif (
             event.action == "inserted"
             and event.on_timeline
             and event.target is None
             and event.memory is not None
         ):
-            said.append(self.current(self.memories[event.memory].scope)[1])
+            scope = self.memories[event.memory].scope
+            current, seen = self.current(scope)
+            said.append(seen if current is not None else self.last_seen(self.slot(scope)))
         return max([self.clock, *(at for at in said if at is not None)])
+
+    def slot(self, scope: Scope) -> list[int]:
+        return [m.number for m in self.memories if m.scope.name == scope.name]
+
+    def last_seen(self, memories: Iterable[int]) -> float:
+        """The last observation of these and of all that are, or ever were, on one timeline with them."""
+        known: set[int] = set()
+        new = set(memories)
+        while new:
+            new = {m for x in new for m in self.state.trees.get(self.state.root(x), [x])} - known
+            known |= new
+            beside: set[int] = set()
+            for e in self.events:
+                if e.on_timeline and e.action in PLACED:
+                    for x in {e.memory, e.target} & new:
+                        beside.update(self.slot(self.memories[x].scope))
+                if e.action == "superseded" and e.tier == 3 and {e.memory, e.target} & new:
+                    beside |= {x for x in (e.memory, e.target) if x is not None}
+            new = beside - known
+        seen = [self.state.counters[r]["last_seen"] for r in {self.state.root(x) for x in known}
+                if r in self.state.counters]  # fmt: skip
+        return max((at for at in seen if at is not None), default=0.0)
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
         now = self.rules[scope.bucket].now
@@ -861,13 +905,8 @@ class World:
         self.refuse(loser, winner)
         event = Event("superseded", winner, 3, "person", loser)
         self.supersession(event, winner, loser)
-        said = [self.state.counters[loser]["last_seen"]]
-        said += [
-            self.present(self.state.timelines[r])[1] for r in (loser, winner) if r in self.state.timelines
-        ]
-        if event.on_timeline:
-            said.append(self.current(self.memories[loser].scope)[1])
-        event.at = now(max(said))
+        beside = self.slot(self.memories[loser].scope) if event.on_timeline else []
+        event.at = now(self.last_seen([loser, winner, *beside]))
         return self.record(event)
 
     def update(self, memory: int, text: Text, thing: str | None, embedded: bool) -> Event:
@@ -889,6 +928,25 @@ class World:
         new = self.memories[event.memory]
         return self.compare(new, None) or event if embedded else event
 
+    def told_apart(self, memory: int, other: int, similarity: float | None) -> None:
+        self.judgements.append(
+            Judgement(len(self.judgements), "review", memory, other, "done", "distinct", similarity)
+        )
+
+    def part(self, e: Event) -> None:
+        """What a run had made one memory, with e, is told apart from the text that all of it was folded into."""
+        assert e.fold is not None
+        child, into = e.fold
+        edges = {x.fold for x in self.events if x.run == e.run and x.fold}
+        above, new = set[int](), {into}
+        while new:
+            above |= new
+            new = {b for a, b in edges if a in new} - above
+        tops = sorted(above - {a for a, _ in edges} - {child})
+        if tops and (e.run, child, tops[0]) not in self.parted:
+            self.parted.add((e.run, child, tops[0]))
+            self.told_apart(child, tops[0], e.similarity)
+
     def undo(self, number: int) -> Event:
         e = self.events[number]
         if e.method == "rehash":
@@ -904,11 +962,11 @@ class World:
         self.take_over_rehashed()
         if cut and e.memory is not None and e.target is not None:
             a, b = self.state.root(e.memory), self.state.root(e.target)
-            if e.fold and not e.on_timeline:
-                newer, older = self.newer_first(e.memory, e.target)
-                self.judgements.append(
-                    Judgement(len(self.judgements), "review", newer, older, "done", "distinct", e.similarity)
-                )
-            elif self.active_pair(a, b):
-                self.queue("review", a, b, e.similarity)
+            if not e.fold or e.on_timeline:
+                if self.active_pair(a, b):
+                    self.queue("review", a, b, e.similarity)
+            elif e.run is None:
+                self.told_apart(*self.newer_first(*e.fold), e.similarity)
+            if e.fold and e.run is not None:
+                self.part(e)
         return event

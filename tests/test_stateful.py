@@ -163,7 +163,7 @@ select jsonb_build_object(
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
         e.similarity, e.reason, e.observation, e.on_timeline, e.judgement_id, e.verdict, e.undoes, e.content,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at),
-        e.similar_memories)
+        e.similar_memories, e.run_id)
         order by e.event_id) from memfold.memory_events as e
     where e.tenant_id = %(tenant)s and e.event_id > %(last)s),
   'invariants', case when %(check)s then (select jsonb_agg(c) from memfold.check_invariants(%(tenant)s) as c) end)
@@ -197,7 +197,7 @@ VERDICTS: dict[str, Any] = {
 BATCHES = st.sampled_from([(1, 0), (1, 1), (1, 2), (1, 3), *[(1, MOST_BATCHES), (100, MOST_BATCHES)] * 2])
 # of a row of READ's events
 EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
-         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "similar"]  # fmt: skip
+         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "similar", "run"]  # fmt: skip
 
 
 class Machine(RuleBasedStateMachine):
@@ -523,6 +523,7 @@ class Machine(RuleBasedStateMachine):
         ]
         for row in held["events"]:
             values = dict(zip(EVENT, row[1:], strict=True))
+            del values["run"]
             values["turns"].sort()
             values["similar"] = self.told_of(
                 [

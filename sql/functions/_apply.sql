@@ -272,16 +272,22 @@ language plpgsql stable
 as $$
 declare
     v_last_seen timestamptz;
+    v_slot_seen timestamptz;
 begin
     select max(k.last_seen) into v_last_seen
     from memfold.memory_counters as k
     where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
-    if d.on_timeline and d.target_id is null then
-        v_last_seen := greatest(v_last_seen, (
-            select v.last_seen from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v
-        ));
+    if d.method = 'timeline' or d.action = 'inserted' and d.memory_id is not null then
+        -- what was superseded or withdrawn comes back, to the timelines that it was on and to what else is on them by now
+        v_slot_seen := memfold._last_seen(c.tenant_id, array[d.root_id]);
+    elsif d.on_timeline and d.target_id is null then
+        select v.last_seen into v_slot_seen from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        if not found then
+            -- its last value may have given way to a fact of another scope, with which its timeline now ends
+            v_slot_seen := memfold._last_seen(c.tenant_id, memfold._slot_memories(c.tenant_id, c.bucket_id, c.scope_key));
+        end if;
     end if;
-    return greatest(memfold._clock(), v_last_seen);
+    return greatest(memfold._clock(), v_last_seen, v_slot_seen);
 end;
 $$;
 revoke all on function memfold._stated_at(memfold.candidate, memfold.decision) from public;

@@ -265,7 +265,9 @@ begin
         cross join lateral (
             select from memfold._ledger as e
             where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
-                and e.observation and not (e.tier = 1 and e.undone)
+                -- who says that it retires another memory states it
+                and (e.observation and not (e.tier = 1 and e.undone)
+                    or e.action = 'superseded' and e.tier = 3 and not e.undone)
             offset 0
         ) as e
     );
@@ -297,7 +299,8 @@ begin
             select r.memory_id, r.bucket_id, r.scope_key, r.predicate is not null as has_slot, r.object
             from memfold.memories as r
             where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = k.memory_id
-                and r.root_id is null
+                -- what was pruned may have observations
+                and r.root_id is null and r.status <> 'withdrawn'
             offset 0
         ) as r
     ),
@@ -344,7 +347,16 @@ begin
         from stated as s
         where s.is_of_scope and s.on_timeline and not s.undone and s.action in ('inserted', 'superseded', 'historical')
         union
-        select l.root from lost as l where l.is_of_scope and l.on_timeline
+        select r.root
+        from lost as l
+        join roots as r on r.root = l.root
+        cross join lateral (
+            select m.bucket_id, m.scope_key from memfold.memories as m
+            where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.memory_id = l.memory_id
+            offset 0
+        ) as m
+        -- what gave way to a value of another slot, with which it had been tied, is none of its own by that
+        where l.is_of_scope and l.on_timeline and (m.bucket_id, m.scope_key) = (r.bucket_id, r.scope_key)
     ),
     -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one. A value
     -- that was folded into a text of another scope puts that one on no slot's timeline.
@@ -477,6 +489,40 @@ revoke all on function memfold._timeline_texts(text, uuid[]) from public;
 comment on function memfold._timeline_texts(text, uuid[]) is
 'The texts of the trees that hold memory_ids, and of all trees that are, or ever were, on one timeline with them: what a
 change of memory_ids may change. Only reads.';
+
+create or replace function memfold._slot_memories(tenant_id text, bucket_id text, scope_key bigint) returns uuid[]
+language plpgsql stable
+as $$
+begin
+    return array(
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = _slot_memories.tenant_id collate "C" and m.bucket_id = _slot_memories.bucket_id collate "C"
+            and m.scope_key = _slot_memories.scope_key
+    );
+end;
+$$;
+revoke all on function memfold._slot_memories(text, text, bigint) from public;
+comment on function memfold._slot_memories(text, text, bigint) is 'The memories of a slot, aliases and history with them. Only reads.';
+
+create or replace function memfold._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
+language plpgsql stable
+as $$
+begin
+    return (
+        select max(k.last_seen)
+        from pg_catalog.unnest(memfold._timeline_texts(tenant_id, memory_ids)) as i (id)
+        cross join lateral (
+            select k.last_seen from memfold.memory_counters as k
+            where k.tenant_id = _last_seen.tenant_id collate "C" and k.memory_id = i.id
+            offset 0
+        ) as k
+    );
+end;
+$$;
+revoke all on function memfold._last_seen(text, uuid[]) from public;
+comment on function memfold._last_seen(text, uuid[]) is
+'The last observation of memory_ids and of all that are, or ever were, on one timeline with them: what is stated now comes
+after it. Null: there is none. Only reads.';
 
 create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp

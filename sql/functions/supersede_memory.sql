@@ -12,32 +12,12 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- it holds from now on, also against an observation that is dated ahead, of this value or of what is current where one
-    -- of the two is a value; a row of a plain INSERT has no counters yet
-    v_stated_at := greatest(memfold._clock(), case when a.plain then a.created_at end, (
-        with timelines as (
-            select t.* from memfold._derived_timelines(a.tenant_id,
-                memfold._timeline_texts(a.tenant_id, array[a.memory_id, b.memory_id])) as t
-        )
-        select max(k.last_seen)
-        from (
-            select a.memory_id
-            union
-            select t.memory_id
-            from timelines as o
-            join timelines as t on t.timeline = o.timeline and t.valid_to is null
-            where o.memory_id in (a.memory_id, b.memory_id)
-            union
-            select v.memory_id
-            from memfold._current_value(a.tenant_id, a.bucket_id, a.scope_key) as v
-            where b.scope_key = a.scope_key and memfold._is_single(a.tenant_id, a.predicate)
-        ) as i
-        cross join lateral (
-            select k.last_seen from memfold.memory_counters as k
-            where k.tenant_id = a.tenant_id and k.memory_id = i.memory_id
-            offset 0
-        ) as k
-    ));
+    -- It holds from now on, whatever was dated ahead of the memories that are, or by this come again, on a timeline with these
+    -- two. A row of a plain INSERT has no counters yet.
+    v_stated_at := greatest(memfold._clock(), case when a.plain then a.created_at end,
+        memfold._last_seen(a.tenant_id, array[a.memory_id, b.memory_id]
+            || case when b.scope_key = a.scope_key and memfold._is_single(a.tenant_id, a.predicate) then
+                memfold._slot_memories(a.tenant_id, a.bucket_id, a.scope_key) end));
     return memfold._person_result('superseded', b.memory_id, a.memory_id,
         memfold._relate(memfold._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
             v_stated_at));
