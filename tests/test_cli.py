@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -550,7 +549,7 @@ def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psy
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that root's server account can enter too, unlike pytest's own."""
-    directory = Path(tempfile.mkdtemp(prefix="memfold-test-", dir="/tmp"))
+    directory = servers.directory("memfold-test-")
     directory.chmod(0o755)
     yield directory
     server.down(directory / "pg", "immediate")
