@@ -259,6 +259,8 @@ def test_an_endpoint_that_is_down_costs_no_line(
     assert one(db, "select count(*) from memfold.pending_embeddings('t')") == 1
 
 
+# What survives is the state file; that the server knows a key again, tests/test_ingest.py asks of each.
+@pytest.mark.one_server
 def test_a_run_that_was_killed_goes_on(
     run: Callable[..., Result], dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
