@@ -20,6 +20,7 @@ MEMORIES = 1_000_000
 OTHERS = 20_000
 MERGES = 1_000
 LONGEST = 200  # ms
+QUIET = 3.0  # seconds of writers alone
 DATABASE = "erasure"
 MARK = "zebrazebra"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -156,7 +157,7 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
     ):
         watch.backend = session.info.backend_pid
         with watch.running():
-            time.sleep(3)
+            time.sleep(QUIET)
             told = 0
             for phase, number in (
                 ("one of the wordings", MERGES // 2),
@@ -214,7 +215,7 @@ def _tenant(
         watch.backend = connection.info.backend_pid
         calls = []
         with watch.running():
-            time.sleep(3)
+            time.sleep(QUIET)
             watch.phase = "tenant"
             remaining = 1
             while remaining:

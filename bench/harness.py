@@ -36,6 +36,8 @@ from memfold import _host, migrate  # noqa: E402
 
 Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
 
+# on a disk: commits are to cost what they cost
+PLACE = Path("/tmp")  # noqa: S108 (the server makes a directory of its own there)
 RESULTS = Path(__file__).resolve().parent / "results"
 APPLICATION = "bench_app"
 TENANT = "bench"
@@ -124,8 +126,7 @@ def server(also: str = "") -> Iterator[Server]:
     pgbench = bindir / "pgbench"
     if not pgbench.exists():
         raise BenchError(f"no pgbench in {bindir}")
-    # on a disk: commits are to cost what they cost
-    cluster = _Cluster("bench", bindir, Path(tempfile.mkdtemp(prefix="mf-", dir="/tmp")))
+    cluster = _Cluster("bench", bindir, Path(tempfile.mkdtemp(prefix="mf-", dir=PLACE)))
     try:
         cluster.start()
         running = Server(cluster, pgbench)

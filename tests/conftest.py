@@ -65,6 +65,11 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
+# Groups of few tests that take long, which pytest-xdist would begin with last, by their number: one of two processes would
+# have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
+LONG = {"test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful", "test_preview",
+        "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress", "test_cut",
+        "test_differential"}  # fmt: skip
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
 
@@ -80,6 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(time_limits)
+    # the order of groups is ours (pytest_collection_modifyitems)
+    config.option.loadscopereorder = False
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
@@ -148,11 +155,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for place in ELSEWHERE:
         elsewhere.choose(place, config, items)
     # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         name = item.path.stem
-        item.add_marker(
-            pytest.mark.xdist_group("adoption" if "adopt" in name or name == "test_import" else name)
-        )
+        group = "adoption" if "adopt" in name or name == "test_import" else name
+        item.add_marker(pytest.mark.xdist_group(group))
+        groups.setdefault(group, []).append(item)
+    if hasattr(config, "workerinput"):
+        ordered = sorted(groups, key=lambda group: (group not in LONG, -len(groups[group])))
+        items[:] = [item for group in ordered for item in groups[group]]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -44,12 +44,16 @@ SETTINGS = {
 }
 
 
-def _base() -> Path:
-    """A directory for a server: in memory where there is room, for each test makes and drops 330 files."""
+def place() -> Path:
+    """Where directories of servers are: in memory where there is room, for each test makes and drops 330 files."""
     shared, enough = Path("/dev/shm"), 6 << 30
     unused = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > enough and unused > enough
-    return Path(tempfile.mkdtemp(prefix="mf-", dir=shared if roomy else "/tmp"))
+    return shared if roomy else Path("/tmp")
+
+
+def directory(prefix: str = "mf-") -> Path:
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=place()))
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Cluster:
 
     name: str
     bindir: Path
-    base: Path = field(default_factory=_base)
+    base: Path = field(default_factory=directory)
     account: _host.Account = field(default_factory=_host.Account.choose)
     extension: bool = False
     why_no_extension: str = ""

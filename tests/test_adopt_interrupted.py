@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from memfold.adopt import session
 from memfold.cli import main
 from tests.adopting import (
     DB,
@@ -251,7 +252,9 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
 
 
 @pytest.mark.one_server
-def test_two_runs_at_once(db: DB, dsn: str) -> None:
+def test_two_runs_at_once(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # long enough to say for whom it waits; usually a quarter of a minute
+    monkeypatch.setattr(session, "_TRIES", 10)
     make_tables(db, ROWS)
     process = start(dsn, "run", *OPTIONS, "--batch", "5", "--rate", "15")
     try:

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 from pathlib import Path
@@ -231,7 +230,7 @@ def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> Non
 
 def test_a_fresh_server_and_an_owner_who_is_no_superuser() -> None:
     """No role of memfold's is there yet: CREATEROLE is enough."""
-    place = Path(tempfile.mkdtemp(prefix="memfold-test-", dir="/tmp"))
+    place = servers.directory("memfold-test-")
     place.chmod(0o755)
     try:
         admin = server.up(place / "pg")

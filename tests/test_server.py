@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from click.testing import CliRunner
 
 from memfold import _host, cli, server
 from memfold.server import ServerError
+from tests import servers
 from tests.support import until
 
 ROOT = os.geteuid() == 0
@@ -37,7 +37,7 @@ UP = "import sys, pathlib; from memfold import server; print(server.up(pathlib.P
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that root's server account can enter too, unlike pytest's own."""
-    directory = Path(tempfile.mkdtemp(prefix="memfold-test-", dir="/tmp"))
+    directory = servers.directory("memfold-test-")
     directory.chmod(0o755)
     yield directory
     for lock in directory.rglob(_host.LOCK):

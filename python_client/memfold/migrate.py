@@ -10,18 +10,18 @@ import io
 import re
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from psycopg import conninfo, sql
-from sqlalchemy.exc import SQLAlchemyError
 
 import memfold
 from memfold import queries
 from memfold.errors import InstallError, translate
+
+# Alembic is imported where it is used: with SQLAlchemy it would take half of the time in which any command starts.
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 __all__ = ["drift", "install", "other_version", "script", "search_path_statement", "set_search_path"]
 
@@ -91,7 +91,7 @@ def script(dsn: str | None = None) -> str:
     config = _config()
     output = io.StringIO()
     config.output_buffer = output
-    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    known = _revisions(config)
     if revision is not None and revision not in known:
         raise InstallError(f"memfold in this database is newer (revision {revision}) than this package")
     _upgrade(config, f"{revision or 'base'}:head", sql=True)
@@ -101,13 +101,26 @@ def script(dsn: str | None = None) -> str:
 
 
 def _config(**attributes: object) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_PACKAGE / "migrations").replace("%", "%%"))
     config.attributes.update(attributes)
     return config
 
 
+def _revisions(config: Config) -> list[str]:
+    """Those of this package, newest first."""
+    from alembic.script import ScriptDirectory
+
+    return [one.revision for one in ScriptDirectory.from_config(config).walk_revisions()]
+
+
 def _upgrade(config: Config, revision: str, *, sql: bool = False) -> None:
+    from alembic import command
+    from alembic.util import CommandError
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         with _one_at_a_time:
             command.upgrade(config, revision, sql=sql)
@@ -181,7 +194,7 @@ def other_version(extension: str | None, revision: str | None) -> str | None:
             f"memfold in this database is {extension}, and this package {ours}: alter extension memfold update"
             " (make install, if the server has no newer one)"
         )
-    known = [one.revision for one in ScriptDirectory.from_config(_config()).walk_revisions()]
+    known = _revisions(_config())
     if revision is None or revision == known[0]:
         return None
     if revision not in known:

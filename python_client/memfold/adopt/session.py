@@ -33,6 +33,8 @@ NAMES = {
 }
 _LONG = 1.0
 """Seconds after which a transaction that holds a lock is waited for without queueing behind it."""
+_TRIES = 60
+"""How often a run asks, each quarter of a second, for a table that another run works on."""
 
 
 @dataclass
@@ -319,7 +321,7 @@ class Session:
     def claim(self) -> None:
         """Be the only run that works on the table."""
         schema, table = self.adoption.table_schema, self.adoption.table_name
-        for attempt in range(60):
+        for attempt in range(_TRIES):
             if self.fetch(_LOCK, [schema, table])[0]["locked"]:
                 self.reload()
                 return
