@@ -3,9 +3,9 @@
 EXTENSION := memfold
 VERSION   := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(EXTENSION).control)
 SCRIPT    := $(EXTENSION)--$(VERSION).sql
-# make sorts by bytes, as the migrations do.
+# The order is that of the paths. make sorts by bytes, as the migrations do.
 SCHEMA    := $(sort $(wildcard sql/schema/*.sql))
-FUNCTIONS := $(sort $(wildcard sql/functions/*.sql))
+FUNCTIONS := $(sort $(shell find sql/functions -name '*.sql'))
 # ALTER EXTENSION UPDATE, from each release that is out straight to this version: by the schema files of later releases
 # (00.01.00_... are those of 0.1.0). Not in steps, for there is one set of functions, and it is this version's.
 RELEASES  := $(filter-out $(VERSION),$(patsubst tests/data/released/%.sql.gz,%,$(wildcard tests/data/released/*.sql.gz)))
@@ -29,7 +29,7 @@ STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cks
 all: $(BUILT) ## build the extension's scripts; `make help` has the rest
 
 # The folders too: a file that was taken away makes no other file newer.
-$(BUILT): sql/schema sql/functions $(EXTENSION).control Makefile
+$(BUILT): sql/schema sql/functions $(sort $(dir $(FUNCTIONS))) $(EXTENSION).control Makefile
 
 $(SCRIPT): sql/extension/head.sql $(SCHEMA) $(FUNCTIONS) sql/extension/tail.sql
 	cat $(filter %.sql,$^) >$@.new && mv $@.new $@
@@ -71,7 +71,7 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 	install -m 644 $(EXTENSION).control $(BUILT) '$(DIR)/extension/'
 
 # When a release is out: its schema files never change again, and upgrades from it are built and tested. The names of its
-# functions belong into sql/functions/zz_orphans.sql (tests/test_upgrade.py prints what is missing there).
+# functions belong into sql/functions/90_install/1_orphans.sql (tests/test_upgrade.py prints what is missing there).
 freeze: ## freeze the present version, when it is released
 	@! test -e tests/data/released/$(VERSION).sql.gz || { echo '$(VERSION) is frozen already' >&2; exit 1; }
 	cd sql/schema && sha256sum --quiet -c SHA256SUMS && sha256sum $(notdir $(SCHEMA)) >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS

@@ -51,8 +51,8 @@ DSN = context.config.attributes.get("dsn") or os.environ.get("MEMFOLD_DSN")
 
 
 def files(pattern: str) -> list[Path]:
-    """Files under sql/, sorted by bytes, as the extension's script is put together."""
-    return sorted(SQL.glob(pattern), key=lambda path: path.name.encode())
+    """Files under sql/, sorted by the bytes of their paths, as the extension's script is put together."""
+    return sorted(SQL.glob(pattern), key=lambda path: path.as_posix().encode())
 
 
 def execute(text: str) -> None:
@@ -94,7 +94,7 @@ def migrate() -> None:
     if context.is_offline_mode():
         execute(expect(context.get_context()._start_from_rev))
     context.run_migrations()
-    for path in files("functions/*.sql"):
+    for path in files("functions/**/*.sql"):
         execute_file(path)
 
 

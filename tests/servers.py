@@ -263,7 +263,7 @@ def released_scripts(directory: Path) -> None:
         (directory / f"memfold--{release}.sql").write_text(script)
     # as the update from the present version to a later one will be
     sql = ROOT / "sql"
-    functions = sorted((sql / "functions").glob("*.sql"), key=lambda path: path.name.encode())
+    functions = sorted((sql / "functions").rglob("*.sql"), key=lambda path: path.as_posix().encode())
     paths = [sql / "extension" / "update_head.sql", *functions, sql / "extension" / "tail.sql"]
     later = "".join(path.read_text() for path in paths)
     (directory / f"memfold--{PRESENT}--later.sql").write_text(later)

@@ -22,8 +22,9 @@ Connection = psycopg.Connection[Any]
 ROOT = Path(__file__).resolve().parent.parent
 SQL_FILES = [
     ROOT / "sql" / "schema" / "00.01.00_02_canonicalizer.sql",
-    ROOT / "sql" / "functions" / "_lemma.sql",
-    ROOT / "sql" / "functions" / "canonicalizer_selftest.sql",
+    ROOT / "sql" / "functions" / "10_platform" / "_memfold_py.sql",
+    ROOT / "sql" / "functions" / "11_canonical" / "_lemma.sql",
+    ROOT / "sql" / "functions" / "11_canonical" / "canonicalizer_selftest.sql",
 ]
 BATCH = 20_000
 

@@ -377,7 +377,7 @@ def test_an_endpoint_that_fails(
 
 def test_every_code_of_the_server_has_a_class() -> None:
     used = set()
-    for path in [*SQL.glob("schema/*.sql"), *SQL.glob("functions/*.sql")]:
+    for path in [*SQL.glob("schema/*.sql"), *SQL.glob("functions/**/*.sql")]:
         used |= set(re.findall(r"_fail\(\s*'(MF\d{3})'|errcode = '(MF\d{3})'", path.read_text()))
     codes = {code for pair in used for code in pair if code}
     assert len(codes) >= 20

@@ -33,6 +33,7 @@ from tests.test_catalog import plain, snapshot
 pytestmark = pytest.mark.each_server
 
 SCHEMA = servers.ROOT / "sql" / "schema"
+ORPHANS = servers.ROOT / "sql" / "functions" / "90_install" / "1_orphans.sql"
 WAYS = ("alembic", "extension")
 
 # What the extension consists of, and which tables' rows are dumped with it.
@@ -127,12 +128,12 @@ def test_what_a_release_made_is_known_to_the_orphans_file(make: Make, release: s
         connection.execute(servers.released_functions(release).encode())
         by_functions = {row[0] for row in set(connection.execute(made.encode()).fetchall()) - by_schema}
     assert len(by_functions) > 50
-    text = (servers.ROOT / "sql" / "functions" / "zz_orphans.sql").read_text()
+    text = ORPHANS.read_text()
     listed = re.search(r"\$list\$(.*?)\$list\$", text, re.DOTALL)
     assert listed is not None
     known = set(re.sub(r"\s*\n\s*", "", listed[1]).split(";"))
     missing = sorted(by_functions - known)
-    assert missing == [], "add to sql/functions/zz_orphans.sql:\n" + "\n".join(f"{one};" for one in missing)
+    assert missing == [], f"add to {ORPHANS}:\n" + "\n".join(f"{one};" for one in missing)
 
 
 # --- the upgrade -------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def test_the_orphans_file_does_nothing_alone(db: psycopg.Connection[Any]) -> Non
     """Whoever runs it by hand, or each file in a transaction of its own, keeps all functions."""
     before = snapshot(db)
     db.execute("set search_path = memfold, public")
-    db.execute((servers.ROOT / "sql" / "functions" / "zz_orphans.sql").read_bytes())
+    db.execute(ORPHANS.read_bytes())
     assert snapshot(db) == before
 
 

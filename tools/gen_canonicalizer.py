@@ -24,7 +24,7 @@ from unicodedata import category, normalize
 UNICODE = "14.0.0"
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA_FILE = ROOT / "sql" / "schema" / "00.01.00_02_canonicalizer.sql"
-SELFTEST_FILE = ROOT / "sql" / "functions" / "canonicalizer_selftest.sql"
+SELFTEST_FILE = ROOT / "sql" / "functions" / "11_canonical" / "canonicalizer_selftest.sql"
 
 BLOCK = 4096  # code points to a row of the self-test
 GROUP = 64  # code points to one text of the self-test

@@ -33,7 +33,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def _files(folder: str) -> list[Path]:
-    return sorted((_PACKAGE / "sql" / folder).glob("*.sql"), key=lambda path: path.name.encode())
+    return sorted((_PACKAGE / "sql" / folder).rglob("*.sql"), key=lambda path: path.as_posix().encode())
 
 
 def install(dsn: str, *, citus: bool = False) -> str:

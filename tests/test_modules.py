@@ -1,0 +1,135 @@
+"""The modules of sql/functions/: each calls only what stands before it in the load order, or in itself.
+
+The load order is that of the paths (sql/README.md). The calls are read from the catalog of an installed database: what
+bodies and views name. Not read: which trigger an INSERT fires (90_install makes the triggers), calls whose name is put
+together at run time (a calibration's score), and what constraints, generated columns and policies of tables call: the schema
+files make those, before there is any module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import servers
+
+DB = psycopg.Connection[Any]
+
+FUNCTIONS = servers.ROOT / "sql" / "functions"
+SCHEMA = ""
+"""Stands for sql/schema/, which is loaded before all modules."""
+
+# A call into a later module that cannot be avoided, with its reason: {("_caller", "_called"): "why"}.
+EXCEPTIONS = {
+    ("_may_stage", "_fail"): "made with the policy of staged_candidates that calls it, by a schema file",
+}
+
+# One function, or data: what cannot be cut.
+LONG = {"11_canonical/canonicalizer_selftest.sql", "32_batch/_ingest_rows.sql"}
+
+MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold\.(\w+)")
+
+# Names in full: search_path is pg_catalog alone when this runs.
+OBJECTS = """
+select p.proname::text, pg_get_functiondef(p.oid)
+from pg_proc as p
+where p.pronamespace = 'memfold'::regnamespace and p.prokind in ('f', 'p') and not exists (
+    select from pg_depend as d join pg_extension as e on e.oid = d.refobjid
+    where d.objid = p.oid and d.deptype = 'e' and e.extname <> 'memfold')
+union all
+select c.relname, 'view ' || pg_get_viewdef(c.oid)
+from pg_class as c
+where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+"""
+
+
+def files() -> list[str]:
+    return sorted(path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.rglob("*.sql"))
+
+
+def homes() -> dict[str, set[str]]:
+    """Function or view -> what makes it: the schema (whose functions a module may make again), modules."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in files():
+        for name in MADE.findall((FUNCTIONS / file).read_text()):
+            found[name].add(Path(file).parent.as_posix())
+    for path in (servers.ROOT / "sql" / "schema").glob("*.sql"):
+        for name in MADE.findall(path.read_text()):
+            found[name].add(SCHEMA)
+    return found
+
+
+def calls(db: DB) -> dict[str, set[str]]:
+    """Function or view -> the functions and views that it names."""
+    with db.transaction():
+        db.execute("set local search_path = pg_catalog")
+        objects = db.execute(OBJECTS).fetchall()
+    names = {name for name, _ in objects}
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for name, definition in objects:
+        said = re.sub(r"--[^\n]*", "", definition)
+        found[name] |= {one for one in re.findall(r"\bmemfold\.(\w+)", said) if one in names and one != name}
+    return found
+
+
+def wrong(called: dict[str, set[str]], at: dict[str, set[str]]) -> list[str]:
+    """Calls into a later module. A name that is made twice may be called from the first on, and may call as the last."""
+    lines = []
+    for caller, others in sorted(called.items()):
+        for other in sorted(others):
+            if min(at[other]) > max(at[caller]) and (caller, other) not in EXCEPTIONS:
+                lines.append(f"{caller} ({max(at[caller])}) calls {other} ({min(at[other])})")
+    return lines
+
+
+def test_every_file_is_in_a_module() -> None:
+    strange = [file for file in files() if not re.fullmatch(r"\d\d_[a-z_]+/[a-z0-9_]+\.sql", file)]
+    assert len(files()) > 100
+    assert strange == []
+    numbers = [path.name[:2] for path in FUNCTIONS.iterdir()]
+    assert len(set(numbers)) == len(numbers), "two modules with one number"
+
+
+def test_the_map_names_every_module_in_load_order() -> None:
+    text = (servers.ROOT / "sql" / "README.md").read_text()
+    assert re.findall(r"(?m)^\| `(\d\d_[a-z_]+)` \|", text) == sorted(
+        path.name for path in FUNCTIONS.iterdir()
+    )
+    named = set(re.findall(r"`(\d\d_[a-z_]+/\w+)`", text))
+    assert named
+    assert {f"{name}.sql" for name in named} - set(files()) == set()
+
+
+def test_files_are_short() -> None:
+    long = {file for file in files() if (FUNCTIONS / file).read_text().count("\n") > 400}
+    assert long == LONG
+
+
+@pytest.mark.one_server
+def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
+    at, called = homes(), calls(db)
+    assert sorted(called.keys() - at.keys()) == [], "functions or views that no file under sql/ makes"
+    assert sorted(at.keys() - called.keys()) == [], "made by a file, and not in the catalog"
+    assert sum(len(others) for others in called.values()) > 1000
+    assert wrong(called, at) == []
+    assert [pair for pair in EXCEPTIONS if pair[1] not in called.get(pair[0], set())] == []
+
+
+@pytest.mark.one_server
+def test_a_call_into_a_later_module_is_found(db: DB) -> None:
+    db.execute(
+        "create or replace function memfold._clock() returns timestamptz language plpgsql stable as $$ begin"
+        " -- not a call: memfold.upkeep()\n"
+        " perform memfold._policy('t', 'b', 'fact'); return pg_catalog.now(); end $$"
+    )
+    db.execute("create function memfold._stray() returns integer return 1")
+    at, called = homes(), calls(db)
+    assert wrong({name: called[name] for name in at}, at) == [
+        "_clock (10_platform) calls _policy (20_policy)"
+    ]
+    assert called.keys() - at.keys() == {"_stray"}
