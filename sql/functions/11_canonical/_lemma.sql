@@ -1,0 +1,70 @@
+-- Profile lemma/1, which memfold_py makes: an extension for servers that have PL/Python. Its functions are called by name at run
+-- time, for they may not be there: then whoever asks for them is refused, and all else works.
+
+create or replace function memfold._other_profile(content text, profile text) returns text
+language plpgsql immutable strict parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_text text;
+begin
+    if profile !~ '^lemma/1:' then
+        return memfold._unknown_profile(content, profile);
+    end if;
+    perform memfold._require_python('Canonicalizer ' || profile);
+    execute 'select memfold.lemmatize($1, $2)' into v_text using memfold._nfc_1(content), profile;
+    return memfold._prose_1(v_text);
+end;
+$$;
+revoke all on function memfold._other_profile(text, text) from public;
+comment on function memfold._other_profile(text, text) is
+'lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
+
+-- As it was, but for the last line.
+create or replace function memfold._canonical(content text, profile text) returns text
+immutable parallel safe
+return case profile collate "C"
+    when 'prose/1' then memfold._prose_1(content)
+    when 'flat/1' then memfold._flat_1(content)
+    when 'code/1' then memfold._code_1(content)
+    when 'exact/1' then content
+    else memfold._other_profile(content, profile)
+end;
+revoke all on function memfold._canonical(text, text) from public;
+
+create or replace function memfold._profile(canonicalizer text) returns text
+language plpgsql stable
+as $$
+declare
+    v_profile text := canonicalizer;
+begin
+    if canonicalizer ~ '^lemma(/1)?(:[^:]*)?$' then
+        perform memfold._require_python('Canonicalizer ' || canonicalizer);
+        execute 'select memfold.lemma_profile($1)' into v_profile
+            using coalesce(pg_catalog.substring(canonicalizer, ':(.*)$'), 'en');
+    elsif canonicalizer not like '%/%' then
+        v_profile := canonicalizer || '/1';
+    end if;
+    perform memfold.canonicalize('a', v_profile);
+    return v_profile;
+end;
+$$;
+revoke all on function memfold._profile(text) from public;
+comment on function memfold._profile(text) is
+'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma
+alone is English. Raises MF011, MF056, MF058.';
+
+create or replace function memfold._lemma_selftest()
+returns table (profile text, input text, expected text, actual text, ok boolean)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if memfold._has_python() then
+        return query execute 'select * from memfold.lemma_selftest()';
+    end if;
+end;
+$$;
+revoke all on function memfold._lemma_selftest() from public;
+comment on function memfold._lemma_selftest() is
+'The golden pairs and checksums of lemma/1; no row where memfold_py is not in this database.';

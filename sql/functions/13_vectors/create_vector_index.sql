@@ -1,0 +1,84 @@
+create or replace function memfold.vector_index_ddl(embedding_model text) returns setof text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_dimensions bigint;
+    v_type text;
+    v_schema regnamespace;
+    v_name constant text := memfold._vector_index_name(embedding_model);
+begin
+    select m.dimensions into v_dimensions
+    from memfold.embedding_models as m where m.model = embedding_model collate "C";
+    if v_dimensions is null then
+        perform memfold._fail('MF013', 'unknown embedding model',
+            format('%L is not registered.', embedding_model),
+            'Register it: select register_embedding_model(model, dimensions).');
+    elsif v_dimensions > 4000 then
+        perform memfold._fail('MF037', 'the model has too many dimensions for an index',
+            format('%L has %s.', embedding_model, v_dimensions),
+            'pgvector indexes up to 4,000. Without an index, tier 2 compares the newest 10,000 vectors of a bucket.');
+    end if;
+    v_type := case when v_dimensions <= 2000 then 'vector' else 'halfvec' end;
+    select t.typnamespace into strict v_schema
+    from pg_attribute as a join pg_type as t on t.oid = a.atttypid
+    where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
+    if not has_schema_privilege('memfold_owner', v_schema, 'usage') then
+        raise exception 'memfold_owner may not use the schema of pgvector' using
+            errcode = 'insufficient_privilege',
+            detail = format('A search by the index names what is in schema %s.', v_schema),
+            hint = format('Run: grant usage on schema %s to memfold_owner', v_schema);
+    end if;
+    if memfold._vector_index(embedding_model) is not null then
+        return;
+    end if;
+    if to_regclass('memfold.' || v_name) is not null then
+        return next 'drop index concurrently memfold.' || v_name;
+    end if;
+    return next format(
+        'create index concurrently %I on memfold.memory_vectors using hnsw'
+        ' ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and live',
+        v_name, v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model);
+end;
+$$;
+revoke all on function memfold.vector_index_ddl(text) from public;
+comment on function memfold.vector_index_ddl(text) is
+E'The statements that make what create_vector_index() makes without keeping writers waiting, one a row, for psql''s \\gexec:
+they cannot run inside a function. None where the index is there and valid; one that an interrupted build has left behind is
+dropped. Only for members of memfold_owner. Raises MF013, MF037.';
+
+create or replace function memfold.create_vector_index(embedding_model text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_statement text;
+begin
+    -- first, so that what a concurrent build makes is seen when it is complete
+    lock table memfold.memory_vectors in share mode;
+    for v_statement in select s.* from memfold.vector_index_ddl(embedding_model) as s loop
+        execute regexp_replace(v_statement, '^(create|drop) index concurrently', E'\\1 index');
+    end loop;
+end;
+$$;
+revoke all on function memfold.create_vector_index(text) from public;
+comment on function memfold.create_vector_index(text) is
+'Makes the index (HNSW) of an embedding model, for policies with scope => bucket: buckets of more than 10,000 vectors are
+then searched whole, approximately, instead of their newest 10,000. Does nothing where it is there; replaces one that an
+interrupted build has left behind. Writers of vectors wait until the transaction ends: on a database in use, run the statements
+of vector_index_ddl() instead. Raise maintenance_work_mem first, to what the graph takes: about 2 kB a vector of 384
+dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
+
+create or replace function memfold.drop_vector_index_ddl(embedding_model text) returns setof text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_name constant text := 'memfold.' || memfold._vector_index_name(embedding_model);
+begin
+    if embedding_model is not null and to_regclass(v_name) is not null then
+        return next 'drop index concurrently ' || v_name;
+    end if;
+end;
+$$;
+revoke all on function memfold.drop_vector_index_ddl(text) from public;
+comment on function memfold.drop_vector_index_ddl(text) is
+E'The statement that takes away what create_vector_index() or vector_index_ddl() has made for an embedding model, for psql''s \\gexec;
+none where there is no index. Only for members of memfold_owner.';

@@ -1,0 +1,301 @@
+create or replace function memfold.set_policy(
+    tenant_id text,
+    bucket_id text default '*',
+    memory_type text default '*',
+    preset text default null,
+    dedup text default null,
+    canonicalizer text default null,
+    key_fields text[] default null,
+    metadata_keys text[] default null,
+    scope text default null,
+    neighbours bigint default null,
+    merge_threshold double precision default null,
+    merge_inclusive boolean default null,
+    judge_threshold double precision default null,
+    similar_threshold double precision default null,
+    lexical_threshold double precision default null,
+    lexical_neighbours bigint default null,
+    session_neighbours bigint default null,
+    guard text default null,
+    on_ambiguous text default null,
+    on_merge text default null,
+    on_judge_failure text default null,
+    metadata_merge text default null,
+    metadata_max text[] default null,
+    conflict text default null,
+    confidence_floor double precision default null,
+    min_confidence double precision default null,
+    search_threshold double precision default null,
+    touch boolean default null,
+    rank_confidence double precision default null,
+    rank_feedback double precision default null,
+    consolidate_threshold double precision default null,
+    session_threshold double precision default null,
+    protected_types text[] default null,
+    protected_confidence double precision default null,
+    decay_rate double precision default null,
+    decay_floor double precision default null,
+    decay_interval interval default null,
+    notify boolean default null,
+    weights double precision[] default null,
+    max_content_length bigint default null,
+    max_metadata_size bigint default null,
+    max_session_repeats bigint default null,
+    embed text default null,
+    embed_model text default null,
+    segmenter text default null,
+    key_retention interval default null,
+    max_cluster_size bigint default null
+) returns memfold.policies
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_old memfold.policies;
+    v_new memfold.policies;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold._check_identifier('memory_type', memory_type, true);
+    if bucket_id <> '*' then
+        perform memfold._lock(tenant_id, bucket_id, null, true);
+    end if;
+    v_old := memfold._policy(tenant_id, bucket_id, memory_type);
+    if preset is null then
+        v_new := v_old;
+    else
+        -- every preset is the columns' defaults and what _preset() says
+        delete from memfold.policies as p
+        where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
+            and p.memory_type = set_policy.memory_type;
+        insert into memfold.policies as p (tenant_id, bucket_id, memory_type)
+        values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
+        returning p.* into v_new;
+        v_new := memfold._preset(v_new, preset);
+        v_new.rehash_run := v_old.rehash_run;
+        v_new.rehash_from_canonicalizer := v_old.rehash_from_canonicalizer;
+        v_new.rehash_from_key_fields := v_old.rehash_from_key_fields;
+        v_new.rehash_from_metadata_keys := v_old.rehash_from_metadata_keys;
+    end if;
+
+    if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
+        perform memfold._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+            'Key fields are type, subject and predicate; the content always belongs to the key.');
+    elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
+        perform memfold._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
+            'Pass three numbers that add up to 1: of source, extractor and repetition.');
+    elsif decay_interval > '1000 years' then
+        perform memfold._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
+            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
+    end if;
+    v_new.tenant_id := tenant_id;
+    v_new.bucket_id := bucket_id;
+    v_new.memory_type := memory_type;
+    v_new.dedup := coalesce(dedup, v_new.dedup);
+    v_new.canonicalizer := memfold._profile(coalesce(canonicalizer, v_new.canonicalizer));
+    v_new.key_fields := coalesce((
+        select coalesce(string_agg(f.name, ',' order by f.place), '')
+        from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
+        where f.name = any(set_policy.key_fields)
+        having set_policy.key_fields is not null
+    ), v_new.key_fields);
+    v_new.metadata_keys := coalesce(metadata_keys, v_new.metadata_keys);
+    v_new.scope := coalesce(scope, v_new.scope);
+    v_new.neighbours := coalesce(neighbours, v_new.neighbours);
+    v_new.merge_threshold := coalesce(merge_threshold, v_new.merge_threshold);
+    v_new.merge_inclusive := coalesce(merge_inclusive, v_new.merge_inclusive);
+    v_new.judge_threshold := coalesce(judge_threshold, v_new.judge_threshold);
+    v_new.similar_threshold := coalesce(similar_threshold, v_new.similar_threshold);
+    v_new.lexical_threshold := coalesce(lexical_threshold, v_new.lexical_threshold);
+    v_new.lexical_neighbours := coalesce(lexical_neighbours, v_new.lexical_neighbours);
+    v_new.session_neighbours := coalesce(session_neighbours, v_new.session_neighbours);
+    v_new.guard := coalesce(guard, v_new.guard);
+    v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
+    v_new.on_merge := coalesce(on_merge, v_new.on_merge);
+    v_new.on_judge_failure := coalesce(on_judge_failure, v_new.on_judge_failure);
+    v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
+    v_new.metadata_max := coalesce(metadata_max, v_new.metadata_max);
+    v_new.conflict := coalesce(conflict, v_new.conflict);
+    v_new.confidence_floor := coalesce(confidence_floor, v_new.confidence_floor);
+    v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
+    v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
+    v_new.touch := coalesce(touch, v_new.touch);
+    -- what would underflow, which is an error, is nothing
+    v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
+    v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
+    v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
+    v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
+    v_new.protected_types := coalesce(protected_types, v_new.protected_types);
+    v_new.protected_confidence := coalesce(protected_confidence, v_new.protected_confidence);
+    v_new.decay_rate := coalesce(decay_rate, v_new.decay_rate);
+    v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
+    v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);
+    v_new.notify := coalesce(notify, v_new.notify);
+    v_new.weight_source := coalesce(weights[1], v_new.weight_source);
+    v_new.weight_extractor := coalesce(weights[2], v_new.weight_extractor);
+    v_new.weight_repetition := coalesce(weights[3], v_new.weight_repetition);
+    v_new.max_content_length := coalesce(max_content_length, v_new.max_content_length);
+    v_new.max_metadata_size := coalesce(max_metadata_size, v_new.max_metadata_size);
+    v_new.max_session_repeats := coalesce(max_session_repeats, v_new.max_session_repeats);
+    v_new.embed := coalesce(embed, v_new.embed);
+    v_new.embed_model := coalesce(embed_model, v_new.embed_model);
+    v_new.segmenter := coalesce(segmenter, v_new.segmenter);
+    v_new.key_retention := coalesce(key_retention, v_new.key_retention);
+    v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
+    v_new.updated_at := clock_timestamp();
+    perform memfold._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
+    perform memfold._check_embed(v_new);
+
+    if (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys)
+        is distinct from (v_old.canonicalizer, v_old.key_fields, v_old.metadata_keys)
+        and (tenant_id = '*' or exists (
+            select from memfold.memories as m
+            where m.tenant_id = set_policy.tenant_id
+                and set_policy.bucket_id in (m.bucket_id, '*')
+                and set_policy.memory_type in (m.memory_type, '*')
+                and m.content_hash is not null
+        ))
+    then
+        perform memfold._fail('MF024', 'the hash of stored memories would change',
+            'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
+            'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
+            'Set them for a bucket before its first memory, or: call rehash_bucket(tenant_id, bucket_id, ...).');
+    end if;
+    begin
+        delete from memfold.policies as p
+        where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
+            and p.memory_type = set_policy.memory_type;
+        insert into memfold.policies select (v_new).*;
+    exception when check_violation or not_null_violation then
+        perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+            E'What is allowed: \\d+ memfold.policies.');
+    end;
+    if v_new.segmenter <> v_old.segmenter then
+        delete from memfold.memory_tokens as t
+        using memfold.memories as m
+        where t.tenant_id = set_policy.tenant_id and set_policy.bucket_id in ('*', t.bucket_id)
+            and m.tenant_id = t.tenant_id and m.memory_id = t.memory_id and set_policy.memory_type in ('*', m.memory_type);
+    end if;
+    if v_new.lexical_threshold is not null and (v_old.lexical_threshold is null or v_new.segmenter <> v_old.segmenter) then
+        perform memfold._add_tokens(tenant_id, bucket_id, memory_type);
+    end if;
+    return v_new;
+end;
+$$;
+revoke all on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text, interval, bigint
+) from public;
+grant execute on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text, interval, bigint
+) to memfold_app;
+comment on function memfold.set_policy(
+    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
+    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
+    text, text, text, interval, bigint
+) is
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
+it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
+replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
+database makes the vectors, by embed_model (memfold_py).
+The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
+canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
+is missing), MF058, MF059.';
+
+create or replace function memfold._preset(policy memfold.policies, preset text) returns memfold.policies
+language plpgsql volatile
+as $$
+declare
+    p memfold.policies := policy;
+begin
+    p.preset := preset;
+    if preset = 'three_tier' then
+        null;
+    elsif preset = 'store_and_load' then
+        -- never without a judge, who writes one text for what is alike
+        p.scope := 'bucket';
+        p.merge_threshold := 1;
+        p.judge_threshold := 0.65;
+        p.on_ambiguous := 'synthesise';
+        p.search_threshold := 0.6;
+        p.touch := true;
+        p.consolidate_threshold := 0.65;
+    elsif preset = 'hash_first' then
+        -- a bucket holds a text once, whatever its type; what is alike goes to a judge
+        p.key_fields := '';
+        p.scope := 'bucket';
+        p.merge_threshold := 1;
+        p.judge_threshold := 0.95;
+        if memfold._has_python() then
+            p.canonicalizer := 'lemma';
+        else
+            raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+        end if;
+    elsif preset = 'replace_newer' then
+        p.neighbours := 1;
+        p.merge_threshold := 0.95;
+        p.merge_inclusive := true;
+        p.judge_threshold := 0.9;
+        p.on_merge := 'replace';
+        p.on_ambiguous := 'synthesise';
+        p.on_judge_failure := 'replace';
+        p.metadata_merge := 'newest';
+        p.metadata_max := '{intensity}';
+        p.consolidate_threshold := 0.9;
+    elsif preset = 'robotics' then
+        p.canonicalizer := 'exact/1';
+        p.key_fields := '';
+        p.scope := 'bucket';
+        p.lexical_threshold := 0.7;
+        p.neighbours := 3;
+        p.session_neighbours := 20;
+        p.merge_threshold := 0.85;
+        p.merge_inclusive := true;
+        p.judge_threshold := 0.85;
+        p.similar_threshold := 0.4;
+        p.on_ambiguous := 'keep';
+        p.weight_source := 1;
+        p.weight_extractor := 0;
+        p.weight_repetition := 0;
+        p.min_confidence := 0.3;
+        p.touch := true;
+        p.protected_types := '{constraint,postmortem,gotcha,perception}';
+        p.protected_confidence := 0.95;
+        p.decay_rate := 0.01;
+    else
+        perform memfold._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
+            'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
+    end if;
+    return p;
+end;
+$$;
+revoke all on function memfold._preset(memfold.policies, text) from public;
+comment on function memfold._preset(memfold.policies, text) is
+'A policy of the columns'' defaults with what a preset has beside them. Raises MF017.';
+
+create or replace function memfold._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
+    select m.tenant_id, m.bucket_id, t.token, m.memory_id
+    from memfold.memories as m
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral pg_catalog.unnest(memfold._tokens(m.content, p.segmenter)) as t (token)
+    where m.tenant_id = _add_tokens.tenant_id collate "C" and _add_tokens.bucket_id in ('*', m.bucket_id)
+        and _add_tokens.memory_type in ('*', m.memory_type) and m.content_hash is not null
+    on conflict do nothing;
+end;
+$$;
+revoke all on function memfold._add_tokens(text, text, text) from public;
+comment on function memfold._add_tokens(text, text, text) is
+'Writes down the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

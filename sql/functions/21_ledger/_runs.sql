@@ -1,0 +1,110 @@
+create or replace function memfold._start_run(
+    tenant_id text, bucket_id text, kind text, arguments jsonb
+) returns memfold.runs
+language plpgsql volatile
+as $$
+declare
+    v_run memfold.runs;
+    v_run_id constant uuid := memfold._new_run_id(tenant_id);
+begin
+    insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
+    values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
+    returning r.* into v_run;
+    return v_run;
+end;
+$$;
+revoke all on function memfold._start_run(text, text, text, jsonb) from public;
+comment on function memfold._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
+
+create or replace function memfold._rules_stamp(tenant_id text, bucket_id text) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select pg_catalog.md5(pg_catalog.string_agg(x.rule, ' ' order by x.rule))
+        from (
+            select p::text as rule from memfold.policies as p
+            where p.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and p.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
+            union all
+            select m::text from memfold.embedding_models as m
+        ) as x
+    );
+end;
+$$;
+revoke all on function memfold._rules_stamp(text, text) from public;
+comment on function memfold._rules_stamp(text, text) is
+'Stands for the rules by which a run plans: those of the bucket, and of the embedding models. Only reads.';
+
+create or replace function memfold._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
+language plpgsql volatile
+as $$
+begin
+    if memfold._rules_stamp(tenant_id, bucket_id) <> stamp then
+        perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+    end if;
+end;
+$$;
+revoke all on function memfold._check_rules_stamp(text, text, text) from public;
+comment on function memfold._check_rules_stamp(text, text, text) is
+'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if the rules that it planned
+by have changed (_rules_stamp).';
+
+create or replace function memfold._run(tenant_id text, run_id uuid) returns memfold.runs
+language plpgsql stable
+as $$
+declare
+    r memfold.runs;
+begin
+    select o.* into r
+    from memfold.runs as o
+    where o.tenant_id = _run.tenant_id collate "C" and o.run_id = _run.run_id;
+    if not found then
+        perform memfold._fail('MF038', 'there is no such run',
+            pg_catalog.format('run_id was %s.', coalesce(run_id::text, 'null')),
+            'runs_overview lists them; set memfold.tenant_id to their tenant.');
+    end if;
+    return r;
+end;
+$$;
+revoke all on function memfold._run(text, uuid) from public;
+comment on function memfold._run(text, uuid) is 'A run. Raises MF038. Only reads.';
+
+create or replace function memfold._end_run(tenant_id text, run_id uuid, report jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+    v_now constant timestamptz := pg_catalog.clock_timestamp();
+begin
+    update memfold.runs as r
+    set report = r.report - array['open', 'moot', 'dead'] || _end_run.report || (
+            select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
+            from (
+                select e.action as name, pg_catalog.count(*) as n
+                from memfold._ledger as e
+                where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
+                    and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
+                group by e.action
+                union all
+                select case j.state when 'done' then j.verdict when 'leased' then 'open' else j.state end,
+                    pg_catalog.count(*)
+                from memfold.judgements as j
+                where j.tenant_id = r.tenant_id and j.run_id = r.run_id
+                    and (j.state <> 'done' or j.verdict in ('distinct', 'unsure'))
+                group by 1
+            ) as c
+        ),
+        state = case when w.waits then 'open' else 'done' end,
+        ended_at = case when not w.waits then v_now end
+    from (
+        select exists (
+            select from memfold.judgements as j
+            where j.tenant_id = _end_run.tenant_id collate "C" and j.run_id = _end_run.run_id
+                and j.state in ('open', 'leased')
+        ) as waits
+    ) as w
+    where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.state = 'open';
+end;
+$$;
+revoke all on function memfold._end_run(text, uuid, jsonb) from public;
+comment on function memfold._end_run(text, uuid, jsonb) is
+'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';

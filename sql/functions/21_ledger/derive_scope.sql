@@ -1,0 +1,268 @@
+create or replace function memfold._is_pruned(tenant_id text, root_id uuid) returns boolean
+language plpgsql stable
+as $$
+declare
+    v_pruned uuid;
+begin
+    -- the index has nothing but these
+    select p.event_id into v_pruned
+    from memfold._ledger as p
+    where p.tenant_id = _is_pruned.tenant_id collate "C" and p.memory_id = _is_pruned.root_id and p.action = 'pruned'
+        and not p.undone
+    order by p.event_id desc
+    limit 1;
+    return v_pruned is not null and not exists (
+        select from pg_catalog.unnest(memfold._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
+        cross join lateral (
+            select from memfold._ledger as e
+            where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
+                -- who says that it retires another memory states it
+                and (e.observation and not (e.tier = 1 and e.undone)
+                    or e.action = 'superseded' and e.tier = 3 and not e.undone)
+            offset 0
+        ) as e
+    );
+end;
+$$;
+revoke all on function memfold._is_pruned(text, uuid) from public;
+comment on function memfold._is_pruned(text, uuid) is
+'Whether a root was pruned, and not stated since. Only reads.';
+
+create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+-- planning these statements anew, as their arrays of ids tempt the planner to, takes longer than they do
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_members uuid[];
+    v_slot_members uuid[];
+    v_id uuid;
+    d record;
+    e record;
+begin
+    -- Whole trees, as they are stored. The caller names both sides of an edge that was made or cut; with one that was cut an
+    -- older one may hold again, and it leads to another tree.
+    v_members := memfold._trees(v_tenant_id, memory_ids || array(
+        select e.into_id from memfold._merges_in_force(v_tenant_id, memory_ids) as e
+    ));
+    -- and every value beside them on a timeline, because each may gain or lose the present
+    v_slot_members := memfold._timeline_texts(v_tenant_id, v_members);
+
+    insert into memfold.memory_counters (tenant_id, memory_id)
+    select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
+    on conflict do nothing;
+    -- roots by id, then aliases by id: the order in which everyone locks
+    for v_id in
+        select i.id
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select m.root_id from memfold.memories as m
+            where m.tenant_id = v_tenant_id and m.memory_id = i.id
+            offset 0
+        ) as m
+        order by m.root_id is not null, i.id
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = v_tenant_id and k.memory_id = v_id
+        for no key update;
+    end loop;
+
+    for d in
+        -- nothing is written of what stays as it was: of a large tree that is most
+        select t.*, n.status
+        from memfold._derived_trees(v_tenant_id, v_members) as t
+        cross join lateral (
+            select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
+            offset 0
+        ) as k
+        cross join lateral (
+            select m.* from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+            offset 0
+        ) as m
+        cross join lateral (
+            select case
+                when t.root_id is not null then 'merged'
+                when t.rejected then 'rejected'
+                when t.observations = 0 then 'withdrawn'
+                when t.on_timeline and m.status = 'superseded' then 'superseded'
+                else 'active'
+            end as status
+        ) as n
+        where (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (t.merged_into, t.root_id, t.metadata, n.status)
+            or (
+                k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
+                k.first_seen, k.last_seen
+            ) is distinct from (
+                t.on_timeline, t.aliases, t.observations, t.independent, t.source_confidence, t.extractor_confidence,
+                t.first_seen, t.last_seen
+            )
+        order by t.memory_id
+    loop
+        update memfold.memory_counters as k
+        set on_timeline = d.on_timeline, aliases = d.aliases,
+            observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
+            extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
+        update memfold.memories as m
+        set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
+        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
+    end loop;
+    -- what the next restatement has to come after
+    for e in
+        select x.root_id as memory_id, x.event_id
+        from (
+            select r.root_id, (array_agg(n.event_id order by n.event_id desc))[1] as event_id
+            from unnest(v_members) as i (id)
+            cross join lateral (
+                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = i.id
+                offset 0
+            ) as r
+            cross join lateral (
+                select n.event_id from memfold.memory_events as n
+                where n.tenant_id = v_tenant_id and n.memory_id = i.id
+                order by n.event_id desc
+                limit 1
+            ) as n
+            group by r.root_id
+        ) as x
+        cross join lateral (
+            select k.last_event from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = x.root_id
+            offset 0
+        ) as k
+        where (k.last_event >= x.event_id) is not true
+        order by x.root_id
+    loop
+        update memfold.memory_counters as k
+        set last_event = e.event_id
+        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
+    end loop;
+    -- whether they were stated since is asked of the trees as they are now
+    for v_id in
+        select i.id from unnest(v_members) as i (id) where memfold._is_pruned(v_tenant_id, i.id) order by i.id
+    loop
+        update memfold.memories as m
+        set status = 'withdrawn'
+        where m.tenant_id = v_tenant_id and m.memory_id = v_id and m.status in ('active', 'superseded');
+    end loop;
+
+    for e in
+        select distinct i.id as memory_id, t.turn
+        from unnest(v_members) as i (id)
+        cross join lateral (
+            select l.source_turn_ids from memfold._ledger as l
+            where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and l.tier = 1 and l.undone
+            offset 0
+        ) as l
+        cross join lateral unnest(l.source_turn_ids) as t (turn)
+    loop
+        delete from memfold.memory_sources as s
+        where s.tenant_id = v_tenant_id and s.source_turn_id = e.turn and s.memory_id = e.memory_id and not exists (
+            select from memfold._ledger as l
+            where l.tenant_id = v_tenant_id and l.memory_id = e.memory_id and l.source_turn_ids @> array[e.turn]
+                and l.observation and not (l.tier = 1 and l.undone)
+        );
+    end loop;
+    insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+    select distinct v_tenant_id, t.turn, i.id
+    from unnest(v_members) as i (id)
+    cross join lateral (
+        select l.source_turn_ids from memfold._ledger as l
+        where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and not (l.tier = 1 and l.undone)
+        offset 0
+    ) as l
+    cross join lateral unnest(l.source_turn_ids) as t (turn)
+    order by 2, 3
+    on conflict do nothing;
+
+    for v_id in
+        select i.id
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
+            limit 1
+        ) as o
+    loop
+        delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
+    end loop;
+    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+    select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+    from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
+    cross join lateral (
+        select m.bucket_id, m.scope_key from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+        offset 0
+    ) as m;
+    -- a statement of its own, not one with the INSERT in it: to Citus that is work for several nodes
+    for e in
+        select i.id as memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select t.valid_to from memfold.memory_intervals as t
+            where t.tenant_id = v_tenant_id and t.memory_id = i.id
+            offset 0
+        ) as t
+        group by i.id
+        order by i.id
+    loop
+        update memfold.memories as m
+        set status = e.status
+        where m.tenant_id = v_tenant_id and m.memory_id = e.memory_id and m.status <> e.status;
+    end loop;
+
+    for e in
+        select i.id as memory_id, m.status = 'active' as live, r.status = 'active' as root_live
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select m.status, memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+            where m.tenant_id = v_tenant_id and m.memory_id = i.id
+            offset 0
+        ) as m
+        cross join lateral (
+            select r.status from memfold.memories as r
+            where r.tenant_id = v_tenant_id and r.memory_id = m.root
+            offset 0
+        ) as r
+        cross join lateral (
+            select from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.live <> (m.status = 'active')
+            union all
+            select from memfold.memory_vectors as v
+            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.live <> (r.status = 'active')
+            limit 1
+        ) as changed
+        order by i.id
+    loop
+        update memfold.memory_counters as k
+        set live = e.live
+        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id and k.live <> e.live;
+        update memfold.memory_vectors as v
+        set live = e.root_live
+        where v.tenant_id = v_tenant_id and v.memory_id = e.memory_id and v.live <> e.root_live;
+    end loop;
+end;
+$$;
+revoke all on function memfold.derive_scope(text, uuid[]) from public;
+comment on function memfold.derive_scope(text, uuid[]) is
+'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
+force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
+bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
+
+create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    if pg_catalog.cardinality(memory_ids) > 200 then
+        perform memfold._lock_texts(tenant_id, memfold._texts_to_lock(tenant_id, memory_ids));
+    end if;
+    for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
+        perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + 199]);
+    end loop;
+end;
+$$;
+revoke all on function memfold._derive_all(text, uuid[]) from public;
+comment on function memfold._derive_all(text, uuid[]) is
+'derive_scope() of any number of memories, in parts. The caller holds the bucket''s lock.';

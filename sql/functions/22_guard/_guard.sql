@@ -1,0 +1,383 @@
+-- The guard: the cheap facts of two texts, compared. It reads no locale: no class of regular expressions that depends
+-- on one, comparisons under collation "C", upper case by an explicit list of letters.
+-- Its parts: _guard_text.sql (words and what they are), _guard_facts.sql (negations, numbers, dates, units, identifiers),
+-- _guard_names.sql (names, their order, prefixes).
+
+create or replace function memfold._guard_limit() returns integer
+language sql immutable parallel safe
+return 8192;
+revoke all on function memfold._guard_limit() from public;
+comment on function memfold._guard_limit() is 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+
+create or replace function memfold._guard(tenant_id text, a text, b text)
+returns text[]
+language plpgsql
+stable
+parallel safe
+set search_path = pg_catalog, pg_temp
+-- its queries are over a handful of words: planning them anew for each pair would cost more than running them
+set plan_cache_mode = force_generic_plan
+as $function$
+declare
+    v_signals text[] := '{}'::text[];
+    v_marked text collate "C";
+    v_plain_a text collate "C";
+    v_plain_b text collate "C";
+    v_marked_a text[];
+    v_marked_b text[];
+    v_a text[];
+    v_b text[];
+    v_class_a text[];
+    v_class_b text[];
+    v_length_a integer;
+    v_length_b integer;
+    v_from integer := 1;
+    v_end integer := 0;
+    v_only_a integer[] := '{}'::integer[];
+    v_only_b integer[] := '{}'::integer[];
+    v_words_a text[] := '{}'::text[];
+    v_words_b text[] := '{}'::text[];
+    v_place integer;
+    v_other integer;
+    v_count integer;
+    v_class text;
+    v_token text collate "C";
+    v_found text collate "C";
+    v_capitals_a integer;
+    v_capitals_b integer;
+    v_negates boolean := false;
+    v_states boolean := false;
+    v_capital boolean := false;
+    v_content boolean := false;
+    v_facts_a text[];
+    v_facts_b text[];
+    v_names_a text[];
+    v_names_b text[];
+    v_kinds text[];
+    v_text text;
+    v_longest constant integer := memfold._guard_limit();
+    v_many constant text[] := '{#2,#3,#4,#5,#6,#7,#8,#9,#10,#12}'::text[];
+    v_german boolean;
+    v_is_eastern boolean;
+    -- regexps are cached by their text, so that the same one is written once
+    v_german_words constant text collate "C" :=
+        ' (?:der|das|und|ist|nicht|eine|einen|einem|mit|für|hat|mag|bei|seit|von|zu|im|wohnt|lebt|heißt|trinkt|isst) ';
+begin
+    if octet_length(a) > v_longest or octet_length(b) > v_longest then
+        -- nothing is read off a page word by word, while others wait for the scope
+        if memfold._prose_1(a) = memfold._prose_1(b) then
+            return v_signals;
+        end if;
+        return array[format('length: more than %s bytes', v_longest)];
+    end if;
+    v_marked := memfold._guard_text(a);
+    v_plain_a := translate(v_marked, E'\x01', '');
+    v_marked_a := string_to_array(v_marked, ' ');
+    v_capitals_a := length(v_marked) - length(v_plain_a);
+    v_marked := memfold._guard_text(b);
+    v_plain_b := translate(v_marked, E'\x01', '');
+    if v_plain_a = v_plain_b then
+        return v_signals;
+    end if;
+    v_marked_b := string_to_array(v_marked, ' ');
+    v_capitals_b := length(v_marked) - length(v_plain_b);
+    v_a := string_to_array(v_plain_a, ' ');
+    v_b := string_to_array(v_plain_b, ' ');
+    v_length_a := cardinality(v_a);
+    v_length_b := cardinality(v_b);
+    if v_length_a > v_longest / 4 or v_length_b > v_longest / 4 then
+        return array[format('length: more than %s words', v_longest / 4)];
+    end if;
+    v_class_a := memfold._guard_classes(v_a);
+    v_class_b := memfold._guard_classes(v_b);
+
+    -- words of one text only: equal ends go first, then each word takes its like
+    while v_a[v_from] = v_b[v_from] loop
+        v_from := v_from + 1;
+    end loop;
+    v_count := least(v_length_a, v_length_b) - v_from;
+    while v_end <= v_count and v_a[v_length_a - v_end] = v_b[v_length_b - v_end] loop
+        v_end := v_end + 1;
+    end loop;
+    if (v_length_a - v_end - v_from)::bigint * (v_length_b - v_end - v_from) > 10000 then
+        -- the same by sorting, which takes longer for a sentence and does not take the square of a page
+        select coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 1), '{}'),
+            coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 2), '{}')
+        into v_only_a, v_only_b
+        from (
+            select ranked.side, ranked.place, count(*) over (partition by ranked.word, ranked.number) as sides
+            from (
+                select stated.side, stated.word, stated.place::integer + v_from - 1 as place,
+                    row_number() over (partition by stated.side, stated.word order by stated.place) as number
+                from (
+                    select 1, listed.* from unnest(v_a[v_from:v_length_a - v_end]) with ordinality as listed
+                    union all
+                    select 2, listed.* from unnest(v_b[v_from:v_length_b - v_end]) with ordinality as listed
+                ) as stated(side, word, place)
+            ) as ranked
+        ) as counted
+        where counted.sides = 1;
+    else
+        v_words_b := v_b[v_from:v_length_b - v_end];
+        for v_place in v_from..v_length_a - v_end loop
+            v_other := array_position(v_words_b, v_a[v_place]);
+            if v_other is null then
+                v_only_a := v_only_a || v_place;
+            else
+                v_words_b[v_other] := null;
+            end if;
+        end loop;
+        for v_place in 1..coalesce(cardinality(v_words_b), 0) loop
+            if v_words_b[v_place] is not null then
+                v_only_b := v_only_b || (v_place + v_from - 1);
+            end if;
+        end loop;
+        v_words_b := '{}'::text[];
+    end if;
+
+    foreach v_place in array v_only_a loop
+        v_class := left(v_class_a[v_place], 1);
+        v_token := v_a[v_place];
+        if v_class is null or v_class in ('S', 'p') then
+            v_words_a := v_words_a || v_token;
+            v_content := v_content or v_class is null or v_class = 'S';
+            v_capital := v_capital or v_marked_a[v_place] <> v_token or left(v_token, 1) between 'ァ' and 'ヺ';
+            v_states := v_states or v_token ~ '[0-9@_/.:]';
+        elsif v_class in ('n', 'q') then
+            v_negates := true;
+        elsif v_class not in ('s', '&') then
+            v_states := true;
+            v_words_a := v_words_a || v_token;
+        end if;
+    end loop;
+    foreach v_place in array v_only_b loop
+        v_class := left(v_class_b[v_place], 1);
+        v_token := v_b[v_place];
+        if v_class is null or v_class in ('S', 'p') then
+            v_words_b := v_words_b || v_token;
+            v_content := v_content or v_class is null or v_class = 'S';
+            v_capital := v_capital or v_marked_b[v_place] <> v_token or left(v_token, 1) between 'ァ' and 'ヺ';
+            v_states := v_states or v_token ~ '[0-9@_/.:]';
+        elsif v_class in ('n', 'q') then
+            v_negates := true;
+        elsif v_class not in ('s', '&') then
+            v_states := true;
+            v_words_b := v_words_b || v_token;
+        end if;
+    end loop;
+
+    -- negations
+    v_text := v_plain_a || v_plain_b;
+    v_is_eastern := octet_length(v_text) > length(v_text)
+        and v_text collate "C" ~ E'[\u0E00-\u0E7F\u3040-\u30FF\u3400-\u9FFF\uAC00-\uD7A3]';
+    if v_negates
+        or v_is_eastern
+            and array_to_string(v_words_a || v_words_b, '') ~ E'[不没沒无無別别未勿非なくずけぬんないまい않없못아니말\u0E44]'
+    then
+        v_count := memfold._guard_negations(v_plain_a, v_class_a) - memfold._guard_negations(v_plain_b, v_class_b);
+        if v_count % 2 <> 0 then
+            v_found := null;
+            foreach v_place in array case when v_count > 0 then v_only_a else v_only_b end loop
+                if v_count > 0 and left(v_class_a[v_place], 1) in ('n', 'q') then
+                    v_found := v_a[v_place];
+                elsif v_count < 0 and left(v_class_b[v_place], 1) in ('n', 'q') then
+                    v_found := v_b[v_place];
+                end if;
+                exit when v_found is not null;
+            end loop;
+            v_signals := v_signals || ('negation: ' || coalesce(v_found, v_count::text));
+        end if;
+    end if;
+
+    -- numbers, dates, versions, currencies, units, identifiers
+    if v_states then
+        v_facts_a := memfold._guard_facts(v_a, v_marked_a, v_class_a);
+        v_facts_b := memfold._guard_facts(v_b, v_marked_b, v_class_b);
+        if v_facts_a <> v_facts_b then
+            select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}') into v_kinds
+            from (
+                select facts.kind,
+                    concat_ws(' <> ', string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 1),
+                              string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 2))
+                        as difference,
+                    bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
+                from (
+                    select listed.kind, listed.value, listed.weight, listed.side,
+                        -- (a window, for a value that both texts state: a join would take the square of a page)
+                        min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
+                            as is_shared
+                    from (
+                        select distinct split_part(stated.fact, E'\x1f', 1) as kind,
+                            split_part(stated.fact, E'\x1f', 2) as value,
+                            split_part(stated.fact, E'\x1f', 3) as weight, stated.side
+                        from (select unnest(v_facts_a), 1 union all select unnest(v_facts_b), 2) as stated(fact, side)
+                    ) as listed
+                ) as facts
+                where not facts.is_shared
+                group by facts.kind
+            ) as compared
+            where compared.differs;
+            v_signals := v_signals || v_kinds;
+        end if;
+    end if;
+
+    -- names of one text only
+    if v_capital then
+        v_german := (' ' || v_plain_a || ' ' || v_plain_b || ' ') ~ v_german_words;
+        v_text := memfold._guard_name_change(
+            memfold._guard_new_names(v_a, v_marked_a, v_class_a, v_only_a, v_b, v_german),
+            memfold._guard_new_names(v_b, v_marked_b, v_class_b, v_only_b, v_a, v_german));
+        if v_text is not null then
+            v_signals := v_signals || ('name: ' || v_text);
+        end if;
+    end if;
+
+    -- opposites
+    if v_content or v_words_a <> '{}' then
+        if v_words_a <> '{}' and v_words_b <> '{}' then
+            for v_token, v_found in
+                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table
+                select listed.word, found.antonym
+                from (select distinct unnest(v_words_a)) as listed(word)
+                cross join lateral (
+                    select antonyms.antonym from memfold.antonyms
+                    where antonyms.tenant_id = any (array['*', _guard.tenant_id])
+                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_b)
+                    offset 0) as found
+                union all
+                select found.antonym, listed.word
+                from (select distinct unnest(v_words_b)) as listed(word)
+                cross join lateral (
+                    select antonyms.antonym from memfold.antonyms
+                    where antonyms.tenant_id = any (array['*', _guard.tenant_id])
+                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_a)
+                    offset 0) as found
+            loop
+                v_signals := v_signals || ('antonym: ' || v_token || ' <> ' || v_found);
+            end loop;
+            v_text := memfold._guard_prefix(v_words_a, v_words_b);
+            if v_text is not null then
+                v_signals := v_signals || ('prefix: ' || v_text);
+            end if;
+        end if;
+    end if;
+    if v_is_eastern then
+        v_plain_a := replace(v_plain_a, ' ', '');
+        v_plain_b := replace(v_plain_b, ' ', '');
+        for v_token, v_found in
+            select antonyms.word, antonyms.antonym
+            from memfold.antonyms
+            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80'
+                and (position(antonyms.word in v_plain_a) > 0 and position(antonyms.antonym in v_plain_b) > 0
+                        and position(antonyms.word in v_plain_b) = 0 and position(antonyms.antonym in v_plain_a) = 0
+                    or position(antonyms.word in v_plain_b) > 0 and position(antonyms.antonym in v_plain_a) > 0
+                        and position(antonyms.word in v_plain_a) = 0 and position(antonyms.antonym in v_plain_b) = 0)
+        loop
+            v_signals := v_signals || ('antonym: ' || v_token || ' <> ' || v_found);
+        end loop;
+    end if;
+
+    -- one name of ideographs for another, where a place or a person is named ("住在成都" / "住在重庆")
+    if v_is_eastern and v_signals = '{}' and v_words_a <> '{}' and v_words_b <> '{}' then
+        v_token := array_to_string(v_a[v_from:v_length_a - v_end], '');
+        v_found := array_to_string(v_b[v_from:v_length_b - v_end], '');
+        if v_token ~ E'^[\u3400-\u9FFF]{1,6}$' and v_found ~ E'^[\u3400-\u9FFF]{1,6}$'
+            and translate(v_token, v_found, '') = v_token
+            and (v_a[v_from - 1] in ('在', '叫', '自', '去', '到', '给', '給')
+                 or v_a[v_length_a - v_end + 1] in ('に', 'で', 'へ', 'さ', '様', '君')
+                    and length(v_token) > 1 and length(v_found) > 1)
+        then
+            v_signals := v_signals || ('name: ' || v_token || ' <> ' || v_found);
+        end if;
+    end if;
+
+    -- the same words, the same names in another order
+    if v_signals = '{}' then
+        if not v_content and cardinality(v_words_a) = cardinality(v_words_b) then
+            v_text := memfold._guard_order(v_a, v_class_a, v_b, v_class_b);
+            if v_text is not null then
+                v_signals := v_signals || ('order: ' || v_text);
+            end if;
+        end if;
+        -- "3 cats and 5 dogs" / "5 cats and 3 dogs"
+        if v_content and v_plain_a ~ '[0-9]' or v_class_a && v_many then
+            v_facts_a := memfold._guard_counted(v_a, v_class_a);
+            v_facts_b := memfold._guard_counted(v_b, v_class_b);
+            if cardinality(v_facts_a) > 1 and cardinality(v_facts_b) > 1 and not v_facts_a <@ v_facts_b then
+                foreach v_token in array v_facts_a loop
+                    v_found := split_part(v_token, E'\x1f', 1);
+                    if v_token <> all (v_facts_b) then
+                        select 'numeral: ' || split_part(v_token, E'\x1f', 2) || ' ' || v_found || ' <> '
+                                || split_part(other.counted, E'\x1f', 2) || ' ' || v_found
+                        into v_text
+                        from unnest(v_facts_b) as other(counted)
+                        where split_part(other.counted, E'\x1f', 1) = v_found and other.counted <> all (v_facts_a)
+                        limit 1;
+                        v_signals := v_signals || v_text;
+                        exit when v_text is not null;
+                    end if;
+                end loop;
+                v_signals := array_remove(v_signals, null);
+            end if;
+        end if;
+        if v_capitals_a > 1 and v_capitals_b > 1 then
+            v_names_a := memfold._guard_names(v_a, v_marked_a, v_class_a);
+            v_names_b := memfold._guard_names(v_b, v_marked_b, v_class_b);
+        end if;
+        if cardinality(v_names_a) > 1 and cardinality(v_names_b) > 1 and v_names_a <> v_names_b then
+            with stated as (
+                select side, place, split_part(fact, E'\x1f', 1) as name, split_part(fact, E'\x1f', 2) as mark,
+                    split_part(fact, E'\x1f', 3)::integer as band
+                from (select 1, named.* from unnest(v_names_a) with ordinality as named
+                      union all select 2, named.* from unnest(v_names_b) with ordinality as named)
+                    as listed(side, fact, place)
+            ), shared as (
+                -- once in either text, and not in the same role
+                select name, min(band) filter (where side = 1) as band_a, min(band) filter (where side = 2) as band_b
+                from stated
+                group by name
+                having count(*) = 2 and min(side) <> max(side) and not (min(mark) = max(mark) and min(mark) <> '')
+            )
+            select string_agg(name, ', ' order by band_a, name) || ' <> '
+                || string_agg(name, ', ' order by band_b, name)
+            into v_text
+            from shared
+            having string_agg(name, ', ' order by band_a, name) <> string_agg(name, ', ' order by band_b, name);
+            if v_text is not null then
+                v_signals := v_signals || ('name: ' || v_text);
+            end if;
+        end if;
+    end if;
+
+    if v_signals <> '{}' then
+        v_signals := array(
+            select distinct left(listed.signal, 200) collate "C" from unnest(v_signals) as listed(signal) order by 1);
+    end if;
+    return v_signals;
+end;
+$function$;
+revoke all on function memfold._guard(text, text, text) from public;
+comment on function memfold._guard(text, text, text) is
+'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
+Kinds: negation, numeral, date, time, version, currency, unit, identifier, name, antonym, prefix, order; length: a text
+that is too long to compare (_guard_limit).';
+
+create or replace function memfold._guard_pair(
+    tenant_id text, content text, other_content text, object text, other_object text
+) returns text[]
+language plpgsql stable
+as $$
+declare
+    v_object constant text := memfold.canonicalize(object, 'prose/1');
+    v_other constant text := memfold.canonicalize(other_object, 'prose/1');
+    v_signals text[] := memfold._guard(tenant_id, content, other_content);
+begin
+    if v_object <> v_other then
+        v_signals := v_signals || pg_catalog.format('object: %s <> %s', v_object, v_other);
+    end if;
+    return v_signals;
+end;
+$$;
+revoke all on function memfold._guard_pair(text, text, text, text, text) from public;
+comment on function memfold._guard_pair(text, text, text, text, text) is
+'The guard over two memories: their texts (_guard) and their canonical objects.';

@@ -1,0 +1,209 @@
+create or replace function memfold._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _was_asked.tenant_id collate "C"
+            and j.memory_id = _was_asked.memory_id and j.other_id = _was_asked.other_id and j.state <> 'moot'
+    ) or exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _was_asked.tenant_id collate "C"
+            and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.state <> 'moot'
+    ) or exists (
+        -- in one cluster
+        select from memfold.judgements as j
+        cross join lateral (
+            select from memfold.judgements as o
+            where o.tenant_id = j.tenant_id and o.memory_id = _was_asked.other_id and o.cluster_id = j.cluster_id
+                and o.state <> 'moot'
+            limit 1
+        ) as o
+        where j.tenant_id = _was_asked.tenant_id collate "C" and j.memory_id = _was_asked.memory_id
+            and j.cluster_id is not null and j.state <> 'moot'
+    );
+end;
+$$;
+revoke all on function memfold._was_asked(text, uuid, uuid) from public;
+comment on function memfold._was_asked(text, uuid, uuid) is
+'Whether a pair, in either order and by itself or in a cluster, is queued or judged already, or was told apart when a run was undone:
+then it is not asked again, nor merged by a run. Only reads.';
+
+create or replace function memfold._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _is_in_question.tenant_id collate "C" and j.state in ('open', 'leased')
+            and least(j.memory_id, j.other_id) = least(_is_in_question.memory_id, _is_in_question.other_id)
+            and greatest(j.memory_id, j.other_id) = greatest(_is_in_question.memory_id, _is_in_question.other_id)
+    ) or exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _is_in_question.tenant_id collate "C"
+            and j.memory_id in (_is_in_question.memory_id, _is_in_question.other_id) and j.state = 'part'
+            and exists (
+                select from memfold.judgements as h
+                where h.tenant_id = j.tenant_id and h.judgement_id = j.cluster_id and h.state in ('open', 'leased')
+                    and h.member_ids @> array[_is_in_question.memory_id, _is_in_question.other_id]
+            )
+    );
+end;
+$$;
+revoke all on function memfold._is_in_question(text, uuid, uuid) from public;
+comment on function memfold._is_in_question(text, uuid, uuid) is
+'Whether a question that waits for its answer is about both of these memories. Only reads.';
+
+create or replace function memfold._judgement_kind(on_ambiguous text) returns text
+language sql immutable strict parallel safe
+return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
+revoke all on function memfold._judgement_kind(text) from public;
+comment on function memfold._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
+
+create or replace function memfold._queue_judgement(
+    tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
+) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_judgement_id uuid;
+    v_memory memfold.memories;
+begin
+    if (case when again then memfold._is_in_question(tenant_id, memory_id, other_id)
+        else memfold._was_asked(tenant_id, memory_id, other_id) end)
+    then
+        return null;
+    end if;
+    select m.* into strict v_memory
+    from memfold.memories as m
+    where m.tenant_id = _queue_judgement.tenant_id collate "C" and m.memory_id = _queue_judgement.memory_id;
+    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    if (memfold._policy(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type)).notify and not exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.state in ('open', 'leased')
+            and (j.kind = 'review') = (_queue_judgement.kind = 'review')
+    ) then
+        -- (no tenant in it: whoever is connected may listen)
+        perform pg_catalog.pg_notify('memfold_judgements', '');
+    end if;
+    insert into memfold.judgements as j (
+        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard
+    ) values (
+        v_memory.tenant_id, v_memory.bucket_id, v_memory.scope_key, _queue_judgement.kind,
+        greatest(_queue_judgement.memory_id, _queue_judgement.other_id),
+        least(_queue_judgement.memory_id, _queue_judgement.other_id), _queue_judgement.similarity, _queue_judgement.guard
+    )
+    on conflict do nothing
+    returning j.judgement_id into v_judgement_id;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
+comment on function memfold._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
+'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
+queued, or (unless again) was judged.';
+
+create or replace function memfold._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_judgement_id uuid;
+begin
+    insert into memfold.judgements as n (
+        tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
+    ) values (
+        j.tenant_id, j.bucket_id, j.scope_key, _queue_rest.kind, members[pg_catalog.cardinality(members)], members[1],
+        case when pg_catalog.cardinality(members) > 2 then members end, j.similarity, j.guard, j.run_id
+    )
+    on conflict do nothing
+    returning n.judgement_id into v_judgement_id;
+    if v_judgement_id is not null then
+        perform memfold._add_parts(j.tenant_id, array[v_judgement_id]);
+    end if;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold._queue_rest(memfold.judgements, text, uuid[]) from public;
+comment on function memfold._queue_rest(memfold.judgements, text, uuid[]) is
+'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
+already.';
+
+create or replace function memfold._ask_anew(j memfold.judgements) returns uuid
+language plpgsql volatile
+as $$
+begin
+    update memfold.judgements as o
+    set state = 'moot', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold._clock()
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    perform memfold._close_parts(j, '{}', '{}');
+    return memfold._queue_rest(j, j.kind, memfold._members(j));
+end;
+$$;
+revoke all on function memfold._ask_anew(memfold.judgements) from public;
+comment on function memfold._ask_anew(memfold.judgements) is
+'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
+where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';
+
+create or replace function memfold._ask_all(r memfold.runs, questions jsonb) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_ids uuid[];
+begin
+    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    if (memfold._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
+        select from pg_catalog.jsonb_array_elements(questions) as q (question)
+        where not exists (
+            select from memfold.judgements as j
+            where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
+                and (j.kind = 'review') = (q.question ->> 'kind' = 'review')
+        )
+    ) then
+        perform pg_catalog.pg_notify('memfold_judgements', '');
+    end if;
+    with asked as (
+        insert into memfold.judgements as j (
+            tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
+        )
+        select r.tenant_id, r.bucket_id, m.scope_key, q.question ->> 'kind', i.ids[pg_catalog.cardinality(i.ids)], i.ids[1],
+            case when pg_catalog.cardinality(i.ids) > 2 then i.ids end, (q.question ->> 'similarity')::double precision,
+            array(select pg_catalog.jsonb_array_elements_text(q.question -> 'guard')), r.run_id
+        from pg_catalog.jsonb_array_elements(questions) with ordinality as q (question, place)
+        cross join lateral (
+            select array(
+                select e.id::uuid from pg_catalog.jsonb_array_elements_text(q.question -> 'members') as e (id) order by 1
+            ) as ids
+            offset 0
+        ) as i
+        cross join lateral (
+            select m.scope_key from memfold.memories as m
+            where m.tenant_id = r.tenant_id and m.memory_id = i.ids[pg_catalog.cardinality(i.ids)]
+            offset 0
+        ) as m
+        -- one was erased since it was planned
+        where not exists (
+            select from pg_catalog.unnest(i.ids) as e (id)
+            left join lateral (
+                select o.memory_id from memfold.memories as o
+                where o.tenant_id = r.tenant_id and o.memory_id = e.id
+                offset 0
+            ) as o on true
+            where o.memory_id is null
+        )
+        order by q.place
+        on conflict do nothing
+        returning j.judgement_id
+    )
+    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+    select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
+    perform memfold._add_parts(r.tenant_id, v_ids);
+    return pg_catalog.cardinality(v_ids);
+end;
+$$;
+revoke all on function memfold._ask_all(memfold.runs, jsonb) from public;
+comment on function memfold._ask_all(memfold.runs, jsonb) is
+'Queues judgements of a run and returns how many: those that are queued already are left out, and those of which a member
+has been erased. questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
+guard''s signals). The caller holds the bucket''s lock, so that no
+member is being erased.';

@@ -1,0 +1,174 @@
+create or replace function memfold._decide(c memfold.candidate) returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    d memfold.decision;
+    v_policy constant memfold.policies := c.policy;
+    v_single boolean := false;
+    v_conflict text := v_policy.conflict;
+    v_object text;
+    v_current_id uuid;
+    v_current_object text;
+    v_last_seen timestamptz;
+    v_values_differ boolean;
+    v_lexical memfold.decision;
+begin
+    d := memfold._decide_known(c);
+    if d.action is not null then
+        return d;
+    end if;
+
+    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' then
+        v_single := memfold._is_single(c.tenant_id, c.predicate);
+    end if;
+    if v_single then
+        v_conflict := memfold._conflict(c.tenant_id, c.predicate, v_conflict);
+        v_object := memfold.canonicalize(c.object, 'prose/1');
+        select v.memory_id, v.object, v.last_seen into v_current_id, v_current_object, v_last_seen
+        from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        v_values_differ := v_current_object <> v_object;
+    end if;
+    d.on_timeline := v_single;
+
+    -- rows 5 and 6
+    if v_values_differ then
+        return memfold._decide_conflict(d, 'object', v_conflict, v_current_id,
+            (c.observed_at < v_last_seen) is true);
+    end if;
+
+    -- row 7
+    if v_policy.lexical_threshold is not null and v_policy.dedup = 'on' then
+        v_lexical := memfold._decide_lexical(c, d);
+        if v_lexical.action = 'merged' then
+            return memfold._decide_fold(c, v_lexical);
+        end if;
+    end if;
+
+    -- row 8
+    if c.embedding is not null and v_policy.dedup = 'on' then
+        d := memfold._decide_similar(c, d, null);
+    end if;
+    if v_lexical.similar_memories is not null then
+        v_lexical.similar_memories := memfold._join_similar(v_lexical.similar_memories, coalesce(d.similar_memories, '[]'));
+        if d.action is null then
+            d := v_lexical;
+        end if;
+        d.similar_memories := v_lexical.similar_memories;
+    end if;
+    if d.action = 'merged' then
+        return memfold._decide_fold(c, d);
+    end if;
+
+    -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
+    if c.origin = 'recalled' then
+        d.action := 'rejected';
+        d.reason := 'recalled';
+        return d;
+    end if;
+
+    -- row 9
+    if d.action = 'ambiguous' then
+        if v_policy.on_ambiguous <> 'keep' then
+            d.action := 'escalated';
+            d.judgement := memfold._judgement_kind(v_policy.on_ambiguous);
+            d.on_timeline := false;
+            return d;
+        end if;
+        d.target_id := null;
+        d.on_timeline := false;
+    end if;
+
+    -- row 10
+    if v_current_id is not null and v_values_differ is null and d.action is null then
+        return memfold._decide_conflict(d, 'predicate', v_conflict, v_current_id,
+            (c.observed_at < v_last_seen) is true);
+    end if;
+
+    -- row 12
+    d.action := 'inserted';
+    return d;
+end;
+$$;
+revoke all on function memfold._decide(memfold.candidate) from public;
+comment on function memfold._decide(memfold.candidate) is
+'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
+told now, and is late for nothing. Only reads.';
+
+create or replace function memfold._decide_conflict(
+    d memfold.decision, method text, conflict text, current_id uuid, late boolean
+) returns memfold.decision
+language plpgsql immutable parallel safe
+as $$
+begin
+    d.tier := 2;
+    d.method := method;
+    d.target_id := current_id;
+    if late then
+        d.action := 'historical';
+    elsif conflict = 'newest_wins' then
+        d.action := 'superseded';
+    elsif conflict = 'keep_existing' then
+        d.action := 'rejected';
+        d.reason := 'keep_existing';
+    else
+        d.on_timeline := false;
+        d.action := case conflict when 'keep_both' then 'inserted' else 'escalated' end;
+        d.judgement := case conflict when 'review' then 'review' end;
+    end if;
+    if d.action = 'escalated' and (d.similar_memories @> pg_catalog.jsonb_build_array(
+        pg_catalog.jsonb_build_object('memory_id', current_id))) is not true
+    then
+        d.similar_memories := coalesce(d.similar_memories, '[]')
+            || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', current_id));
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) from public;
+comment on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) is
+'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
+
+create or replace function memfold._decide_fold(c memfold.candidate, d memfold.decision) returns memfold.decision
+language plpgsql stable
+as $$
+begin
+    if (c.policy).on_merge = 'strengthen' or c.origin = 'recalled' then
+        return d;
+    elsif (c.policy).on_merge = 'synthesise' then
+        d.action := 'escalated';
+        d.judgement := 'synthesis';
+        d.on_timeline := false;
+    elsif exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id
+            and (k.last_seen <= c.observed_at) is not false
+    ) then
+        d.action := 'replaced';
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_fold(memfold.candidate, memfold.decision) from public;
+comment on function memfold._decide_fold(memfold.candidate, memfold.decision) is
+'What becomes of an automatic merge, by the policy''s on_merge. A candidate that is older than what it would replace is merged.
+Only reads.';
+
+create or replace function memfold._join_similar(a jsonb, b jsonb) returns jsonb
+language sql immutable parallel safe
+begin atomic
+    select pg_catalog.jsonb_agg(s.entry order by s.similarity desc nulls last, s.jaccard desc nulls last, s.memory_id)
+    from (
+        select
+            coalesce(x.entry ->> 'memory_id', y.entry ->> 'memory_id') as memory_id,
+            greatest(
+                (y.entry ->> 'similarity')::double precision, (y.entry ->> 'matched_similarity')::double precision
+            ) as similarity,
+            greatest((x.entry ->> 'jaccard')::double precision, (x.entry ->> 'matched_jaccard')::double precision) as jaccard,
+            coalesce(x.entry, '{}') || coalesce(y.entry, '{}') as entry
+        from pg_catalog.jsonb_array_elements(a) as x (entry)
+        full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
+    ) as s;
+end;
+revoke all on function memfold._join_similar(jsonb, jsonb) from public;
+comment on function memfold._join_similar(jsonb, jsonb) is
+'What the lexical tier (a) and vectors (b) report as similar, one entry a memory. Null where neither has any.';

@@ -1,0 +1,149 @@
+create or replace function memfold._bands(policy memfold.policies, embedding_model text)
+returns table (
+    score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
+    report double precision
+)
+language sql stable rows 1
+begin atomic
+    select
+        s.score,
+        case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
+        case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
+        case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
+        coalesce((_bands.policy).similar_threshold, t.judge_threshold)
+    from memfold.embedding_models as m
+    -- whoever sets thresholds of the cosine means the cosine
+    cross join
+        lateral (
+            select case
+                when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
+                    then m.score_function
+            end as score
+        ) as s
+    cross join
+        lateral (
+            select
+                coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
+                coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
+        ) as t
+    where m.model = _bands.embedding_model collate "C";
+end;
+revoke all on function memfold._bands(memfold.policies, text) from public;
+comment on function memfold._bands(memfold.policies, text) is
+'What tier 2 goes by: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
+name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
+from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
+
+create or replace function memfold._decide_similar(c memfold.candidate, d memfold.decision, except_root uuid)
+returns memfold.decision
+language plpgsql stable
+as $$
+declare
+    v_policy constant memfold.policies := c.policy;
+    v_score text;
+    v_merge double precision;
+    v_judge double precision;
+    v_floor double precision;
+    v_report double precision;
+    v_neighbour record;
+    v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
+    v_guard text[];
+    v_signals text[];
+    -- by the memory's own text, and by the best of its texts
+    v_own double precision;
+    v_value double precision;
+    v_best double precision;
+    v_mergeable boolean;
+    v_unclear boolean;
+    v_entry jsonb;
+    v_about jsonb;
+    v_similar jsonb[];
+begin
+    select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
+    into v_score, v_merge, v_judge, v_floor, v_report
+    from memfold._bands(v_policy, c.embedding_model) as b;
+    d.action := null;
+    for v_neighbour in
+        select n.*
+        from memfold._neighbours(
+            c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
+            c.embedding, c.embedding_model,
+            case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
+                then 1000 else memfold._exact_limit() end,
+            greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
+            c.memory_id, c.last_id) as n
+    loop
+        -- behind the nearest, only those of the candidate's own session
+        continue when v_neighbour.place > v_policy.neighbours and not exists (
+            select from memfold.memories as m
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
+                and m.session_id = c.session_id collate "C"
+        );
+        v_guard := null;
+        v_signals := null;
+        if v_score is null then
+            v_own := v_neighbour.similarity;
+            v_value := v_neighbour.matched_similarity;
+        else
+            v_own := null;
+            if v_neighbour.similarity >= v_floor then
+                v_signals := memfold._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
+                v_own := memfold._score(v_score, memfold._pair_features(
+                    c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
+            end if;
+            v_value := v_own;
+            if v_neighbour.matched_id <> v_neighbour.root_id and v_neighbour.matched_similarity >= v_floor then
+                v_value := greatest(v_own, memfold._score(v_score, memfold._pair_features(
+                    c.tenant_id, v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
+                    memfold._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
+                        v_neighbour.matched_object))));
+            end if;
+        end if;
+        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        v_mergeable := coalesce(v_own > v_merge or v_own = v_merge and v_policy.merge_inclusive, false);
+        v_unclear := coalesce(v_value >= v_judge, false);
+        -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
+        if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
+            or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
+        then
+            v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold._guard_pair(
+                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object)) end;
+            v_mergeable := v_mergeable and v_guard = '{}';
+            if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
+                v_best := case when v_mergeable then v_own else v_value end;
+                d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
+                d.tier := 2;
+                d.method := case when v_neighbour.place > v_policy.neighbours then 'session'
+                    when v_score is null then 'vector' else 'score' end;
+                d.target_id := v_neighbour.root_id;
+                d.memory_id := case when except_root is not null then v_neighbour.matched_id end;
+                d.similarity := v_neighbour.similarity;
+                d.guard := v_guard;
+                d.reason := case when v_score is not null then 'score ' || pg_catalog.round(v_best::numeric, 4) end;
+                v_about := null;
+            end if;
+        end if;
+        v_entry := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
+            'guard', pg_catalog.to_jsonb(v_guard)) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
+            else pg_catalog.jsonb_build_object(
+                'matched_id', v_neighbour.matched_id, 'matched_similarity', v_neighbour.matched_similarity) end);
+        if v_neighbour.matched_similarity >= v_report then
+            v_similar := v_similar || v_entry;
+        elsif d.target_id = v_neighbour.root_id then
+            v_about := v_entry;
+        end if;
+    end loop;
+    if v_about is not null then
+        v_similar := v_similar || v_about;
+    end if;
+    d.similar_memories := pg_catalog.to_jsonb(v_similar);
+    return d;
+end;
+$$;
+revoke all on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) from public;
+comment on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) is
+'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and
+guard-clean), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard and similarity
+are those of the memory''s own text. Method session: a neighbour that is looked at for being of the candidate''s session.
+similar_memories: what is near enough to be reported, and what the decision is about. Only reads.';

@@ -1,0 +1,78 @@
+create or replace function memfold._key_differs(e memfold.memory_events, c memfold.memory_events) returns text
+language plpgsql immutable parallel safe
+as $$
+begin
+    -- erased: there is nothing left to compare
+    if e.content is null then
+        return null;
+    end if;
+    return nullif(pg_catalog.concat_ws(', ',
+        case when c.content is distinct from e.content then 'content' end,
+        case when c.memory_type is distinct from e.memory_type then 'memory_type' end,
+        case when c.subject is distinct from e.subject then 'subject' end,
+        case when c.predicate is distinct from e.predicate then 'predicate' end,
+        case when c.object is distinct from e.object then 'object' end,
+        case when coalesce(c.metadata, '{}') is distinct from coalesce(e.metadata, '{}') then 'metadata' end
+    ), '');
+end;
+$$;
+revoke all on function memfold._key_differs(memfold.memory_events, memfold.memory_events) from public;
+comment on function memfold._key_differs(memfold.memory_events, memfold.memory_events) is
+'In what two candidates with one idempotency key differ, as a list; null: they are one. What says how the fact was come by may
+differ in a retry: vector, time, session, origin, turns, confidences.';
+
+create or replace function memfold._as_event(c memfold.candidate) returns memfold.memory_events
+language plpgsql immutable parallel safe
+as $$
+declare
+    e memfold.memory_events;
+begin
+    e.content := c.content;
+    e.memory_type := c.memory_type;
+    e.subject := c.subject;
+    e.predicate := c.predicate;
+    e.object := c.object;
+    e.metadata := c.metadata;
+    return e;
+end;
+$$;
+revoke all on function memfold._as_event(memfold.candidate) from public;
+comment on function memfold._as_event(memfold.candidate) is 'What _key_differs() compares of a candidate.';
+
+create or replace function memfold._check_key(
+    tenant_id text, idempotency_key text, event_id uuid, content text, memory_type text, subject text, predicate text, object text,
+    metadata jsonb
+) returns void
+language plpgsql stable
+as $$
+declare
+    c memfold.candidate;
+    v_differs text;
+begin
+    c.content := content;
+    c.memory_type := memory_type;
+    c.subject := subject;
+    c.predicate := predicate;
+    c.object := object;
+    c.metadata := metadata;
+    v_differs := memfold._key_differs(memfold._event(tenant_id, event_id), memfold._as_event(c));
+    if v_differs is not null then
+        perform memfold._fail_key(idempotency_key, pg_catalog.format('event %s', event_id), v_differs);
+    end if;
+end;
+$$;
+revoke all on function memfold._check_key(text, text, uuid, text, text, text, text, text, jsonb) from public;
+comment on function memfold._check_key(text, text, uuid, text, text, text, text, text, jsonb) is
+'Raises MF062 where the candidate is another one than that whose call has used the key, and left the event.';
+
+create or replace function memfold._fail_key(idempotency_key text, used_by text, differs text) returns void
+language plpgsql stable
+as $$
+begin
+    perform memfold._fail('MF062', 'the idempotency key belongs to another candidate',
+        pg_catalog.format('Key %L was used by %s; they differ in: %s.', idempotency_key, used_by, differs),
+        'Give each candidate a key of its own; a retry passes what the first call did.');
+end;
+$$;
+revoke all on function memfold._fail_key(text, text, text) from public;
+comment on function memfold._fail_key(text, text, text) is 'Raises MF062.';

@@ -1,0 +1,165 @@
+create or replace function memfold._add_sources(
+    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[]
+) returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_new text[];
+    v_others uuid[];
+begin
+    if source_turn_ids = '{}' then
+        return 1;
+    end if;
+    with added as (
+        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
+        select _add_sources.tenant_id, t.turn, _add_sources.memory_id
+        from pg_catalog.unnest(source_turn_ids) as t (turn)
+        on conflict do nothing
+        returning s.source_turn_id
+    )
+    select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
+    if v_new is null then
+        return 0;
+    end if;
+    select pg_catalog.array_agg(m.memory_id) into v_others
+    from memfold.memories as m
+    where m.tenant_id = _add_sources.tenant_id collate "C"
+        and (m.memory_id = _add_sources.root_id or m.root_id = _add_sources.root_id)
+        and m.memory_id <> _add_sources.memory_id;
+    return least(1, pg_catalog.cardinality(v_new) - (
+        select pg_catalog.count(distinct s.source_turn_id)
+        from memfold.memory_sources as s
+        where s.tenant_id = _add_sources.tenant_id collate "C"
+            and s.source_turn_id = any(v_new)
+            and s.memory_id = any(v_others)
+    ));
+end;
+$$;
+revoke all on function memfold._add_sources(text, uuid, uuid, text[]) from public;
+comment on function memfold._add_sources(text, uuid, uuid, text[]) is
+'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
+tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
+
+create or replace function memfold._fold_metadata(
+    metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
+) returns jsonb
+language sql immutable parallel safe
+begin atomic
+    select
+        case
+            when addition = '{}' then metadata
+            when metadata = '{}' then addition
+            when metadata_merge = 'merge' then metadata || addition
+            when metadata_merge = 'newest' then addition
+            else metadata
+        end || case when metadata_max = '{}' then '{}' else coalesce((
+            select pg_catalog.jsonb_object_agg(x.key, x.value)
+            from (
+                select
+                    k.key,
+                    max(case when pg_catalog.jsonb_typeof(v.given -> k.key) = 'number' then (v.given -> k.key)::numeric end) as value
+                from pg_catalog.unnest(metadata_max) as k (key)
+                cross join (values (metadata), (addition)) as v (given)
+                group by k.key
+            ) as x
+            where x.value is not null
+        ), '{}') end;
+end;
+revoke all on function memfold._fold_metadata(jsonb, jsonb, text, text[]) from public;
+comment on function memfold._fold_metadata(jsonb, jsonb, text, text[]) is
+'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
+says nothing.';
+
+create or replace function memfold._strengthen(
+    c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
+    out observed_at timestamptz, out on_timeline boolean
+)
+language plpgsql volatile
+as $$
+declare
+    v_aliases bigint;
+    v_on_timeline boolean;
+    v_seen constant timestamptz := coalesce(c.observed_at, memfold._clock());
+    v_turns constant bigint := pg_catalog.cardinality(c.source_turn_ids);
+    v_independent bigint := 1;
+begin
+    observed_at := v_seen;
+    if c.origin = 'recalled' then
+        update memfold.memory_counters as k
+        set aliases = k.aliases + new_aliases
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
+        select k.on_timeline, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
+        into on_timeline, observed_at
+        from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        -- it holds no row that has the last id; a batch has given its own
+        if c.last_event_id is null then
+            event_id := memfold._id_after(event_id, memfold._newest_event(c.tenant_id));
+        end if;
+        return;
+    end if;
+    -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
+    -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
+    -- scope's lock. A turn is taken for new here.
+    update memfold.memory_counters as k
+    set observations = k.observations + 1,
+        independent = k.independent + 1,
+        source_confidence = greatest(k.source_confidence, c.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
+        first_seen = least(k.first_seen, c.observed_at),
+        last_seen = greatest(k.last_seen, v_seen),
+        -- what a batch has written of later candidates is no reason to give this one another id
+        last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _strengthen.event_id)
+            else memfold._id_after(_strengthen.event_id, k.last_event) end,
+        aliases = k.aliases + new_aliases
+    where k.tenant_id = c.tenant_id collate "C"
+        and k.memory_id = root_id
+        and k.live
+        and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
+    returning k.aliases, k.on_timeline,
+        case when k.last_event <= c.last_event_id then _strengthen.event_id else k.last_event end,
+        case when c.observed_at is null then k.last_seen else v_seen end
+    into v_aliases, v_on_timeline, event_id, observed_at;
+    if v_aliases is null then
+        return;
+    end if;
+    if memory_id <> root_id and new_aliases = 0 then
+        perform from memfold.memories as m
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.memory_id
+            and m.root_id = _strengthen.root_id;
+        if not found then
+            raise exception 'the alias leads elsewhere now' using
+                errcode = 'serialization_failure',
+                detail = 'Its fold was changed while this call waited for its memory.',
+                hint = 'Retry the call, with the same idempotency_key if it has one.';
+        end if;
+    end if;
+    if v_turns = 1 and v_aliases = 0 then
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+        values (c.tenant_id, c.source_turn_ids[1], _strengthen.memory_id)
+        on conflict do nothing;
+        get diagnostics v_independent = row_count;
+    elsif v_turns > 0 then
+        v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
+    end if;
+    if v_independent = 0 then
+        update memfold.memory_counters as k
+        set independent = k.independent - 1
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+    end if;
+    if c.metadata <> '{}' then
+        update memfold.memories as m
+        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.root_id
+            and m.metadata <> memfold._fold_metadata(
+                m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
+    end if;
+    on_timeline := v_on_timeline;
+end;
+$$;
+revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) from public;
+comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) is
+'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
+a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
+root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is
+no longer live or the observation cannot simply be added; its row may then be locked.';

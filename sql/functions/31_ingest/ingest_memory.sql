@@ -1,0 +1,211 @@
+create or replace function memfold._ingest_locked(c memfold.candidate) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    d memfold.decision;
+    r memfold.ingest_result;
+begin
+    for v_attempt in 1..10 loop
+        d := memfold._decide(c);
+        r := memfold._apply(c, d);
+        if r.action is not null then
+            return r;
+        end if;
+    end loop;
+    raise exception 'the bucket changes too fast' using
+        errcode = 'serialization_failure',
+        detail = 'Ten times in a row a row changed between decision and deed.',
+        hint = 'Retry the call, with the same idempotency_key if it has one.';
+end;
+$$;
+revoke all on function memfold._ingest_locked(memfold.candidate) from public;
+comment on function memfold._ingest_locked(memfold.candidate) is
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
+
+create or replace function memfold._ingest_rest(c memfold.candidate) returns memfold.ingest_result
+language plpgsql volatile
+-- The caller holds rows. Whoever waits for another one may be waited for.
+set lock_timeout = '100ms'
+as $$
+declare
+    d memfold.decision;
+    v_said record;
+begin
+    d := memfold._decide_known(c);
+    if d.action = 'merged' and d.method <> 'timeline' then
+        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, c.event_id);
+        d.on_timeline := v_said.on_timeline;
+        if d.on_timeline is not null then
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
+            return memfold._result(d, d.memory_id, null,
+                memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+        end if;
+    end if;
+    return memfold._ingest_locked(c);
+end;
+$$;
+revoke all on function memfold._ingest_rest(memfold.candidate) from public;
+comment on function memfold._ingest_rest(memfold.candidate) is
+'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
+row for long (55P03; the caller has _fail_busy() for that).';
+
+create or replace function memfold._ingest(c memfold.candidate, holds_row boolean) returns memfold.ingest_result
+language plpgsql volatile
+-- an array of turns tempts the planner to plan anew, which takes longer than the statement does
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    d memfold.decision;
+    v_wide boolean;
+    v_patient boolean := not holds_row;
+    v_said record;
+begin
+    -- A text that is known and active needs no lock but its root's row.
+    d := memfold._decide_known(c);
+    if d.action = 'merged' and d.method <> 'timeline' then
+        if holds_row then
+            perform memfold._try_root(c.tenant_id, d.root_id);
+        end if;
+        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, memfold._new_id());
+        d.on_timeline := v_said.on_timeline;
+        if d.on_timeline is not null then
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
+            return memfold._result(d, d.memory_id, null,
+                memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+        end if;
+        v_patient := false;
+    end if;
+
+    if d.memory_id is null and memfold._is_embedded_here(c, c.policy) then
+        c := memfold._embed(c);
+    end if;
+
+    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
+    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'
+        or (c.policy).rehash_run is not null;
+    if d.memory_id is not null and not v_wide then
+        select m.scope_key <> c.scope_key into strict v_wide
+        from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    end if;
+
+    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
+    -- committed before it began.
+    if (c.policy).dedup = 'on' then
+        perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
+        -- usually the only rules that there are are those that were read
+        if exists (select from memfold.policies as p where p.updated_at <> (c.policy).updated_at) or exists (
+            select from memfold.embedding_models as m
+            where m.model = c.embedding_model collate "C" and m.replaced_by is not null
+        ) then
+            perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+                case when c.embedding_model is not null then array[c.embedding_model] end);
+        end if;
+    end if;
+    if v_patient then
+        return memfold._ingest_locked(c);
+    end if;
+    begin
+        return memfold._ingest_rest(c);
+    exception when lock_not_available then
+        perform memfold._fail_busy();
+    end;
+end;
+$$;
+revoke all on function memfold._ingest(memfold.candidate, boolean) from public;
+comment on function memfold._ingest(memfold.candidate, boolean) is
+'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
+
+create or replace function memfold.ingest_memory(
+    content text,
+    tenant_id text,
+    bucket_id text default 'default',
+    memory_type text default 'fact',
+    subject text default null,
+    predicate text default null,
+    object text default null,
+    embedding vector default null,
+    embedding_model text default null,
+    source_turn_ids text[] default '{}',
+    source_confidence double precision default 0.5,
+    extractor_confidence double precision default 0.5,
+    session_id text default null,
+    origin text default 'observed',
+    metadata jsonb default '{}',
+    observed_at timestamptz default null,
+    idempotency_key text default null
+) returns memfold.ingest_result
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    r memfold.ingest_result;
+    v_event_id uuid;
+begin
+    if memfold._is_entered(tenant_id) is not true then
+        perform memfold._enter(tenant_id);
+    end if;
+    if idempotency_key is not null then
+        -- row 1: a second call with the key waits here for the first to commit
+        perform memfold._check_identifier('bucket_id', bucket_id, true);
+        perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+        loop
+            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
+            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
+            on conflict do nothing;
+            exit when found;
+            select i.event_id into v_event_id
+            from memfold.idempotency_keys as i
+            where i.tenant_id = ingest_memory.tenant_id collate "C"
+                and i.bucket_id = ingest_memory.bucket_id collate "C"
+                and i.idempotency_key = ingest_memory.idempotency_key collate "C";
+            if found then
+                perform memfold._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+                    metadata);
+                return memfold._event_result(tenant_id, v_event_id);
+            end if;
+            -- it expired in between: a new call
+        end loop;
+    end if;
+    if embedding is null and embedding_model is null then
+        r := memfold._ingest_known(
+            content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
+            extractor_confidence, session_id, origin, metadata, observed_at);
+    end if;
+    if r.action is null then
+        r := memfold._ingest(memfold._candidate(
+            content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+            source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at),
+            r.method is not null);
+    end if;
+    if idempotency_key is not null then
+        update memfold.idempotency_keys as i
+        set event_id = r.event_id
+        where i.tenant_id = ingest_memory.tenant_id collate "C"
+            and i.bucket_id = ingest_memory.bucket_id collate "C"
+            and i.idempotency_key = ingest_memory.idempotency_key collate "C";
+    end if;
+    return r;
+end;
+$$;
+revoke all on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) from public;
+grant execute on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) to memfold_app;
+comment on function memfold.ingest_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) is
+'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
+Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
+merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
+embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
+attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
+observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. idempotency_key: a second call with it returns the first one''s result, and raises MF062
+where it is about another candidate (content, type, subject, predicate, object or metadata).
+Bad input raises MF001 to MF016 or MF061 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';

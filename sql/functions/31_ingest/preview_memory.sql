@@ -1,0 +1,66 @@
+create or replace function memfold.preview_memory(
+    content text,
+    tenant_id text,
+    bucket_id text default 'default',
+    memory_type text default 'fact',
+    subject text default null,
+    predicate text default null,
+    object text default null,
+    embedding vector default null,
+    embedding_model text default null,
+    source_turn_ids text[] default '{}',
+    source_confidence double precision default 0.5,
+    extractor_confidence double precision default 0.5,
+    session_id text default null,
+    origin text default 'observed',
+    metadata jsonb default '{}',
+    observed_at timestamptz default null,
+    idempotency_key text default null
+) returns memfold.ingest_result
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c memfold.candidate;
+    d memfold.decision;
+    v_event_id uuid;
+begin
+    perform memfold._enter(tenant_id);
+    if idempotency_key is not null then
+        perform memfold._check_identifier('bucket_id', bucket_id, true);
+        perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+        select i.event_id into v_event_id
+        from memfold.idempotency_keys as i
+        where i.tenant_id = preview_memory.tenant_id collate "C"
+            and i.bucket_id = preview_memory.bucket_id collate "C"
+            and i.idempotency_key = preview_memory.idempotency_key collate "C";
+        if found then
+            perform memfold._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+                metadata);
+            return memfold._event_result(tenant_id, v_event_id);
+        end if;
+    end if;
+    c := memfold._candidate(
+        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
+    if memfold._is_embedded_here(c, c.policy) and (memfold._decide_known(c)).memory_id is null then
+        c := memfold._embed(c);
+    end if;
+    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    d := memfold._decide(c);
+    return memfold._result(d, d.memory_id, null, null);
+end;
+$$;
+revoke all on function memfold.preview_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) from public;
+grant execute on function memfold.preview_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) to memfold_app;
+comment on function memfold.preview_memory(
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
+    jsonb, timestamptz, text
+) is
+'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
+written, no lock is taken. Raises what ingest_memory() raises for bad input.';

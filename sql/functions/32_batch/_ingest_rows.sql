@@ -1,0 +1,583 @@
+create or replace function memfold._ingest_rows(
+    tenant_id text, batch memfold.staged_candidates[], failed memfold.batch_result[], on_error text
+) returns setof memfold.batch_result
+language plpgsql volatile
+-- arrays tempt the planner to plan anew
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_rows constant memfold.staged_candidates[] := batch;
+    v_policies memfold.policies[];
+    -- By place in the batch, from 1 on. What a candidate is: error (refused), known (its key is), again (the key of an
+    -- earlier one), hit (a replay), new (the first of a new text), repeat (a further one), rest.
+    v_classes text[];
+    v_ordinals bigint[];
+    v_keys text[];
+    v_policy_of integer[];
+    v_sound boolean[];
+    v_items memfold.candidate[];
+    v_scope_keys bigint[];
+    v_wide boolean[];
+    v_matched uuid[];
+    v_roots uuid[];
+    v_memory_ids uuid[];
+    v_event_id uuid;
+    v_event_ids uuid[];
+    v_last_id uuid;
+    v_results memfold.ingest_result[];
+    v_errors memfold.batch_result[] := coalesce(failed, '{}');
+    v_first_of_key integer[];
+    v_differs text;
+    v_made_buckets text[];
+    v_made_keys text[];
+    v_held text[] := array[]::text[];
+    v_locks text[];
+    v_slots bigint[];
+    v_singles text[];
+    v_seen_classes text[];
+    v_seen_scopes bigint[];
+    v_seen_singles text[];
+    v_decided text[];
+    v_root_scopes bigint[];
+    v_changed uuid[];
+    v_aliased boolean;
+    v_firsts bigint[];
+    v_near bigint[];
+    v_ids uuid[];
+    v_hits uuid[];
+    v_touched uuid[];
+    v_known uuid[];
+    v_count bigint;
+    v_written bigint;
+    v_rehashed boolean := false;
+    v_limited boolean := false;
+    v_embeds boolean := false;
+    v_repeated record;
+    v_buckets text[];
+    v_types text[];
+    v_models text[];
+    v_predicates text[];
+    v_policy memfold.policies;
+    v_now constant timestamptz := memfold._clock();
+    v_latest timestamptz;
+    v_seen timestamptz[];
+    v_actor constant text := memfold._actor();
+    c memfold.candidate;
+    d memfold.decision;
+    e memfold.batch_result;
+    v_code text;
+    v_message text;
+    v_detail text;
+    v_hint text;
+begin
+    perform memfold._check_wildcard('tenant_id', v_tenant_id);
+    -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
+    -- The policy once for each bucket and type.
+    select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
+        pg_catalog.array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
+        pg_catalog.array_agg(p.memory_type order by p.bucket_id, p.memory_type)
+    into v_policies, v_buckets, v_types
+    from (
+        select t.bucket_id, t.memory_type, memfold._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
+        from (
+            select distinct coalesce(r.bucket_id, 'default') as bucket_id, coalesce(r.memory_type, 'fact') as memory_type
+            from unnest(v_rows) as r
+        ) as t
+    ) as p;
+    for v_i in 1..coalesce(cardinality(v_policies), 0) loop
+        v_policy := v_policies[v_i];
+        v_rehashed := v_rehashed or v_policy.rehash_run is not null;
+        v_limited := v_limited or v_policy.max_session_repeats is not null;
+        v_embeds := v_embeds or v_policy.embed = 'in_database';
+        if v_policy.dedup = 'off' then
+            v_policy.canonicalizer := null;
+            v_policies[v_i] := v_policy;
+        end if;
+    end loop;
+    select array_agg(case when x.sound then 'todo' else 'error' end), array_agg(x.ordinal), array_agg(x.idempotency_key),
+        array_agg(x.policy_of), array_agg(x.sound),
+        array_agg(row(
+            v_tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, memfold._unit(x.embedding),
+            x.embedding_model, x.source_turn_ids, x.source_confidence, x.extractor_confidence, x.session_id, x.origin,
+            x.metadata, x.observed_at,
+            case
+                when not x.sound or x.canonical is null then null
+                when (v_policies[x.policy_of]).key_fields = 'type,subject,predicate'
+                    and (v_policies[x.policy_of]).metadata_keys = '{}'
+                    then memfold._full_hash(x.memory_type, x.subject, x.predicate, x.canonical)
+                else memfold._content_hash(x.memory_type, x.subject, x.predicate, x.content,
+                    (v_policies[x.policy_of]).canonicalizer, (v_policies[x.policy_of]).key_fields, x.signature)
+            end,
+            null, x.signature, null, null, null, null, null
+        )::memfold.candidate)
+    into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
+    from (
+        select z.*,
+            memfold._is_sound(
+                z.content, z.bucket_id, z.memory_type, z.subject, z.predicate, z.object, z.source_turn_ids,
+                z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
+                z.idempotency_key, (v_policies[z.policy_of]).max_content_length, (v_policies[z.policy_of]).max_metadata_size)
+            and z.canonical is distinct from ''
+            and (z.embedding is null and z.embedding_model is null
+                or coalesce(memfold._fits_model(z.embedding, m.dimensions, m.replaced_by), false))
+            as sound,
+            case when (v_policies[z.policy_of]).metadata_keys <> '{}'
+                then memfold._metadata_signature(z.metadata, (v_policies[z.policy_of]).metadata_keys) end as signature
+        from (
+            select y.*, memfold._canonical(y.content, (v_policies[y.policy_of]).canonicalizer) as canonical
+            from (
+                select r.ordinality as i, r.ordinal, r.content, coalesce(r.bucket_id, 'default') as bucket_id,
+                    coalesce(r.memory_type, 'fact') as memory_type, r.subject, r.predicate, r.object,
+                    r.embedding, r.embedding_model, coalesce(r.source_turn_ids, '{}') as source_turn_ids,
+                    coalesce(r.source_confidence, 0.5) as source_confidence,
+                    coalesce(r.extractor_confidence, 0.5) as extractor_confidence, r.session_id,
+                    coalesce(r.origin, 'observed') as origin, coalesce(r.metadata, '{}') as metadata,
+                    r.observed_at, r.idempotency_key,
+                    dense_rank() over (order by coalesce(r.bucket_id, 'default'), coalesce(r.memory_type, 'fact'))::integer
+                        as policy_of
+                from unnest(v_rows) with ordinality as r
+            ) as y
+            offset 0
+        ) as z
+        left join memfold.embedding_models as m on m.model = z.embedding_model
+        order by z.i
+        offset 0
+    ) as x;
+    v_count := coalesce(cardinality(v_items), 0);
+    for v_i in 1..v_count loop
+        continue when v_sound[v_i];
+        begin
+            c := (v_items[v_i]);
+            if v_keys[v_i] is not null then
+                perform memfold._check_identifier('bucket_id', c.bucket_id, true);
+                perform memfold._check_identifier('idempotency_key', v_keys[v_i], true);
+            end if;
+            c := memfold._candidate(c.content, v_tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
+                (v_rows[v_i]).embedding, c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
+                c.session_id, c.origin, c.metadata, c.observed_at);
+            c.policy := null;
+            v_items[v_i] := c;
+            v_classes[v_i] := 'todo';
+        exception when others then
+            get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
+                v_hint = pg_exception_hint;
+            v_errors := v_errors || memfold._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
+        end;
+    end loop;
+
+    -- 2. Keys, before any lock: a call with the same key waits here for the other to commit.
+    if exists (select from unnest(v_keys) as k (key) where k.key is not null) then
+        -- the first candidate with the key, where this call makes it
+        select array_agg(case
+            when octet_length(k.key) between 1 and 512 and octet_length(k.bucket_id) between 1 and 512 then k.first
+        end order by k.i)
+        into v_first_of_key
+        from (
+            select k.*, min(k.i) filter (where k.class = 'todo') over (partition by k.bucket_id, k.key) as first
+            from (
+                select k.i, (v_items[k.i]).bucket_id as bucket_id, k.key, k.class
+                from unnest(v_keys, v_classes) with ordinality as k (key, class, i)
+            ) as k
+        ) as k;
+        with made as (
+            insert into memfold.idempotency_keys as n (tenant_id, bucket_id, idempotency_key)
+            select v_tenant_id, (v_items[f.i]).bucket_id, v_keys[f.i]
+            from unnest(v_first_of_key) with ordinality as f (first, i)
+            where f.first = f.i
+            order by 2, 3
+            on conflict do nothing
+            returning n.bucket_id, n.idempotency_key
+        )
+        select array_agg(n.bucket_id), array_agg(n.idempotency_key) into v_made_buckets, v_made_keys from made as n;
+        select array_agg(case when n.key is not null then f.first end order by f.i) into v_first_of_key
+        from unnest(v_first_of_key) with ordinality as f (first, i)
+        left join unnest(v_made_buckets, v_made_keys) as n (bucket_id, key)
+            on n.bucket_id = (v_items[f.i]).bucket_id and n.key = v_keys[f.i];
+        for v_i in 1..v_count loop
+            v_event_id := null;
+            if v_first_of_key[v_i] < v_i then
+                v_classes[v_i] := 'again';
+            elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
+                -- an error if it is one, for a key that another call has used is answered first
+                select i.event_id into v_event_id from memfold.idempotency_keys as i
+                where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
+                if v_event_id is not null then
+                    v_known[v_i] := v_event_id;
+                    v_classes[v_i] := 'known';
+                elsif v_classes[v_i] = 'todo' then
+                    perform memfold._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
+                end if;
+            end if;
+            continue when v_classes[v_i] not in ('again', 'known');
+            -- the same candidate, or an error of its own
+            v_differs := memfold._key_differs(
+                case when v_event_id is null then memfold._as_event(v_items[v_first_of_key[v_i]])
+                    else memfold._event(v_tenant_id, v_event_id) end,
+                memfold._as_event(v_items[v_i]));
+            if v_differs is not null then
+                v_classes[v_i] := 'error';
+                v_errors := array(select x from unnest(v_errors) as x where x.ordinal <> v_ordinals[v_i]);
+                begin
+                    perform memfold._fail_key(v_keys[v_i], case when v_event_id is null
+                        then format('candidate %s of the batch', v_ordinals[v_first_of_key[v_i]])
+                        else format('event %s', v_event_id) end, v_differs);
+                exception when sqlstate 'MF062' then
+                    get stacked diagnostics v_code = returned_sqlstate, v_message = message_text,
+                        v_detail = pg_exception_detail, v_hint = pg_exception_hint;
+                    v_errors := v_errors || memfold._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
+                end;
+            end if;
+        end loop;
+    end if;
+    select coalesce(array_agg(x order by x.ordinal), '{}') into v_errors
+    from unnest(v_errors) as x
+    where not exists (
+        select from unnest(v_ordinals, v_classes) as o (ordinal, class) where o.ordinal = x.ordinal and o.class in ('known', 'again')
+    );
+    if on_error = 'abort' and cardinality(v_errors) > 0 then
+        e := v_errors[1];
+        perform memfold._fail(e.sqlstate, e.error,
+            'Candidate ' || e.ordinal || coalesce(': ' || e.detail, ' of the batch.'), coalesce(e.hint, 'Nothing was written.'));
+    end if;
+
+    -- 3. Look, lock what must be locked, and look again: a statement sees what was committed before it began.
+    select array_agg(distinct c.predicate) filter (where c.predicate is not null),
+        -- not of those that were refused for it, nor of those that were taken in before it was replaced
+        array_agg(distinct c.embedding_model) filter (
+            where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
+        )
+    into v_predicates, v_models
+    from unnest(v_items) with ordinality as c;
+    loop
+        select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
+        from memfold._look(v_tenant_id, v_items, v_classes) as l;
+        if v_rehashed then
+            -- one by one, for a text may stand under either of two hashes
+            select array_agg(case when o.class in ('todo', 'hit') and (v_policies[v_policy_of[o.i]]).rehash_run is not null
+                then 'rest' else o.class end order by o.i)
+            into v_classes
+            from unnest(v_classes) with ordinality as o (class, i);
+        end if;
+        exit when v_classes is null or not v_classes && array['todo', 'rest'];
+        -- again after each wait, as the texts: set_predicate() takes no lock
+        select coalesce(array_agg(p.predicate), '{}') into v_singles
+        from unnest(v_predicates) as p (predicate)
+        where memfold._is_single(v_tenant_id, p.predicate);
+        if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes
+            and v_singles <@ v_seen_singles and v_singles @> v_seen_singles
+        then
+            v_classes := v_decided;
+            exit;
+        end if;
+        if v_embeds then
+            -- once, before any lock
+            v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
+            v_embeds := false;
+            select array_agg(distinct c.embedding_model) filter (
+                where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
+            ) into v_models
+            from unnest(v_items) with ordinality as c;
+        end if;
+        v_seen_classes := v_classes;
+        v_seen_scopes := v_root_scopes;
+        v_seen_singles := v_singles;
+        if v_singles <> '{}' and 'hit' = any(v_classes) then
+            -- Whoever may retire the value of a slot decides in order with everything that hits the slot.
+            select array_agg(distinct memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(v_singles);
+            select array_agg(case when o.class = 'hit' and o.root_scope = any(v_slots) then 'rest' else o.class end order by o.i)
+            into v_classes
+            from unnest(v_classes, v_root_scopes) with ordinality as o (class, root_scope, i);
+        end if;
+        v_decided := v_classes;
+        select array_agg(x.scope_key),
+            -- an alias may lead elsewhere
+            array_agg(coalesce(
+                x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.rehashed or x.root_scope <> x.scope_key,
+                false))
+        into v_scope_keys, v_wide
+        from (
+            select v_root_scopes[c.ordinality] as root_scope, (v_policies[v_policy_of[c.ordinality]]).scope as scope,
+                (v_policies[v_policy_of[c.ordinality]]).key_fields as key_fields,
+                (v_policies[v_policy_of[c.ordinality]]).rehash_run is not null as rehashed,
+                case when v_classes[c.ordinality] in ('todo', 'rest')
+                    then memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
+            from unnest(v_items) with ordinality as c
+            order by c.ordinality
+            offset 0
+        ) as x;
+        -- Nothing is compared, nor locked, where dedup is off.
+        v_locks := null;
+        select memfold._lock_scopes(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.scope_key), array_agg(o.wide), v_held)
+        into v_locks
+        from unnest(v_classes, v_scope_keys, v_wide) with ordinality as o (class, scope_key, wide, i)
+        where o.class in ('todo', 'rest') and (v_policies[v_policy_of[o.i]]).dedup = 'on'
+        having count(*) > 0;
+        exit when v_locks is null or v_locks = v_held;
+        v_held := v_locks;
+        for v_i in 1..cardinality(v_policies) loop
+            perform memfold._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i], v_models);
+        end loop;
+    end loop;
+
+    -- 4. New texts that decide nothing but to be there. Not: recalled ones, values of a slot, those whose words are
+    -- compared, and texts that have a neighbour, here or earlier in the batch.
+    if 'todo' = any(v_classes) then
+        select array_agg(case when x.is_text then x.first end order by x.i),
+            array_agg(case
+                when not x.is_text then x.class
+                when not x.plain or not x.first_is_plain then 'rest'
+                when x.first = x.i then 'new'
+                when x.bare then 'repeat'
+                else 'rest' end order by x.i)
+        into v_firsts, v_classes
+        from (
+            select y.*, first_value(y.i) over w as first, first_value(y.plain) over w as first_is_plain
+            from (
+                select c.ordinality as i, c.bucket_id, c.content_hash, v_classes[c.ordinality] as class,
+                    v_classes[c.ordinality] = 'todo' as is_text, c.metadata = '{}' as bare,
+                    c.origin <> 'recalled' and ((v_policies[v_policy_of[c.ordinality]]).dedup = 'on' and (
+                        c.predicate = any(v_singles)
+                        or (v_policies[v_policy_of[c.ordinality]]).lexical_threshold is not null
+                    )) is not true as plain
+                from unnest(v_items) with ordinality as c
+                offset 0
+            ) as y
+            window w as (
+                partition by y.is_text, y.bucket_id, y.content_hash, case when y.content_hash is null then y.i end order by y.i
+            )
+            offset 0
+        ) as x;
+        if exists (
+            select from unnest(v_classes) with ordinality as o (class, i) where o.class = 'new' and (v_items[o.i]).embedding is not null
+        ) then
+            v_near := memfold._near_in_batch(v_tenant_id, v_items, v_classes, v_firsts, v_scope_keys, v_policies, v_policy_of);
+            if v_near is not null then
+                select array_agg(case when o.class in ('new', 'repeat') and o.first = any(v_near) then 'rest' else o.class end
+                    order by o.i)
+                into v_classes
+                from unnest(v_classes, v_firsts) with ordinality as o (class, first, i);
+            end if;
+        end if;
+    end if;
+
+    if v_limited then
+        for v_repeated in
+            select r.place, r.repeats
+            from memfold._check_batch_repeats(v_tenant_id, v_items, v_classes, v_matched, array(
+                select (v_policies[p.place]).max_session_repeats from unnest(v_policy_of) with ordinality as p (place, i) order by p.i
+            )) as r
+        loop
+            for v_i in 1..v_count loop
+                -- and those that have its key
+                if v_i = v_repeated.place or v_classes[v_i] = 'again' and v_first_of_key[v_i] = v_repeated.place then
+                    v_errors := v_errors || memfold._refuse_repeats(v_ordinals[v_i], v_items[v_repeated.place],
+                        v_keys[v_i], v_repeated.repeats,
+                        (v_policies[v_policy_of[v_repeated.place]]).max_session_repeats, on_error);
+                    v_classes[v_i] := 'error';
+                end if;
+            end loop;
+        end loop;
+        -- what was counted here is not counted again by those that are decided one by one
+        for v_i in 1..cardinality(v_policies) loop
+            v_policy := v_policies[v_i];
+            v_policy.max_session_repeats := null;
+            v_policies[v_i] := v_policy;
+        end loop;
+    end if;
+
+    -- 5. Rows, in one order: all that are known to be touched, before the first is. Then nothing here waits any more for
+    -- what another one may hold.
+    select array_agg(distinct o.root_id) into v_hits
+    from unnest(v_classes, v_roots) as o (class, root_id) where o.class = 'hit';
+    v_ids := v_hits;
+    if 'rest' = any(v_classes) then
+        for v_i in 1..v_count loop
+            continue when v_classes[v_i] <> 'rest';
+            c := v_items[v_i];
+            c.policy := v_policies[v_policy_of[v_i]];
+            c.scope_key := v_scope_keys[v_i];
+            d := memfold._decide(c);
+            v_touched := array_remove(array[d.root_id, d.target_id], null);
+            if d.on_timeline and v_touched <> '{}' then
+                v_touched := v_touched || memfold._timeline_texts(v_tenant_id, v_touched);
+            end if;
+            v_ids := v_ids || v_touched;
+        end loop;
+    end if;
+    if v_ids is not null then
+        select l.changed, l.aliased, l.latest into strict v_changed, v_aliased, v_latest
+        from (
+            select array_agg(i.id order by i.id) as ids, array_agg(i.hit order by i.id) as hits
+            from (
+                select i.id, bool_or(i.hit) as hit
+                from (
+                    select h.id, true as hit from unnest(v_hits) as h (id)
+                    union all
+                    select o.id, false from unnest(v_ids) as o (id)
+                ) as i
+                group by i.id
+            ) as i
+        ) as i
+        cross join lateral memfold._lock_roots(v_tenant_id, i.ids, i.hits) as l;
+        -- A text that led to a root is read again, by a new statement.
+        if exists (
+            select from unnest(v_classes, v_matched, v_roots) as o (class, memory_id, root_id)
+            where o.class = 'hit' and (o.root_id = any(v_changed) or o.memory_id <> o.root_id and not exists (
+                select from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = o.memory_id and m.root_id = o.root_id
+            ))
+        ) then
+            raise exception 'a memory leads elsewhere now' using
+                errcode = 'serialization_failure',
+                detail = 'It was folded or retired while this call waited for it.',
+                hint = 'Retry the call, with the same idempotency keys if it has some.';
+        end if;
+    end if;
+
+    -- 6. Ids in the order of the candidates.
+    if v_classes && array['new', 'rest'] then
+        v_memory_ids := memfold._new_ids(v_count, memfold._newest_memory(v_tenant_id));
+        v_last_id := v_memory_ids[v_count];
+    end if;
+    v_event_ids := memfold._new_ids(v_count, memfold._newest_event(v_tenant_id));
+    if v_classes && array['new', 'repeat'] then
+        select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
+        into v_matched, v_roots
+        from unnest(v_classes, v_matched, v_roots, v_firsts) with ordinality as o (class, memory_id, root_id, first, i)
+        cross join lateral (
+            select case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.memory_id end as id,
+                case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.root_id end as root_id
+        ) as n;
+        with written as (
+            insert into memfold.memories (
+                tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+                metadata_signature, session_id, metadata, embedding_pending, plain
+            )
+            select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
+                (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
+                c.metadata_signature, c.session_id, c.metadata,
+                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
+            from unnest(v_items) with ordinality as c
+            where v_classes[c.ordinality] = 'new'
+            order by c.ordinality
+            on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
+            returning 1
+        )
+        -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+        select count(*) into v_written from written;
+        if v_written <> (select count(*) from unnest(v_classes) as o (class) where o.class = 'new') then
+            raise exception 'a text of the batch is there already' using
+                errcode = 'serialization_failure',
+                detail = 'A plain INSERT has brought it in while this call worked.',
+                hint = 'Retry the call, with the same idempotency keys if it has some.';
+        end if;
+        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
+        select v_tenant_id, v_memory_ids[c.ordinality], c.embedding_model, c.bucket_id, v_scope_keys[c.ordinality], c.embedding
+        from unnest(v_items) with ordinality as c
+        where v_classes[c.ordinality] = 'new' and c.embedding is not null
+        order by c.ordinality;
+    end if;
+
+    -- 7. What only adds, all at once.
+    if v_classes && array['hit', 'new', 'repeat'] then
+        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
+        -- has been put back since.
+        if greatest(v_latest, v_now) > v_now or exists (select from unnest(v_items) as c where c.observed_at > v_now) then
+            v_seen := memfold._seen_in_batch(v_tenant_id, v_items, v_classes, v_roots, v_now);
+            for v_i in 1..v_count loop
+                continue when v_classes[v_i] not in ('hit', 'new', 'repeat');
+                c := v_items[v_i];
+                c.observed_at := v_seen[v_i];
+                v_items[v_i] := c;
+            end loop;
+        end if;
+        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now, v_event_ids);
+        insert into memfold.memory_events (
+            tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
+            subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
+            metadata, observed_at, actor
+        )
+        select v_tenant_id, v_event_ids[c.ordinality], c.bucket_id, case when o.class = 'new' then 'inserted' else 'merged' end,
+            case when o.class <> 'new' then 1 end,
+            case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end, o.memory_id,
+            case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.subject, c.predicate,
+            c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
+            coalesce(c.observed_at, v_now), v_actor
+        from unnest(v_items) with ordinality as c
+        cross join lateral (
+            select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id
+        ) as o
+        where o.class in ('hit', 'new', 'repeat')
+        order by c.ordinality;
+    end if;
+
+    -- 8. The rest, one by one, in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads
+    -- pg_subtrans.
+    if 'rest' = any(v_classes) then
+        begin
+            for v_i in 1..v_count loop
+                continue when v_classes[v_i] <> 'rest';
+                c := v_items[v_i];
+                c.policy := v_policies[v_policy_of[v_i]];
+                c.scope_key := v_scope_keys[v_i];
+                c.memory_id := v_memory_ids[v_i];
+                c.event_id := v_event_ids[v_i];
+                c.last_id := v_last_id;
+                c.last_event_id := v_event_ids[v_count];
+                v_results[v_i] := memfold._ingest_rest(c);
+                -- a higher one where another call has added to its memory meanwhile (_strengthen)
+                v_event_ids[v_i] := (v_results[v_i]).event_id;
+            end loop;
+        exception when lock_not_available then
+            perform memfold._fail_busy();
+        end;
+        -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
+        if exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1) then
+            perform memfold.derive_scope(v_tenant_id, t.roots)
+            from memfold._roots_of_both(v_tenant_id, v_classes, v_matched, v_results) as t (roots)
+            where t.roots <> '{}';
+        end if;
+    end if;
+
+    -- 9. Keys, and what the callers are told.
+    if v_first_of_key is not null then
+        perform memfold._use_keys(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.key), array_agg(v_event_ids[o.i]))
+        from unnest(v_first_of_key, v_keys) with ordinality as o (first, key, i)
+        where o.first = o.i;
+        for v_i in 1..v_count loop
+            if v_classes[v_i] in ('known', 'again') then
+                v_results[v_i] := memfold._event_result(v_tenant_id,
+                    coalesce(v_known[v_i], v_event_ids[v_first_of_key[v_i]]));
+            end if;
+        end loop;
+    end if;
+    return query
+    select x.*
+    from (
+        select v_ordinals[o.i] as ordinal, r.action, r.memory_id, r.tier, r.method, r.similarity, r.superseded_id,
+            r.judgement_id, r.event_id, r."similar", null::text, null::text, null::text, null::text
+        from unnest(v_classes, v_matched, v_roots, v_event_ids) with ordinality as o (class, memory_id, root_id, event_id, i)
+        cross join lateral (
+            select case when o.class = 'new' then 'inserted' else 'merged' end, o.root_id,
+                case when o.class <> 'new' then 1 end,
+                case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end,
+                null::double precision, null::uuid, null::uuid, o.event_id, null::jsonb
+            where o.class in ('hit', 'new', 'repeat')
+            union all
+            select (v_results[o.i]).* where o.class not in ('hit', 'new', 'repeat', 'error')
+        ) as r (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar")
+        union all
+        select f.* from unnest(v_errors) as f
+    ) as x
+    order by x.ordinal;
+end;
+$$;
+revoke all on function memfold._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) from public;
+comment on function memfold._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) is
+'Takes in a batch (in order), with the same outcome as one by one. Most candidates only add: replays of active memories, and
+new texts without a neighbour. What they write commutes with everything else in the batch, and is written all at once, before
+the rest, which goes through _decide and _apply one by one. failed: candidates that could not be read.';

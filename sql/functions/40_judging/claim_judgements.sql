@@ -1,0 +1,207 @@
+create or replace function memfold._judged_side(tenant_id text, memory_id uuid) returns jsonb
+language plpgsql stable
+as $$
+begin
+    return (
+        select pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'memory_id', m.memory_id, 'content', m.content, 'memory_type', m.memory_type, 'subject', m.subject,
+            'predicate', m.predicate, 'object', m.object, 'first_seen', k.first_seen, 'last_seen', k.last_seen,
+            'observations', k.observations, 'sources', k.independent, 'origin', e.origin, 'session_id', e.session_id,
+            'source_turn_ids', e.turns
+        ))
+        from memfold.memories as m
+        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        left join lateral (
+            select o.origin, o.session_id, pg_catalog.to_jsonb(o.source_turn_ids[1:5]) as turns
+            from memfold.memory_events as o
+            where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
+            order by o.event_id
+            limit 1
+        ) as e on true
+        where m.tenant_id = _judged_side.tenant_id collate "C" and m.memory_id = _judged_side.memory_id
+    );
+end;
+$$;
+revoke all on function memfold._judged_side(text, uuid) from public;
+comment on function memfold._judged_side(text, uuid) is 'What a judge is shown of a memory; provenance is that of its first observation.';
+
+create or replace function memfold._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
+language plpgsql volatile
+as $$
+declare
+    n memfold.judgements := memfold._refresh_judgement(j);
+begin
+    if n.state = 'moot' then
+        n.resolved_at := pg_catalog.clock_timestamp();
+        perform memfold._close_parts(j, '{}', '{}');
+    elsif memfold._has_changed(n, j) then
+        perform memfold._ask_anew(n);
+        n.state := 'open';
+        return n;
+    elsif j.attempts >= 8 then
+        -- whoever had it never came back
+        n.state := 'dead';
+        n.last_error := coalesce(j.last_error, 'its worker never came back');
+    else
+        n.state := 'leased';
+        n.worker := worker;
+        n.attempts := j.attempts + 1;
+        n.leased_until := pg_catalog.clock_timestamp() + lease;
+        n.next_attempt_at := n.leased_until;
+    end if;
+    update memfold.judgements as u
+    set state = n.state, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,
+        next_attempt_at = n.next_attempt_at, last_error = n.last_error, reason = n.reason, resolved_at = n.resolved_at
+    where u.tenant_id = j.tenant_id and u.judgement_id = j.judgement_id;
+    return n;
+end;
+$$;
+revoke all on function memfold._lease(memfold.judgements, text, interval) from public;
+comment on function memfold._lease(memfold.judgements, text, interval) is
+'Leases one judgement, which the caller has locked, after a look at the present state of its pair: state is leased, or moot,
+dead (its eighth lease has ended), or open (one of its memories was folded: asked anew under another id).';
+
+create or replace function memfold._claim(
+    worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
+) returns setof memfold.claimed_judgement
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    -- each claim of a session begins behind the tenant that the last one served: round robin without a table
+    v_start constant text collate "C" := coalesce(current_setting('memfold.claimed_tenant', true), '');
+    v_last text collate "C" := v_start;
+    v_wrapped boolean := false;
+    v_tenants text[];
+    v_tenant text collate "C";
+    v_seen bigint := 0;
+    v_left bigint := max;
+    v_share bigint;
+    v_given bigint;
+    v_due refcursor;
+    j memfold.judgements;
+    n memfold.judgements;
+begin
+    while v_left > 0 and v_seen < 1000 loop
+        if only_tenant is not null then
+            v_tenants := array[only_tenant];
+        else
+            -- the next tenants that have something in the queue: one probe of the index each
+            select array_agg(t.tenant_id) into v_tenants
+            from (
+                with recursive t (tenant_id) as (
+                    select min(q.tenant_id) from memfold.judgements as q
+                    where q.state in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > v_last
+                    union all
+                    select (
+                        select min(q.tenant_id) from memfold.judgements as q
+                        where q.state in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > t.tenant_id
+                    ) from t where t.tenant_id is not null
+                )
+                select t.tenant_id from t
+                where t.tenant_id is not null and (not v_wrapped or t.tenant_id <= v_start)
+                limit greatest(v_left, 10)
+            ) as t;
+            if v_tenants is null then
+                exit when v_wrapped or v_start = '';
+                v_wrapped := true;
+                v_last := '';
+                continue;
+            end if;
+            v_last := v_tenants[cardinality(v_tenants)];
+            v_seen := v_seen + cardinality(v_tenants);
+        end if;
+        v_share := greatest(1, v_left / cardinality(v_tenants));
+        while cardinality(v_tenants) > 0 and v_left > 0 loop
+            foreach v_tenant in array v_tenants loop
+                v_given := 0;
+                if judgement_ids is null then
+                    open v_due for
+                        select q.*
+                        from memfold.judgements as q
+                        where q.tenant_id = v_tenant and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                            and q.next_attempt_at <= clock_timestamp()
+                        order by q.next_attempt_at, q.judgement_id
+                        limit least(v_share, v_left)
+                        for no key update skip locked;
+                else
+                    open v_due for
+                        select q.*
+                        from memfold.judgements as q
+                        where q.tenant_id = v_tenant and q.judgement_id = any(judgement_ids)
+                            and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                            and q.next_attempt_at <= clock_timestamp()
+                        order by q.judgement_id
+                        limit least(v_share, v_left)
+                        for no key update skip locked;
+                end if;
+                loop
+                    fetch v_due into j;
+                    exit when not found;
+                    v_given := v_given + 1;
+                    n := memfold._lease(j, worker, lease);
+                    if n.state = 'open' then
+                        -- asked anew: the tenant's next turn meets it
+                        v_given := v_share;
+                    end if;
+                    if n.state = 'leased' then
+                        v_left := v_left - 1;
+                        return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
+                            n.leased_until, memfold._judged_side(n.tenant_id, n.memory_id),
+                            memfold._judged_side(n.tenant_id, n.other_id), case when n.member_ids is not null then (
+                                select jsonb_agg(memfold._judged_side(n.tenant_id, i.id) order by i.place)
+                                from unnest(n.member_ids) with ordinality as i (id, place)
+                            ) end)::memfold.claimed_judgement;
+                        if only_tenant is null then
+                            perform set_config('memfold.claimed_tenant', n.tenant_id, false);
+                        end if;
+                    end if;
+                end loop;
+                close v_due;
+                if v_given < v_share then
+                    v_tenants := array_remove(v_tenants, v_tenant);
+                end if;
+                exit when v_left <= 0;
+            end loop;
+        end loop;
+        exit when only_tenant is not null;
+    end loop;
+end;
+$$;
+revoke all on function memfold._claim(text, bigint, interval, boolean, text, uuid[]) from public;
+comment on function memfold._claim(text, bigint, interval, boolean, text, uuid[]) is
+'claim_judgements() across the walls: owned by memfold_queue, which alone sees the queue of every tenant.';
+
+create or replace function memfold.claim_judgements(
+    worker text,
+    max bigint default 10,
+    lease interval default '1 minute',
+    review boolean default false,
+    tenant_id text default null,
+    judgement_ids uuid[] default null
+) returns setof memfold.claimed_judgement
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_tenant_id constant text := memfold._enter_queue(tenant_id);
+begin
+    perform memfold._check_identifier('worker', worker, true);
+    if not coalesce(max between 1 and 1000, false)
+        or not coalesce(lease between interval '1 second' and interval '1 day', false) or review is null
+    then
+        perform memfold._fail('MF028', 'the claim is not possible',
+            format('max was %s, lease %s, review %s.', coalesce(max::text, 'null'), coalesce(lease::text, 'null'),
+                coalesce(review::text, 'null')),
+            'Claim 1 to 1,000 judgements for one second to one day.');
+    end if;
+    return query select * from memfold._claim(worker, max, lease, review, v_tenant_id, judgement_ids);
+end;
+$$;
+revoke all on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) from public;
+grant execute on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[])
+to memfold_judge, memfold_app;
+comment on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) is
+'Leases at most max (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
+do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
+a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
+resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';

@@ -1,0 +1,210 @@
+create or replace function memfold.fail_judgement(
+    judgement_id uuid,
+    error text,
+    worker text default null,
+    counted boolean default true,
+    retry_after interval default null,
+    model text default null,
+    input_tokens bigint default null,
+    output_tokens bigint default null,
+    cost double precision default null,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    j memfold.judgements;
+    v_is_locked boolean := false;
+begin
+    perform memfold._enter_judge(tenant_id);
+    select o.* into j
+    from memfold.judgements as o
+    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
+        and o.state <> 'part';
+    if not found then
+        perform memfold._no_judgement(judgement_id);
+    end if;
+    if counted and j.attempts >= 8 and memfold._falls_back(j) then
+        -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
+        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
+        v_is_locked := true;
+    end if;
+    select o.* into j
+    from memfold.judgements as o
+    where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
+    for no key update;
+    if not found then
+        -- erased with its memories
+        perform memfold._no_judgement(judgement_id);
+    end if;
+    perform memfold._check_usage(input_tokens, output_tokens, cost);
+    if not coalesce(retry_after between '0' and '1 year', true) then
+        perform memfold._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
+            'It is 0 to one year, or null: as the number of attempts has it.');
+    end if;
+    -- what it has cost is spent, whoever holds it now
+    update memfold.judgements as o
+    set model = coalesce(fail_judgement.model, o.model),
+        input_tokens = coalesce(o.input_tokens + fail_judgement.input_tokens, o.input_tokens, fail_judgement.input_tokens),
+        output_tokens = coalesce(o.output_tokens + fail_judgement.output_tokens, o.output_tokens,
+            fail_judgement.output_tokens),
+        cost = coalesce(o.cost + fail_judgement.cost, o.cost, fail_judgement.cost)
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    if j.state <> 'leased' or coalesce(worker, j.worker) <> j.worker then
+        return j.state;
+    end if;
+    if not counted then
+        j.attempts := greatest(j.attempts - 1, 0);
+    end if;
+    j.state := case when j.attempts >= 8 then 'dead' else 'open' end;
+    -- 5 s, 10 s, 20 s and so on to one hour, a fifth more or less so that they do not all come back at once
+    j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
+        least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
+    update memfold.judgements as o
+    set state = j.state, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
+        next_attempt_at = j.next_attempt_at
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    -- where that was not foreseen (the policy has changed meanwhile), upkeep does it, under the lock
+    if v_is_locked and j.state = 'dead' and memfold._falls_back(j) then
+        return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
+    end if;
+    return j.state;
+end;
+$$;
+revoke all on function memfold.fail_judgement(
+    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+) from public;
+grant execute on function memfold.fail_judgement(
+    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+) to memfold_judge, memfold_app;
+comment on function memfold.fail_judgement(
+    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+) is
+'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
+5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
+synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
+what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
+error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
+
+create or replace function memfold._falls_back(j memfold.judgements) returns boolean
+language plpgsql stable
+as $$
+declare
+    n memfold.judgements;
+    v_policy memfold.policies;
+begin
+    if j.kind <> 'synthesis' then
+        return false;
+    end if;
+    select p.* into v_policy
+    from memfold.memories as m
+    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id;
+    if v_policy.on_judge_failure is distinct from 'replace' then
+        return false;
+    end if;
+    -- Nobody has looked at them: they must be near by the texts that are shown, not through an alias.
+    n := memfold._refresh_judgement(j);
+    return n.state = 'moot' or not exists (
+        select from pg_catalog.unnest(memfold._members(n)) as i (id)
+        where i.id <> n.memory_id and not memfold._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
+    );
+end;
+$$;
+revoke all on function memfold._falls_back(memfold.judgements) from public;
+comment on function memfold._falls_back(memfold.judgements) is
+'Whether the newest memory replaces the others where the judge of this question fails for good: by the policy, and where it is near
+each of them by their own texts.';
+
+create or replace function memfold._is_pair_near(
+    policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
+) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select
+        from memfold.memory_vectors as a
+        cross join lateral (
+            select v.embedding from memfold.memory_vectors as v
+            where v.tenant_id = a.tenant_id and v.memory_id = _is_pair_near.other_id and v.model = a.model
+            offset 0
+        ) as b
+        cross join lateral memfold._bands(policy, a.model) as t
+        cross join lateral (select memfold._similarity(a.embedding, b.embedding) as similarity offset 0) as s
+        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+            and case when t.score is null then s.similarity >= t.judge_threshold
+                else s.similarity >= t.floor and memfold._pair_score(a.tenant_id, t.score, s.similarity,
+                    _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
+    ) or policy.lexical_threshold is not null and (
+        select memfold._jaccard(memfold._tokens(a.content, policy.segmenter), memfold._tokens(b.content, policy.segmenter))
+            > policy.lexical_threshold
+        from memfold.memories as a
+        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _is_pair_near.other_id
+        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+    );
+end;
+$$;
+revoke all on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) from public;
+comment on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) is
+'Whether two memories are near enough to be asked about by their own texts: by a model''s vectors, or by words. Only reads.';
+
+create or replace function memfold._fall_back(j memfold.judgements) returns text
+language plpgsql volatile
+as $$
+declare
+    n memfold.judgements := memfold._refresh_judgement(j);
+    v_members uuid[];
+begin
+    if n.state <> 'moot' then
+        n.state := 'dead';
+        n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
+        v_members := memfold._members(n);
+        for i in 1..pg_catalog.cardinality(v_members) - 1 loop
+            perform memfold._relate(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
+        end loop;
+        n.state := 'done';
+    end if;
+    perform memfold._close_parts(n, case n.state when 'done' then v_members else '{}' end, v_members);
+    update memfold.judgements as o
+    set state = n.state, reason = n.reason, resolved_at = memfold._clock()
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    return n.state;
+end;
+$$;
+revoke all on function memfold._fall_back(memfold.judgements) from public;
+comment on function memfold._fall_back(memfold.judgements) is
+'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
+Returns the judgement''s state: done, or moot. The caller holds the lock.';
+
+create or replace function memfold._fall_back_dead(tenant_id text) returns bigint
+language plpgsql volatile
+as $$
+declare
+    j memfold.judgements;
+    v_count bigint := 0;
+begin
+    -- those whose last worker never came back; one a call, for each takes a lock of its own
+    for j in
+        select o.* from memfold.judgements as o
+        where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.state = 'dead' and o.kind = 'synthesis'
+        order by o.judgement_id
+    loop
+        continue when not memfold._falls_back(j);
+        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
+        select o.* into j
+        from memfold.judgements as o
+        where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'
+        for no key update;
+        if found and memfold._falls_back(j) then
+            perform memfold._fall_back(j);
+            v_count := v_count + 1;
+        end if;
+        exit;
+    end loop;
+    return v_count;
+end;
+$$;
+revoke all on function memfold._fall_back_dead(text) from public;
+comment on function memfold._fall_back_dead(text) is
+'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for upkeep.';

@@ -1,0 +1,23 @@
+create or replace function memfold.merge_memories(
+    memory_id uuid,
+    into_id uuid,
+    reason text default null,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns memfold.ingest_result
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_pair constant memfold.memories[] := memfold._enter_pair(tenant_id, memory_id, into_id);
+    a constant memfold.memories := v_pair[1];
+    b constant memfold.memories := v_pair[2];
+begin
+    return memfold._person_result('merged', b.memory_id, null,
+        memfold._relate(memfold._person(tenant_id, a.bucket_id, reason), 'merged', a.memory_id, b.memory_id, null, null));
+end;
+$$;
+revoke all on function memfold.merge_memories(uuid, uuid, text, text) from public;
+grant execute on function memfold.merge_memories(uuid, uuid, text, text) to memfold_app;
+comment on function memfold.merge_memories(uuid, uuid, text, text) is
+'A person folds one memory into another of the same bucket, whatever their scopes: memory_id becomes an alias of into_id,
+which counts its observations from now on. Ids of aliases stand for where they lead. undo(event_id) takes it back.
+Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';

@@ -1,0 +1,222 @@
+create or replace function memfold._most_used_model(tenant_id text, bucket_id text) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select v.model
+        from memfold.memory_vectors as v
+        where v.tenant_id = _most_used_model.tenant_id collate "C" and v.bucket_id = _most_used_model.bucket_id collate "C"
+            and v.live
+        group by v.model
+        order by pg_catalog.count(*) desc, v.model
+        limit 1
+    );
+end;
+$$;
+revoke all on function memfold._most_used_model(text, text) from public;
+comment on function memfold._most_used_model(text, text) is
+'The embedding model with most live vectors in a bucket. Null: it has none.';
+
+create or replace function memfold._upkeep_model(tenant_id text, bucket_id text, embedding_model text) returns text
+language plpgsql stable
+as $$
+begin
+    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    if embedding_model is not null then
+        perform memfold._check_embedding(null, embedding_model);
+    end if;
+    return coalesce(embedding_model, memfold._most_used_model(tenant_id, bucket_id));
+end;
+$$;
+revoke all on function memfold._upkeep_model(text, text, text) from public;
+comment on function memfold._upkeep_model(text, text, text) is
+'The embedding model that upkeep of a bucket compares by. Raises MF003, MF013.';
+
+create or replace function memfold._upkeep_groups(
+    tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
+) returns table (group_ids uuid[], policy memfold.policies)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    with texts as materialized (
+        select m.memory_id, m.memory_type, m.scope_key, m.subject
+        from memfold.memories as m
+        where m.tenant_id = _upkeep_groups.tenant_id collate "C" and m.bucket_id = _upkeep_groups.bucket_id collate "C"
+            and m.content_hash is not null and m.root_id is null and m.status = 'active'
+            and _upkeep_groups.memory_ids is null
+        union all
+        select m.memory_id, m.memory_type, m.scope_key, m.subject
+        from pg_catalog.unnest(_upkeep_groups.memory_ids) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _upkeep_groups.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        where m.bucket_id = _upkeep_groups.bucket_id collate "C"
+            and m.content_hash is not null and m.root_id is null and m.status = 'active'
+    ),
+    rules as materialized (
+        select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name
+        from (select distinct x.memory_type from texts as x) as t
+        cross join lateral memfold._policy(_upkeep_groups.tenant_id, _upkeep_groups.bucket_id, t.memory_type) as p
+        where t.memory_type <> all(p.protected_types)
+    ),
+    placed as (
+        select t.memory_id, r.rule,
+            case when not by_policy then t.memory_type else r.name end as kind,
+            case when not by_policy then memfold._prose_1(t.subject)
+                when (r.rule).scope = 'predicate' then t.scope_key::text end as scope
+        from texts as t
+        join rules as r on r.memory_type = t.memory_type
+        -- from each to its vector, whatever the statistics say
+        cross join lateral (
+            select from memfold.memory_vectors as v
+            where v.tenant_id = _upkeep_groups.tenant_id collate "C" and v.memory_id = t.memory_id
+                and v.model = _upkeep_groups.embedding_model collate "C"
+            offset 0
+        ) as v
+    )
+    select pg_catalog.array_agg(p.memory_id order by p.memory_id),
+        (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1]
+    from placed as p
+    group by p.kind, p.scope
+    having pg_catalog.count(*) > 1
+    order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
+end;
+$$;
+revoke all on function memfold._upkeep_groups(text, text, text, boolean, uuid[]) from public;
+comment on function memfold._upkeep_groups(text, text, text, boolean, uuid[]) is
+'The active roots of a bucket that upkeep may compare with one another, oldest first: those of one type and subject, or, by_policy,
+of one scope of tier 2. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
+these; null: of all. Only reads.';
+
+create or replace function memfold._close_pairs(
+    tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision
+) returns table (a integer, b integer, similarity double precision)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_a integer[];
+    v_b integer[];
+    v_size constant integer := pg_catalog.cardinality(memory_ids);
+    v_names constant text[] := array[
+        'hnsw.ef_search', 'hnsw.iterative_scan', 'maintenance_work_mem', 'enable_seqscan', 'enable_sort', 'jit'
+    ];
+    v_before text[];
+    v_dimensions bigint;
+    v_memory bigint;
+    v_schema text;
+    v_table text;
+begin
+    select m.dimensions into v_dimensions
+    from memfold.embedding_models as m where m.model = embedding_model collate "C";
+    if v_size <= 1000 or v_dimensions > 4000 then
+        return query
+        with v as materialized (
+            select i.place::integer as place, x.embedding
+            from pg_catalog.unnest(memory_ids) with ordinality as i (id, place)
+            cross join lateral (
+                select x.embedding from memfold.memory_vectors as x
+                where x.tenant_id = _close_pairs.tenant_id collate "C" and x.memory_id = i.id
+                    and x.model = embedding_model collate "C"
+                offset 0
+            ) as x
+        )
+        select v.place, w.place, memfold._similarity(v.embedding, w.embedding)
+        from v
+        join v as w on w.place > v.place
+        where memfold._similarity(v.embedding, w.embedding) >= threshold;
+        return;
+    end if;
+
+    -- Larger groups: an index of this group alone, for as long as it is asked. In half precision, which finds as well
+    -- and takes half the memory; what it finds is then compared exactly.
+    select t.typnamespace::regnamespace::text into strict v_schema
+    from pg_catalog.pg_attribute as a
+    join pg_catalog.pg_type as t on t.oid = a.atttypid
+    where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
+    perform memfold._norm(v.embedding)
+    from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
+    -- beside the vector, a node has its links, and their copies while the graph grows
+    v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
+    v_before := memfold._swap_settings(v_names, array['24', 'off',
+        greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
+            ::text || 'kB', 'off', 'off', 'off']);
+    begin
+        -- room for all of it; only until a session's first temporary table
+        perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
+    exception when invalid_parameter_value then
+        null;
+    end;
+    v_table := 'pg_temp.memfold_' || pg_catalog.replace(memfold._new_id()::text, '-', '');
+    execute pg_catalog.format('create temporary table %s (place integer, embedding %s.halfvec(%s)) on commit drop',
+        v_table, v_schema, v_dimensions);
+    execute pg_catalog.format('alter table %s alter column embedding set storage main', v_table);
+    execute pg_catalog.format(
+        'insert into %s'
+        ' select i.place, x.embedding::%s.halfvec(%s)'
+        ' from unnest($1) with ordinality as i (id, place)'
+        ' cross join lateral ('
+        ' select x.embedding from memfold.memory_vectors as x'
+        ' where x.tenant_id = $2 collate "C" and x.memory_id = i.id and x.model = $3 collate "C" offset 0) as x',
+        v_table, v_schema, v_dimensions) using memory_ids, tenant_id, embedding_model;
+    execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
+        v_table, v_schema);
+    execute pg_catalog.format(
+        'select array_agg(n.a), array_agg(n.b)'
+        ' from ('
+        ' select distinct least(m.place, n.place) as a, greatest(m.place, n.place) as b'
+        ' from %1$s as m'
+        ' cross join lateral ('
+        ' select n.place, n.embedding operator(%2$s.<#>) m.embedding as distance from %1$s as n'
+        ' order by n.embedding operator(%2$s.<#>) m.embedding limit 21) as n'
+        ' where n.place <> m.place and n.distance <= $1) as n',
+        v_table, v_schema) into v_a, v_b using 0.01 - threshold;
+    return query
+    select n.a, n.b, s.similarity
+    from unnest(v_a, v_b) as n (a, b)
+    cross join lateral (
+        select x.embedding from memfold.memory_vectors as x
+        where x.tenant_id = _close_pairs.tenant_id collate "C" and x.memory_id = memory_ids[n.a]
+            and x.model = embedding_model collate "C"
+        offset 0
+    ) as x
+    cross join lateral (
+        select y.embedding from memfold.memory_vectors as y
+        where y.tenant_id = _close_pairs.tenant_id collate "C" and y.memory_id = memory_ids[n.b]
+            and y.model = embedding_model collate "C"
+        offset 0
+    ) as y
+    cross join lateral (select memfold._similarity(x.embedding, y.embedding) as similarity offset 0) as s
+    where s.similarity >= threshold;
+    execute 'drop table ' || v_table;
+    perform memfold._swap_settings(v_names, v_before);
+end;
+$$;
+revoke all on function memfold._close_pairs(text, uuid[], text, double precision) from public;
+comment on function memfold._close_pairs(text, uuid[], text, double precision) is
+'The pairs among memory_ids with a cosine of at least threshold, as their places (a < b). Up to 1,000 memories each is compared
+with each; of more, each with its 20 nearest by an index made for the purpose: time grows as n log n, and pairs may be missed.';
+
+create or replace function memfold._similarity_of(
+    tenant_id text, memory_id uuid, other_id uuid, embedding_model text
+) returns double precision
+language plpgsql stable
+as $$
+begin
+    return (
+        select memfold._similarity(v.embedding, w.embedding)
+        from memfold.memory_vectors as v, memfold.memory_vectors as w
+        where v.tenant_id = _similarity_of.tenant_id collate "C" and v.memory_id = _similarity_of.memory_id
+            and v.model = _similarity_of.embedding_model collate "C"
+            and w.tenant_id = _similarity_of.tenant_id collate "C" and w.memory_id = _similarity_of.other_id
+            and w.model = _similarity_of.embedding_model collate "C"
+    );
+end;
+$$;
+revoke all on function memfold._similarity_of(text, uuid, uuid, text) from public;
+comment on function memfold._similarity_of(text, uuid, uuid, text) is
+'Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.';

@@ -1,0 +1,204 @@
+create or replace function memfold._waiting(tenant_id text, bucket_id text) returns uuid[]
+language plpgsql stable
+as $$
+begin
+    return array(
+        select distinct i.id
+        from memfold.judgements as j
+        cross join lateral pg_catalog.unnest((memfold._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
+        where j.tenant_id = _waiting.tenant_id collate "C" and j.bucket_id = _waiting.bucket_id collate "C"
+            and j.state in ('open', 'leased')
+    );
+end;
+$$;
+revoke all on function memfold._waiting(text, text) from public;
+comment on function memfold._waiting(text, text) is
+'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, upkeep lets them be.';
+
+create or replace function memfold._clusters(
+    a integer[], b integer[], similarity double precision[], size integer
+) returns table (cluster integer, member integer, leader integer, similarity_to_leader double precision)
+language plpgsql immutable rows 1000
+as $$
+declare
+    v_edges constant integer := coalesce(pg_catalog.cardinality(a), 0);
+    v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
+    v_leader integer[] := pg_catalog.array_fill(0, array[size]);
+    v_led integer[] := pg_catalog.array_fill(0, array[size]);
+    v_similarity double precision[] := pg_catalog.array_fill(null::double precision, array[size]);
+    v_nearest double precision[] := pg_catalog.array_fill(null::double precision, array[size]);
+    v_from integer;
+    v_to integer;
+    v_here integer;
+    v_there integer;
+    v_next integer;
+begin
+    for e in 1..v_edges loop
+        v_from := a[e];
+        v_to := b[e];
+        -- edges come in order of their first side: whoever has no leader by then leads
+        if v_leader[v_from] = 0 then
+            v_leader[v_from] := v_from;
+        end if;
+        if v_leader[v_from] = v_from and v_leader[v_to] = 0 then
+            v_leader[v_to] := v_from;
+            v_led[v_from] := v_led[v_from] + 1;
+            v_similarity[v_to] := similarity[e];
+        end if;
+        -- union-find; 0 stands for oneself
+        v_here := v_from;
+        while v_cluster[v_here] <> 0 loop
+            v_here := v_cluster[v_here];
+        end loop;
+        v_there := v_to;
+        while v_cluster[v_there] <> 0 loop
+            v_there := v_cluster[v_there];
+        end loop;
+        while v_cluster[v_from] <> 0 and v_cluster[v_from] <> v_here loop
+            v_next := v_cluster[v_from];
+            v_cluster[v_from] := v_here;
+            v_from := v_next;
+        end loop;
+        while v_cluster[v_to] <> 0 and v_cluster[v_to] <> v_there loop
+            v_next := v_cluster[v_to];
+            v_cluster[v_to] := v_there;
+            v_to := v_next;
+        end loop;
+        if v_here <> v_there then
+            v_cluster[greatest(v_here, v_there)] := least(v_here, v_there);
+        end if;
+    end loop;
+    -- who neither leads nor is led is near to others' members alone: to be compared with the leader of the nearest of them
+    for e in 1..v_edges loop
+        for v_turn in 1..2 loop
+            v_from := case v_turn when 1 then a[e] else b[e] end;
+            v_to := case v_turn when 1 then b[e] else a[e] end;
+            if (v_leader[v_from] = 0 or v_led[v_from] = 0 and v_similarity[v_from] is null)
+                and v_similarity[v_to] is not null and similarity[e] > coalesce(v_nearest[v_from], -2)
+            then
+                v_nearest[v_from] := similarity[e];
+                v_leader[v_from] := v_leader[v_to];
+            end if;
+        end loop;
+    end loop;
+    for v_member in 1..size loop
+        if v_leader[v_member] not in (0, v_member) then
+            v_here := v_member;
+            while v_cluster[v_here] <> 0 loop
+                v_here := v_cluster[v_here];
+            end loop;
+            cluster := v_here;
+            member := v_member;
+            leader := v_leader[v_member];
+            similarity_to_leader := v_similarity[v_member];
+            return next;
+        end if;
+    end loop;
+end;
+$$;
+revoke all on function memfold._clusters(integer[], integer[], double precision[], integer) from public;
+comment on function memfold._clusters(integer[], integer[], double precision[], integer) is
+'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each who is to be compared with whom:
+the first leads those near to it, the first of the others those near to that one, and so on. similarity_to_leader null: near
+to a member of the leader''s, not to the leader.';
+
+create or replace function memfold._cliques(
+    a integer[], b integer[], similarity double precision[], size integer, max_size bigint
+) returns table (members integer[], lowest double precision)
+language plpgsql immutable rows 100
+as $$
+declare
+    v_edges integer[];
+    v_to integer[];
+    v_near double precision[];
+    -- where each one's neighbours begin
+    v_begin integer[];
+    v_used boolean[] := pg_catalog.array_fill(false, array[size]);
+    -- of the cluster that is growing: to how many of its members each is near, and how near to the farthest of them
+    v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
+    v_count integer[] := pg_catalog.array_fill(0, array[size]);
+    v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[size]);
+    v_number integer := 0;
+    v_member integer;
+    v_next integer;
+    v_place integer;
+begin
+    if coalesce(pg_catalog.cardinality(a), 0) = 0 then
+        return;
+    end if;
+    v_edges := array(
+        select e.place::integer from unnest(a, b, similarity) with ordinality as e (a, b, similarity, place)
+        order by e.similarity desc, least(e.a, e.b), greatest(e.a, e.b)
+    );
+    select pg_catalog.array_agg(n.there order by n.here, n.similarity desc, n.there),
+        pg_catalog.array_agg(n.similarity order by n.here, n.similarity desc, n.there)
+    into v_to, v_near
+    from (
+        select e.a as here, e.b as there, e.similarity from unnest(a, b, similarity) as e (a, b, similarity)
+        union all
+        select e.b, e.a, e.similarity from unnest(a, b, similarity) as e (a, b, similarity)
+    ) as n;
+    v_begin := array(
+        select (1 + pg_catalog.sum(coalesce(d.n, 0)) over (order by p.place) - coalesce(d.n, 0))::integer
+        from pg_catalog.generate_series(1, size + 1) as p (place)
+        left join (
+            select n.here, pg_catalog.count(*) as n from unnest(a || b) as n (here) group by n.here
+        ) as d on d.here = p.place
+        order by p.place
+    );
+    -- the nearest two of those that are left begin a cluster
+    foreach v_place in array v_edges loop
+        continue when v_used[a[v_place]] or v_used[b[v_place]];
+        v_number := v_number + 1;
+        members := array[]::integer[];
+        lowest := similarity[v_place];
+        v_member := least(a[v_place], b[v_place]);
+        v_next := greatest(a[v_place], b[v_place]);
+        loop
+            members := members || v_member;
+            v_used[v_member] := true;
+            if v_cluster[v_member] = v_number then
+                lowest := least(lowest, v_lowest[v_member]);
+            end if;
+            for i in v_begin[v_member]..v_begin[v_member + 1] - 1 loop
+                if v_cluster[v_to[i]] <> v_number then
+                    v_cluster[v_to[i]] := v_number;
+                    v_count[v_to[i]] := 0;
+                    v_lowest[v_to[i]] := 1;
+                end if;
+                v_count[v_to[i]] := v_count[v_to[i]] + 1;
+                v_lowest[v_to[i]] := least(v_lowest[v_to[i]], v_near[i]);
+            end loop;
+            exit when pg_catalog.cardinality(members) >= max_size;
+            if v_next is null then
+                -- the nearest to the first of those that are near to all
+                for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
+                    if not v_used[v_to[i]] and v_count[v_to[i]] = pg_catalog.cardinality(members) then
+                        v_next := v_to[i];
+                        exit;
+                    end if;
+                end loop;
+                exit when v_next is null;
+            end if;
+            v_member := v_next;
+            v_next := null;
+        end loop;
+        members := array(select m.place from unnest(members) as m (place) order by 1);
+        return next;
+    end loop;
+    -- whoever is near to members of clusters alone: beside the nearest of them
+    for v_here in 1..size loop
+        if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
+            v_next := v_to[v_begin[v_here]];
+            members := array[least(v_here, v_next), greatest(v_here, v_next)];
+            lowest := v_near[v_begin[v_here]];
+            return next;
+        end if;
+    end loop;
+end;
+$$;
+revoke all on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) from public;
+comment on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) is
+'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whatever is
+near to all of them, up to max_size. What is left is put beside its nearest neighbour, so that everything with a pair is in some question.
+lowest: the least similarity of two members. The same pairs give the same clusters.';

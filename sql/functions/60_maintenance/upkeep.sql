@@ -1,0 +1,268 @@
+create or replace function memfold.upkeep(
+    tenant_id text,
+    tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
+) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    -- what locks buckets comes last: the locks are held until the end
+    v_known constant text[] := array['staged', 'keys', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
+    v_task text;
+    v_step memfold.upkeep_step;
+    v_counts jsonb := jsonb '{}';
+    v_times jsonb := jsonb '{}';
+    v_left jsonb := jsonb '[]';
+    v_busy jsonb := jsonb '[]';
+    v_errors jsonb := jsonb '{}';
+    v_after jsonb;
+    v_started constant timestamptz := clock_timestamp();
+    v_task_started timestamptz;
+    v_state text;
+    v_message text;
+    v_report jsonb;
+begin
+    perform memfold._enter(tenant_id);
+    if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
+        perform memfold._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
+            'Tasks are plain, decay, syntheses, staged, keys, runs, embed, clean and sweep.');
+    end if;
+    select coalesce(r.report -> 'after', '{}') into v_after
+    from memfold.runs as r
+    where r.tenant_id = upkeep.tenant_id collate "C" and r.bucket_id = '*' and r.kind = 'upkeep'
+    order by r.run_id desc
+    limit 1;
+    v_after := coalesce(v_after, '{}');
+    foreach v_task in array v_known loop
+        continue when v_task <> all(tasks);
+        v_task_started := clock_timestamp();
+        begin
+            v_step := memfold._upkeep_task(tenant_id, v_task, v_after ->> v_task);
+            v_counts := v_counts || jsonb_build_object(v_task, v_step.number);
+            v_after := v_after || jsonb_build_object(v_task, v_step.after);
+            if v_step.is_left then
+                v_left := v_left || to_jsonb(v_task);
+            end if;
+        exception
+            when lock_not_available or serialization_failure or deadlock_detected then
+                v_busy := v_busy || to_jsonb(v_task);
+                v_left := v_left || to_jsonb(v_task);
+            when others then
+                get stacked diagnostics v_state = returned_sqlstate, v_message = message_text;
+                v_errors := v_errors || jsonb_build_object(v_task, v_state || ': ' || v_message);
+        end;
+        v_times := v_times || jsonb_build_object(v_task,
+            round((extract(epoch from clock_timestamp() - v_task_started) * 1000)::numeric, 1));
+    end loop;
+    v_report := jsonb_build_object('counts', v_counts, 'ms', v_times, 'left', v_left, 'busy', v_busy, 'errors', v_errors);
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
+    values (tenant_id, '*', 'upkeep', case when v_errors = '{}' then 'done' else 'failed' end,
+        jsonb_build_object('tasks', to_jsonb(tasks)),
+        v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold._actor());
+    return v_report;
+end;
+$$;
+revoke all on function memfold.upkeep(text, text[]) from public;
+grant execute on function memfold.upkeep(text, text[]) to memfold_app;
+comment on function memfold.upkeep(text, text[]) is
+'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
+decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
+keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
+tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
+the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
+state failed where a task has failed). Raises MF001 to MF003, MF022.';
+
+create or replace function memfold._upkeep_task(tenant_id text, task text, after text) returns memfold.upkeep_step
+language plpgsql volatile
+-- Rows may be held by now, so nothing is waited for longer than a batch takes.
+set lock_timeout = '500ms'
+as $$
+declare
+    v_step memfold.upkeep_step;
+    v_bucket_id text collate "C";
+    v_number bigint;
+    v_started constant timestamptz := clock_timestamp();
+begin
+    v_step.number := 0;
+    v_step.is_left := false;
+    if task = 'plain' then
+        select r.ingested, r.ingested > 0 or r.busy > 0, r.busy into v_step.number, v_step.is_left, v_number
+        from memfold.ingest_plain_rows(tenant_id) as r;
+        if v_step.number = 0 and v_number > 0 then
+            raise lock_not_available using message = 'every bucket with such rows is busy';
+        end if;
+    elsif task = 'staged' then
+        select pg_catalog.count(*) into v_step.number
+        from memfold.staged_candidates as s
+        where s.tenant_id = _upkeep_task.tenant_id collate "C" and s.ordinal = 0
+            and s.staged_at < pg_catalog.now() - interval '1 day';
+        if v_step.number > 0 then
+            -- no batch has this id: what goes is what was left behind
+            perform memfold._take_staged(tenant_id, memfold._new_id());
+        end if;
+    elsif task = 'keys' then
+        v_step := memfold._expire_keys(tenant_id, after);
+    elsif task = 'decay' then
+        if exists (select from memfold.policies as p where p.decay_rate > 0) then
+            select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
+        end if;
+    elsif task = 'embed' then
+        v_step.number := memfold.embed_pending(tenant_id);
+        v_step.is_left := v_step.number > 0;
+    elsif task = 'syntheses' then
+        v_step.number := memfold._fall_back_dead(tenant_id);
+        v_step.is_left := v_step.number > 0;
+    elsif task = 'runs' then
+        select pg_catalog.count(memfold._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
+        from memfold.runs as r
+        where r.tenant_id = _upkeep_task.tenant_id collate "C" and r.state = 'open'
+            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
+            and r.started_at < pg_catalog.now() - interval '1 minute'
+            and not exists (
+                select from memfold.judgements as j
+                where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased')
+            );
+    elsif task in ('clean', 'sweep') then
+        v_bucket_id := coalesce(after, '');
+        loop
+            -- the next bucket, by the two indexes that lead to one
+            select min(b.bucket_id) into v_bucket_id
+            from (
+                (select m.bucket_id from memfold.memories as m
+                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id
+                    and m.content_hash is not null
+                order by m.bucket_id limit 1)
+                union all
+                (select m.bucket_id from memfold.memories as m
+                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
+                order by m.bucket_id limit 1)
+            ) as b;
+            exit when v_bucket_id is null;
+            if task = 'clean' then
+                select pg_catalog.count(*) into v_number
+                from memfold.clean_exact_duplicates(tenant_id, v_bucket_id, dry_run => false);
+            else
+                select pg_catalog.count(*) filter (where s.action <> 'keep') into v_number
+                from memfold.sweep_duplicates(tenant_id, v_bucket_id, dry_run => false) as s;
+            end if;
+            v_step.number := v_step.number + v_number;
+            -- a bucket where something was done may have more of it
+            if v_number = 0 then
+                v_step.after := v_bucket_id;
+            end if;
+            v_step.is_left := true;
+            exit when v_number > 0 or pg_catalog.clock_timestamp() > v_started + interval '1 second';
+        end loop;
+        if v_bucket_id is null then
+            v_step.is_left := false;
+            v_step.after := null;
+        elsif v_step.after is null then
+            v_step.after := after;
+        end if;
+    end if;
+    return v_step;
+end;
+$$;
+revoke all on function memfold._upkeep_task(text, text, text) from public;
+comment on function memfold._upkeep_task(text, text, text) is
+'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
+
+create or replace function memfold._expire_keys(tenant_id text, after text) returns memfold.upkeep_step
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+-- "after" is text
+set datestyle = iso
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_step memfold.upkeep_step;
+    v_before timestamptz;
+    v_seen bigint := 0;
+    v_stays boolean := false;
+    v_last timestamptz;
+    v_key record;
+begin
+    v_step.number := 0;
+    select pg_catalog.now() - min(p.key_retention) into v_before
+    from memfold.policies as p
+    where p.tenant_id in (v_tenant_id, '*') and p.memory_type = '*';
+    for v_key in
+        with old as materialized (
+            select k.bucket_id, k.idempotency_key, k.at
+            from memfold.idempotency_keys as k
+            where k.tenant_id = v_tenant_id and k.at < v_before and k.at > coalesce(after::timestamptz, '-infinity')
+                and (k.idempotency_key < 'import:' or k.idempotency_key >= 'import;')
+            order by k.at
+            limit 5000
+        )
+        select o.*, o.at < pg_catalog.now() - (b.policy).key_retention as is_expired
+        from old as o
+        join (
+            select x.bucket_id, memfold._policy(v_tenant_id, x.bucket_id, '*') as policy
+            from (select distinct o.bucket_id from old as o) as x
+        ) as b on b.bucket_id = o.bucket_id
+        order by o.at
+    loop
+        v_seen := v_seen + 1;
+        v_stays := v_stays or not v_key.is_expired;
+        v_last := v_key.at;
+        if v_key.is_expired then
+            delete from memfold.idempotency_keys as k
+            where k.tenant_id = v_tenant_id and k.bucket_id = v_key.bucket_id and k.idempotency_key = v_key.idempotency_key
+                and k.at = v_key.at;
+            v_step.number := v_step.number + 1;
+        end if;
+    end loop;
+    v_step.is_left := v_seen = 5000;
+    if v_step.is_left then
+        -- past those that stay; what is as old as the last of them is for the next time
+        v_step.after := case when v_stays then v_last::text else after end;
+    end if;
+    return v_step;
+end;
+$$;
+revoke all on function memfold._expire_keys(text, text) from public;
+comment on function memfold._expire_keys(text, text) is
+'Removes idempotency keys of a tenant that are older than the key_retention of their bucket: of at most 5,000 keys, the oldest
+first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
+(they begin with import:) stay.';
+
+create or replace procedure memfold.upkeep_all(
+    tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
+)
+language plpgsql
+as $$
+-- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+declare
+    v_tenant_id text;
+    v_left text[];
+    v_report jsonb;
+    v_failed text[] := array[]::text[];
+begin
+    call memfold._require_autocommit('upkeep_all');
+    for v_tenant_id in select t.tenant_id from memfold._tenants() as t (tenant_id) loop
+        v_left := tasks;
+        for v_turn in 1..100 loop
+            v_report := memfold.upkeep(v_tenant_id, v_left);
+            commit;
+            if v_report operator(pg_catalog.->) 'errors' operator(pg_catalog.<>) '{}'::pg_catalog.jsonb then
+                v_failed := pg_catalog.array_append(v_failed,
+                    pg_catalog.format('%s: %s', v_tenant_id, v_report operator(pg_catalog.->) 'errors'));
+            end if;
+            v_left := array(
+                select pg_catalog.jsonb_array_elements_text(v_report operator(pg_catalog.->) 'left')
+            );
+            exit when v_left operator(pg_catalog.=) '{}'::text[];
+        end loop;
+    end loop;
+    if pg_catalog.cardinality(v_failed) operator(pg_catalog.>) 0 then
+        raise warning 'upkeep failed: %', pg_catalog.array_to_string(v_failed[1:20], '; ');
+    end if;
+end;
+$$;
+revoke all on procedure memfold.upkeep_all(text[]) from public;
+comment on procedure memfold.upkeep_all(text[]) is
+'upkeep() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
+transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';

@@ -1,0 +1,156 @@
+create or replace function memfold.replace_embedding_model(model text, replaced_by text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_before constant text := current_setting('memfold.tenant_id', true);
+    v_tenant_id text;
+    v_missing bigint;
+begin
+    perform memfold._check_model(model, null);
+    if replaced_by is null then
+        update memfold.embedding_models as m
+        set replaced_by = null, replaced_at = null
+        where m.model = replace_embedding_model.model collate "C";
+        return;
+    elsif replaced_by = model collate "C" then
+        perform memfold._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', model),
+            'Name the new model, or null to use the old one again.');
+    end if;
+    perform memfold._check_model(replaced_by, false);
+    for v_tenant_id in select t.id from memfold._tenants() as t (id) loop
+        perform set_config('memfold.tenant_id', v_tenant_id, true);
+        v_missing := memfold._missing_count(v_tenant_id, model, replaced_by);
+        if v_missing > 0 then
+            perform memfold._fail('MF046', 'memories have no vector of the new model',
+                format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, model, replaced_by),
+                format('Run: memfold reembed --from %s --to %s', model, replaced_by));
+        end if;
+    end loop;
+    perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
+    update memfold.embedding_models as m
+    set replaced_by = replace_embedding_model.replaced_by, replaced_at = memfold._clock()
+    where m.model = replace_embedding_model.model collate "C"
+        and m.replaced_by is distinct from replace_embedding_model.replaced_by;
+end;
+$$;
+revoke all on function memfold.replace_embedding_model(text, text) from public;
+comment on function memfold.replace_embedding_model(text, text) is
+'Cut-over, for all tenants: from now on vectors of model are refused (MF047), in ingest and in search, and its stored ones may be
+dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
+Raises MF013, MF022, MF046 (memories that are embedded by model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+
+create or replace function memfold.drop_embeddings(
+    model text,
+    after uuid default null,
+    max_results bigint default 1000,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    inout run_id uuid default null,
+    out dropped bigint,
+    out last_id uuid
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_model constant text collate "C" := model;
+    v_ids uuid[];
+    v_bare bigint;
+    r memfold.runs;
+    v_now constant timestamptz := clock_timestamp();
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_model(model, true);
+    if not coalesce(max_results between 1 and 100000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 100000.');
+    end if;
+    if run_id is not null then
+        r := memfold._run(tenant_id, run_id);
+        if r.kind <> 'dropping' then
+            perform memfold._fail('MF039', 'the run is none that drops', format('Run %s is of kind %s.', r.run_id, r.kind),
+                'run_id is what an earlier call returned.');
+        end if;
+    end if;
+    -- in the order in which everyone locks them
+    select array_agg(s.memory_id order by s.memory_id) into v_ids
+    from (
+        select v.memory_id
+        from memfold.memory_vectors as v
+        where v.tenant_id = v_tenant_id and v.model = v_model
+            and v.memory_id > coalesce(after, '00000000-0000-0000-0000-000000000000')
+        order by v.memory_id
+        limit max_results
+        for update
+    ) as s;
+    last_id := v_ids[cardinality(v_ids)];
+    select count(*) into v_bare
+    from unnest(v_ids) as i (id)
+    where not exists (
+        select from memfold.memory_vectors as n
+        join memfold.embedding_models as e on e.model = n.model
+        where n.tenant_id = v_tenant_id and n.memory_id = i.id and n.model <> v_model and e.replaced_by is null
+        offset 0
+    );
+    if v_bare > 0 then
+        perform memfold._fail('MF046', 'memories have no vector of the new model',
+            format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, model),
+            'Run memfold reembed again: something has been written while the models were changed.');
+    end if;
+    delete from memfold.memory_vectors as v
+    where v.tenant_id = v_tenant_id and v.memory_id = any(v_ids) and v.model = v_model;
+    get diagnostics dropped = row_count;
+    if run_id is null then
+        run_id := (memfold._start_run(tenant_id, '*', 'dropping', jsonb_build_object('model', model))).run_id;
+    end if;
+    update memfold.runs as o
+    set report = o.report || jsonb_build_object('dropped', coalesce((o.report ->> 'dropped')::bigint, 0) + dropped),
+        state = case when dropped < max_results then 'done' else o.state end,
+        ended_at = case when dropped < max_results then v_now end
+    where o.tenant_id = v_tenant_id and o.run_id = drop_embeddings.run_id;
+end;
+$$;
+revoke all on function memfold.drop_embeddings(text, uuid, bigint, text, uuid) from public;
+comment on function memfold.drop_embeddings(text, uuid, bigint, text, uuid) is
+'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
+many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
+it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
+Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
+
+create or replace function memfold.unregister_embedding_model(model text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_before constant text := current_setting('memfold.tenant_id', true);
+    v_tenant_id text;
+    v_other text;
+begin
+    perform memfold._check_model(model, true);
+    if to_regclass('memfold.' || memfold._vector_index_name(model)) is not null then
+        perform memfold._fail('MF048', 'the embedding model is in use', format('%L has an index.', model),
+            format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', model));
+    end if;
+    select m.model into v_other
+    from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.model collate "C" limit 1;
+    if v_other is not null then
+        perform memfold._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
+            'Unregister that one first.');
+    end if;
+    for v_tenant_id in select t.id from memfold._tenants() as t (id) loop
+        perform set_config('memfold.tenant_id', v_tenant_id, true);
+        if exists (
+            select from memfold.memory_vectors as v
+            where v.tenant_id = v_tenant_id collate "C" and v.model = unregister_embedding_model.model collate "C"
+        ) then
+            perform memfold._fail('MF048', 'the embedding model is in use',
+                format('Tenant %L has vectors of %L.', v_tenant_id, model),
+                'Drop them by drop_embeddings(), or run: memfold reembed --drop');
+        end if;
+    end loop;
+    perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
+    delete from memfold.embedding_models as m where m.model = unregister_embedding_model.model collate "C";
+end;
+$$;
+revoke all on function memfold.unregister_embedding_model(text) from public;
+comment on function memfold.unregister_embedding_model(text) is
+'Forgets an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations stay, for those who
+read them. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or something is left of it).';

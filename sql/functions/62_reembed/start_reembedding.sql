@@ -1,0 +1,176 @@
+-- From one embedding model to another: vectors of the new one are laid beside those of the old one, and decide nothing.
+-- Then the old model is replaced, and its vectors are dropped.
+
+create or replace function memfold.start_reembedding(
+    from_model text,
+    to_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_run_id uuid;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_model(from_model, null);
+    perform memfold._check_model(to_model, false);
+    if from_model = to_model collate "C" then
+        perform memfold._fail('MF022', 'an argument is out of range', format('from_model and to_model were both %L.', to_model),
+            'Register the new model under a name of its own.');
+    end if;
+    select r.run_id into v_run_id
+    from memfold.runs as r
+    where r.tenant_id = start_reembedding.tenant_id collate "C" and r.kind = 'reembedding' and r.state = 'open'
+        and r.arguments @> jsonb_build_object('from_model', from_model, 'to_model', to_model)
+    order by r.run_id
+    limit 1;
+    if v_run_id is null then
+        v_run_id := (memfold._start_run(tenant_id, '*', 'reembedding',
+            jsonb_build_object('from_model', from_model, 'to_model', to_model))).run_id;
+    end if;
+    return v_run_id;
+end;
+$$;
+revoke all on function memfold.start_reembedding(text, text, text) from public;
+grant execute on function memfold.start_reembedding(text, text, text) to memfold_app;
+comment on function memfold.start_reembedding(text, text, text) is
+'Begins to give the memories of a tenant, which have vectors of from_model, vectors of to_model too, or goes on where an earlier
+run has stopped: a row in runs, of kind reembedding. Then, again and again, missing_embeddings() says what is to be embedded and
+add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
+
+create or replace function memfold.missing_embeddings(
+    from_model text,
+    to_model text,
+    after uuid default null,
+    max_results bigint default 100,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns table (memory_id uuid, bucket_id text, content text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform memfold._enter(tenant_id);
+    if not coalesce(max_results between 1 and 10000, false) then
+        perform memfold._fail('MF022', 'an argument is out of range',
+            format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 10000.');
+    end if;
+    return query
+    select s.memory_id, m.bucket_id::text, m.content::text
+    from (
+        -- by the primary key, from where the last call has stopped
+        select v.memory_id
+        from memfold.memory_vectors as v
+        where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"
+            and v.memory_id > coalesce(after, '00000000-0000-0000-0000-000000000000')
+            and not exists (
+                select from memfold.memory_vectors as n
+                where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
+                offset 0
+            )
+        order by v.memory_id
+        limit max_results
+    ) as s
+    cross join lateral (
+        select t.bucket_id, t.content from memfold.memories as t
+        where t.tenant_id = missing_embeddings.tenant_id collate "C" and t.memory_id = s.memory_id
+        offset 0
+    ) as m
+    order by s.memory_id;
+end;
+$$;
+revoke all on function memfold.missing_embeddings(text, text, uuid, bigint, text) from public;
+grant execute on function memfold.missing_embeddings(text, text, uuid, bigint, text) to memfold_app;
+comment on function memfold.missing_embeddings(text, text, uuid, bigint, text) is
+'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
+after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
+pending_embeddings(). Raises MF001 to MF003, MF022.';
+
+create or replace function memfold.reembed_status(
+    from_model text,
+    to_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns table (
+    old_vectors bigint, new_vectors bigint, missing bigint, pending bigint, own_thresholds bigint, run_id uuid, added bigint
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+begin
+    perform memfold._enter(tenant_id);
+    perform memfold._check_model(m.model, null) from unnest(array[from_model, to_model]) as m (model);
+    select count(*) filter (where v.model = from_model collate "C"), count(*) filter (where v.model = to_model collate "C")
+    into old_vectors, new_vectors
+    from memfold.memory_vectors as v where v.tenant_id = v_tenant_id;
+    missing := memfold._missing_count(tenant_id, from_model, to_model);
+    select count(*) into pending
+    from memfold.memories as m where m.tenant_id = v_tenant_id and m.embedding_pending;
+    select count(*) into own_thresholds
+    from memfold.policies as p
+    where p.tenant_id in (v_tenant_id, '*')
+        and (p.merge_threshold is not null or p.judge_threshold is not null or p.similar_threshold is not null);
+    select r.run_id, (r.report ->> 'added')::bigint into run_id, added
+    from memfold.runs as r
+    where r.tenant_id = v_tenant_id and r.kind = 'reembedding'
+        and r.arguments @> jsonb_build_object('from_model', from_model, 'to_model', to_model)
+    order by r.run_id desc
+    limit 1;
+    return next;
+end;
+$$;
+revoke all on function memfold.reembed_status(text, text, text) from public;
+grant execute on function memfold.reembed_status(text, text, text) to memfold_app;
+comment on function memfold.reembed_status(text, text, text) is
+'How far a tenant is on the way from one embedding model to another: vectors of each; missing: memories with a vector of the old one
+alone; pending: without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, made for the old model, count
+for the new one too; the last run, and what it has added. Reads all the tenant''s vectors'' keys. Raises MF001 to MF003, MF013.';
+
+create or replace function memfold.end_reembedding(
+    run_id uuid,
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    r memfold.runs;
+    v_missing bigint;
+    v_now constant timestamptz := clock_timestamp();
+begin
+    perform memfold._enter(tenant_id);
+    r := memfold._run(tenant_id, run_id);
+    if r.kind <> 'reembedding' then
+        perform memfold._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
+            'run_id is what start_reembedding() returned.');
+    end if;
+    v_missing := memfold._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
+    update memfold.runs as o
+    set report = o.report || jsonb_build_object('added', coalesce((o.report ->> 'added')::bigint, 0), 'missing', v_missing),
+        state = case when v_missing = 0 then 'done' else o.state end,
+        ended_at = case when v_missing = 0 then coalesce(o.ended_at, v_now) end
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+    return v_missing;
+end;
+$$;
+revoke all on function memfold.end_reembedding(uuid, text) from public;
+grant execute on function memfold.end_reembedding(uuid, text) to memfold_app;
+comment on function memfold.end_reembedding(uuid, text) is
+'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
+many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
+
+create or replace function memfold._missing_count(tenant_id text, from_model text, to_model text) returns bigint
+language sql stable
+begin atomic
+    select pg_catalog.count(*)
+    from memfold.memory_vectors as v
+    where
+        v.tenant_id = _missing_count.tenant_id collate "C"
+        and v.model = from_model collate "C"
+        and not exists (
+            select from memfold.memory_vectors as n
+            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
+        );
+end;
+revoke all on function memfold._missing_count(text, text, text) from public;
+comment on function memfold._missing_count(text, text, text) is
+'How many memories of a tenant have a vector of from_model and none of to_model. Reads all its vectors'' keys.';

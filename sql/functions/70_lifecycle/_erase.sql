@@ -1,0 +1,241 @@
+create or replace function memfold._beside(tenant_id text, texts uuid[], actions text[]) returns uuid[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return array(
+        select distinct x.id
+        from (
+            select e.* from memfold._events_of(tenant_id, texts) as e
+            where e.target_id is not null and e.tier >= 2
+            union all
+            select e.* from memfold._events_about(tenant_id, texts) as e
+            where e.tier >= 2
+        ) as e
+        cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
+        where e.action = any(actions) and x.id is not null and x.id <> all(texts)
+    );
+end;
+$$;
+revoke all on function memfold._beside(text, uuid[], text[]) from public;
+comment on function memfold._beside(text, uuid[], text[]) is
+'Whoever is, or ever was, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
+
+create or replace function memfold._lock_to_erase(tenant_id text, memory_ids uuid[], patient boolean) returns boolean
+language plpgsql volatile
+as $$
+declare
+    v_wanted uuid[];
+    v_locked uuid[] := array[]::uuid[];
+    v_patient boolean := patient;
+begin
+    loop
+        v_wanted := memory_ids || memfold._beside(tenant_id, memfold._trees(tenant_id, memory_ids),
+            array['merged', 'replaced', 'superseded', 'historical']);
+        if v_wanted <@ v_locked then
+            return true;
+        elsif not memfold._lock_memories(tenant_id, v_wanted, v_patient) then
+            return false;
+        end if;
+        v_locked := v_wanted;
+        -- what waits for a second lock may be waited for
+        v_patient := false;
+    end loop;
+end;
+$$;
+revoke all on function memfold._lock_to_erase(text, uuid[], boolean) from public;
+comment on function memfold._lock_to_erase(text, uuid[], boolean) is
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
+them (see _lock_memories()). patient false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
+
+create or replace function memfold._erase(
+    tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
+) returns memfold.erasure
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_result memfold.erasure;
+    v_said uuid[];
+    v_had uuid[];
+    v_touched uuid[];
+    v_rows bigint[];
+    v_still_said uuid[];
+    v_has uuid[];
+    v_gone uuid[];
+    v_gone_into uuid[];
+    v_roots uuid[];
+    v_aliases uuid[];
+    v_aliases_into uuid[];
+    v_aliases_root uuid[];
+    v_beside uuid[];
+    v_named uuid[];
+    v_sources uuid[];
+    v_turns text[];
+    v_removed uuid[];
+    v_newest uuid;
+begin
+    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
+        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    into v_said, v_had
+    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.n) into v_touched, v_rows
+    from (
+        select e.memory_id, pg_catalog.count(*) as n
+        from memfold._events_of(v_tenant_id, texts) as e
+        where e.event_id = any(event_ids)
+        group by e.memory_id
+    ) as x;
+    v_beside := memfold._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
+    v_named := texts || memfold._beside(v_tenant_id, texts, array['merged', 'replaced']);
+    select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.turn) into v_sources, v_turns
+    from (
+        select distinct e.memory_id, t.turn
+        from memfold._events_of(v_tenant_id, texts) as e
+        cross join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn)
+        where e.event_id = any(event_ids)
+    ) as x;
+
+    perform memfold._maintain(true);
+    v_removed := event_ids;
+    if _erase.turn is not null then
+        -- what they support by other turns stays
+        v_removed := array(
+            select i.id from unnest(event_ids) as i (id)
+            where i.id not in (
+                select e.event_id from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
+                union all
+                select e.event_id from memfold.memory_events_archive as e
+                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
+            )
+        );
+        update memfold.memory_events as e
+        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
+        from unnest(event_ids) as i (id)
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
+        update memfold.memory_events_archive as e
+        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
+        from unnest(event_ids) as i (id)
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
+    end if;
+    v_removed := coalesce(v_removed, '{}');
+    v_result.events := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
+    -- what is still supported is derived below
+    delete from memfold.memory_sources as s
+    using unnest(v_sources, v_turns) as t (id, turn)
+    where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
+    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
+        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    into v_still_said, v_has
+    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    v_gone := array(
+        with members as materialized (
+            select m.memory_id as id, memfold._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
+                case when m.memory_id = any(v_had) then m.memory_id <> all(v_has)
+                    else m.memory_id = any(v_said) and m.memory_id <> all(v_still_said) end as lost
+            from pg_catalog.unnest(texts) as i (id)
+            cross join lateral (
+                select m.memory_id, m.root_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.memory_id = i.id
+                offset 0
+            ) as m
+        ),
+        trees as materialized (
+            select t.root, pg_catalog.bool_or(t.lost) as loses, pg_catalog.bool_or(t.has) as stays
+            from members as t
+            group by t.root
+        )
+        select t.id
+        from members as t
+        join trees as r on r.root = t.root
+        where r.loses and not t.has and (
+            t.lost or not r.stays
+            -- what a judge or an agent made of the others says what they said; what a person wrote stays
+            or exists (
+                select from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
+                    and (e.judgement_id is not null or e.origin is not null)
+            )
+        )
+        order by t.id
+    );
+    if v_gone = '{}' then
+        v_roots := array(
+            select t.id
+            from unnest(texts) as t (id)
+            cross join lateral (
+                select m.root_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.id
+                offset 0
+            ) as m
+            where m.root_id is null
+        );
+    else
+        select pg_catalog.array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)),
+            pg_catalog.array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
+            coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+            coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+            coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+            coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
+        into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
+        from memfold._successors(v_tenant_id, texts, v_gone) as s;
+        v_result.events := v_result.events
+            + memfold._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+        perform memfold._blank_signals(v_tenant_id, bucket_id, v_named);
+        -- how often the fact was shown, and found helpful, stays with it
+        update memfold.memory_counters as k
+        set access_count = k.access_count + d.access_count, helpful_count = k.helpful_count + d.helpful_count,
+            harmful_count = k.harmful_count + d.harmful_count, last_accessed = greatest(k.last_accessed, d.last_accessed)
+        from unnest(v_gone, v_gone_into) as g (id, into_id)
+        join memfold.memory_counters as d on d.tenant_id = v_tenant_id and d.memory_id = g.id
+        where k.tenant_id = v_tenant_id and k.memory_id = g.into_id;
+        -- so that each tree is one when it is derived
+        update memfold.memories as m
+        set status = case when m.status = 'merged' then 'active' else m.status end, merged_into = null, root_id = null
+        from (select t.id from unnest(v_roots) as t (id)) as t
+        where m.tenant_id = v_tenant_id and m.memory_id = t.id and m.root_id is not null;
+        update memfold.memories as m
+        set status = 'merged', merged_into = t.into_id, root_id = t.root_id
+        from (select t.* from unnest(v_aliases, v_aliases_into, v_aliases_root) as t (id, into_id, root_id)) as t
+        where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
+        perform memfold._remove_texts(v_tenant_id, v_gone);
+    end if;
+    perform memfold._state_anew(v_tenant_id, array(
+        select t.id from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone)
+    ));
+    perform memfold._derive_all(v_tenant_id, array(
+        select m.memory_id
+        from (
+            select r.id from pg_catalog.unnest(v_roots || v_beside) as r (id)
+            union
+            select t.id from pg_catalog.unnest(timelines) as t (id) where t.id <> all(texts)
+        ) as i
+        join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
+        order by 1
+    ));
+    v_newest := memfold._newest_event(v_tenant_id);
+    insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
+    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
+        pg_catalog.concat_ws(', ', case when g.id is not null then 'the text' end,
+            case when t.n > 0 then pg_catalog.format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
+        memfold._actor()
+    from (select t.id from unnest(v_touched) as t (id) union select g.id from unnest(v_gone) as g (id)) as x
+    left join unnest(v_gone, v_gone_into) as g (id, into_id) on g.id = x.id
+    left join unnest(v_touched, v_rows) as t (id, n) on t.id = x.id
+    order by x.id;
+    perform memfold._maintain(false);
+    v_result.erased := pg_catalog.cardinality(v_gone);
+    v_result.kept := (select pg_catalog.count(*) from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone));
+    return v_result;
+end;
+$$;
+revoke all on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
+comment on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) is
+'Takes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: all that is on a timeline with them, see
+_texts_to_lock()) or of none, out of the ledger, but those that name other
+turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and
+derives what stays: a fact of which a text is left keeps its ids, folds and relations to others, and says what that text says.
+What a judge wrote of several texts goes with any of them. Each text concerned leaves a row erased, without content (reason,
+actor; target_id: where its id leads now). The caller holds their lock (_lock_to_erase(), or the bucket''s) and has locked the trees.';

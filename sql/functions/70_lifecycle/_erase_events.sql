@@ -1,0 +1,225 @@
+create or replace function memfold._events_of(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+language sql stable
+begin atomic
+    select e.*
+    from pg_catalog.unnest(texts) as i (id)
+    cross join lateral (
+        select e.* from memfold.memory_events as e
+        where e.tenant_id = _events_of.tenant_id collate "C" and e.memory_id = i.id
+        offset 0
+    ) as e;
+end;
+revoke all on function memfold._events_of(text, uuid[]) from public;
+comment on function memfold._events_of(text, uuid[]) is 'The ledger rows of texts. Inlined by its callers.';
+
+create or replace function memfold._events_about(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+language sql stable
+begin atomic
+    select e.*
+    from pg_catalog.unnest(texts) as i (id)
+    cross join lateral (
+        select e.* from memfold.memory_events as e
+        where e.tenant_id = _events_about.tenant_id collate "C" and e.target_id = i.id
+        offset 0
+    ) as e;
+end;
+revoke all on function memfold._events_about(text, uuid[]) from public;
+comment on function memfold._events_about(text, uuid[]) is
+'The ledger rows that name texts as what was decided against. Inlined by its callers.';
+
+create or replace function memfold._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_id uuid;
+    v_count bigint := 0;
+    v_removed bigint;
+begin
+    foreach v_id in array event_ids loop
+        delete from memfold.memory_events as e
+        where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
+        get diagnostics v_removed = row_count;
+        v_count := v_count + v_removed;
+        delete from memfold.memory_events_archive as e
+        where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
+        get diagnostics v_removed = row_count;
+        v_count := v_count + v_removed;
+        -- and that it was undone
+        delete from memfold.memory_events as e
+        where e.tenant_id = _remove_events.tenant_id collate "C" and e.undoes = v_id;
+        get diagnostics v_removed = row_count;
+        v_count := v_count + v_removed;
+    end loop;
+    if event_ids <> '{}' then
+        delete from memfold.idempotency_keys as i
+        where i.tenant_id = _remove_events.tenant_id collate "C" and i.bucket_id = _remove_events.bucket_id collate "C"
+            and i.event_id = any(event_ids);
+    end if;
+    return v_count;
+end;
+$$;
+revoke all on function memfold._remove_events(text, text, uuid[]) from public;
+comment on function memfold._remove_events(text, text, uuid[]) is
+'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
+keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
+
+create or replace function memfold._without(similar_memories jsonb, texts uuid[]) returns jsonb
+language sql immutable parallel safe
+begin atomic
+    select nullif(coalesce(pg_catalog.jsonb_agg(s.entry - g.vector - g.words order by s.place), '[]'), '[]')
+    from pg_catalog.jsonb_array_elements(similar_memories) with ordinality as s (entry, place)
+    cross join
+        lateral (
+            select
+                case
+                    when (s.entry ->> 'matched_id')::uuid = any(texts) then '{matched_id,matched_similarity}' else '{}'
+                end::text[] as vector,
+                case
+                    when (s.entry ->> 'jaccard_matched_id')::uuid = any(texts) then '{jaccard_matched_id,matched_jaccard}' else '{}'
+                end::text[] as words
+        ) as g
+    where (s.entry ->> 'memory_id')::uuid <> all(texts);
+end;
+revoke all on function memfold._without(jsonb, uuid[]) from public;
+comment on function memfold._without(jsonb, uuid[]) is
+'What was reported as similar, without these texts, whether they are memories or what matched. Null: nothing is left.';
+
+create or replace function memfold._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+begin
+    update memfold.memory_events as e
+    set guard = '{}'
+    from (
+        select o.event_id, o.at from memfold._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
+    ) as o
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    update memfold.memory_events_archive as e
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where e.tenant_id = v_tenant_id and e.target_id = t.id and e.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where j.tenant_id = v_tenant_id and j.memory_id = t.id and j.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where j.tenant_id = v_tenant_id and j.other_id = t.id and j.guard <> '{}';
+    update memfold.judgements as j
+    set guard = '{}'
+    from (
+        select p.cluster_id
+        from pg_catalog.unnest(texts) as t (id)
+        cross join lateral (
+            select p.cluster_id from memfold.judgements as p
+            where p.tenant_id = v_tenant_id and p.memory_id = t.id and p.cluster_id is not null
+            offset 0
+        ) as p
+    ) as p
+    where j.tenant_id = v_tenant_id and j.judgement_id = p.cluster_id and j.guard <> '{}';
+    update memfold.memory_events as e
+    set similar_memories = memfold._without(e.similar_memories, texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
+        and (e.similar_memories is not null or not e.observation)
+        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
+    update memfold.memory_events_archive as e
+    set similar_memories = memfold._without(e.similar_memories, texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
+        and (e.similar_memories is not null or not e.observation)
+        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
+end;
+$$;
+revoke all on function memfold._blank_signals(text, text, uuid[]) from public;
+comment on function memfold._blank_signals(text, text, uuid[]) is
+'Removes what the ledger and the queue say about texts beside others: the guard''s signals are words of both. The caller has
+memfold.maintenance on.';
+
+create or replace function memfold._lead_on(
+    tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
+) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_removed uuid[] := array[]::uuid[];
+    v_count bigint;
+    v_newest uuid;
+    e memfold.memory_events;
+    v_memory_id uuid;
+    v_target_id uuid;
+begin
+    for e in
+        select x.*
+        from (
+            select o.* from memfold._events_of(v_tenant_id, gone) as o
+            union
+            select o.* from memfold._events_about(v_tenant_id, gone) as o
+        ) as x
+        order by x.event_id
+    loop
+        v_memory_id := case when e.memory_id = any(gone)
+            then gone_into[pg_catalog.array_position(gone, e.memory_id)] else e.memory_id end;
+        v_target_id := nullif(case when e.target_id = any(gone)
+            then gone_into[pg_catalog.array_position(gone, e.target_id)] else e.target_id end, v_memory_id);
+        if (case
+            -- what was recalled repeats the text; what another source said and was refused is that one's
+            when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
+            else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone') or v_memory_id is null
+                or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
+        end) then
+            v_removed := v_removed || e.event_id;
+        elsif e.action in ('merged', 'replaced') and e.tier >= 2 and v_target_id is null then
+            -- what it was folded into, or took the place of, is gone: it stands for itself
+            update memfold.memory_events as o
+            set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
+                similar_memories = null, reason = null
+            where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
+            delete from memfold.memory_events as o where o.tenant_id = v_tenant_id and o.undoes = e.event_id;
+        else
+            update memfold.memory_events as o
+            set memory_id = v_memory_id, target_id = v_target_id, similarity = null, guard = '{}', similar_memories = null,
+                reason = case when o.origin is not null then o.reason end,
+                content = case when o.origin is not null then o.content end
+            where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
+        end if;
+    end loop;
+    v_count := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
+    delete from memfold.memory_events_archive as o
+    using (select g.id from unnest(gone) as g (id)) as g
+    where o.tenant_id = v_tenant_id and o.target_id = g.id and o.action = 'judged';
+    update memfold.memory_events_archive as o
+    set target_id = null, similarity = null, guard = '{}', similar_memories = null
+    from (select g.id from unnest(gone) as g (id)) as g
+    where o.tenant_id = v_tenant_id and o.target_id = g.id;
+    v_newest := memfold._newest_event(v_tenant_id);
+    -- those that a row of the text above had folded, which is gone
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
+    )
+    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
+    ), memfold._actor()
+    from unnest(aliases, aliases_into) as o (id, into_id)
+    where not exists (
+        select from memfold._ledger as l
+        where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
+    ) and not exists (
+        select from memfold._ledger as l
+        where l.tenant_id = v_tenant_id and l.target_id = o.id and l.action = 'replaced' and not l.undone
+    );
+    return v_count;
+end;
+$$;
+revoke all on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
+comment on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) is
+'What the ledger says of texts that go, whose observations are gone already, it says of those in whose place they are named
+from now on (gone_into; null: nothing is left, and what says nothing of others goes too). aliases: texts that stay, each to be
+folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has
+memfold.maintenance on.';

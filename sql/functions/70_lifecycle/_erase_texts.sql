@@ -1,0 +1,198 @@
+create or replace function memfold._remove_member(tenant_id text, memory_id uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_cluster uuid;
+    v_state text;
+    v_oldest uuid;
+begin
+    for v_cluster in
+        select distinct p.cluster_id from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id is not null
+            and _remove_member.memory_id in (p.memory_id, p.other_id)
+        order by 1
+    loop
+        -- its answer, or the reason of it, may hold what the text said
+        update memfold.memory_events as e
+        set reason = null, guard = '{}'
+        from (
+            select x.id from memfold.judgements as p
+            cross join lateral (values (p.memory_id), (p.other_id)) as x (id)
+            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            group by x.id
+        ) as x
+        where e.tenant_id = _remove_member.tenant_id collate "C" and e.memory_id = x.id and e.judgement_id = v_cluster;
+        delete from memfold.judgements as h
+        where h.tenant_id = _remove_member.tenant_id collate "C" and h.judgement_id = v_cluster
+        returning h.state into v_state;
+        if v_state in ('open', 'leased', 'dead') then
+            -- an answer that is still to come finds nothing; the others are asked about by a later run
+            delete from memfold.judgements as p
+            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster;
+            continue;
+        end if;
+        delete from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.memory_id = _remove_member.memory_id;
+        -- where it was the one that all others are beside, the oldest of them is that now
+        select p.memory_id into v_oldest
+        from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = _remove_member.memory_id
+        order by p.memory_id
+        limit 1;
+        delete from memfold.judgements as p
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster and p.memory_id = v_oldest;
+        update memfold.judgements as p
+        set other_id = v_oldest, guard = '{}'
+        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = _remove_member.memory_id;
+    end loop;
+end;
+$$;
+revoke all on function memfold._remove_member(text, uuid) from public;
+comment on function memfold._remove_member(text, uuid) is
+'Takes a text out of the clusters that it was asked about in. That the others were asked about together stays on record. The caller
+has memfold.maintenance on.';
+
+create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_contents constant text[] := array(
+        select m.content
+        from pg_catalog.unnest(texts) as i (id)
+        cross join lateral (
+            select m.content from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = i.id
+            offset 0
+        ) as m
+    );
+    v_id uuid;
+begin
+    -- A worker that asks an open judgement again (_ask_anew) holds no scope's lock. First who has such a judgement, then
+    -- the rows that a new one refers to: what is deleted below is all there will be.
+    perform from memfold.judgements as j
+    where j.tenant_id = v_tenant_id and (j.memory_id = any(texts) or j.other_id = any(texts))
+    order by j.judgement_id
+    for update;
+    perform from memfold.memories as m
+    where m.tenant_id = v_tenant_id and m.memory_id = any(texts)
+    order by m.memory_id
+    for update;
+    delete from memfold.labelled_pairs as p
+    where p.tenant_id = v_tenant_id
+        and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));
+    foreach v_id in array texts loop
+        perform memfold._remove_member(v_tenant_id, v_id);
+        delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.memory_id = v_id;
+        delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.other_id = v_id;
+        delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
+        delete from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.memory_id = v_id;
+        delete from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = v_id;
+        delete from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_id;
+    end loop;
+    -- Aliases and roots at once, for each foreign key is checked at the end of the statement.
+    delete from memfold.memories as m
+    using (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    where m.tenant_id = v_tenant_id and m.memory_id = t.id;
+end;
+$$;
+revoke all on function memfold._remove_texts(text, uuid[]) from public;
+comment on function memfold._remove_texts(text, uuid[]) is
+'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
+has memfold.maintenance on.';
+
+create or replace function memfold._successors(tenant_id text, texts uuid[], gone uuid[])
+returns table (memory_id uuid, into_id uuid, root_id uuid)
+language sql stable
+begin atomic
+    with recursive edges as materialized (
+        select m.memory_id, m.merged_into, memfold._root(m.memory_id, m.root_id) as root
+        from pg_catalog.unnest(texts) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _successors.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+    ),
+    up (memory_id, root, at) as (
+        select e.memory_id, e.root, e.merged_into from edges as e
+        union all
+        select u.memory_id, u.root, e.merged_into
+        from up as u
+        join edges as e on e.memory_id = u.at
+        where u.at = any(gone)
+    ),
+    nearest as (
+        select u.memory_id, u.root, u.at from up as u where u.at is null or u.at <> all(gone)
+    ),
+    heads as (
+        select distinct on (n.root) n.root, n.memory_id as head
+        from nearest as n
+        where n.at is null and n.memory_id <> all(gone)
+        order by n.root, n.memory_id
+    )
+    select n.memory_id, coalesce(n.at, h.head), h.head
+    from nearest as n
+    left join heads as h on h.root = n.root;
+end;
+revoke all on function memfold._successors(text, uuid[], uuid[]) from public;
+comment on function memfold._successors(text, uuid[], uuid[]) is
+'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
+else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
+root_id: what is the root then. Only reads.';
+
+create or replace function memfold._state_anew(tenant_id text, texts uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    m memfold.memories;
+    e memfold.memory_events;
+    v_hash bytea;
+begin
+    for m in
+        select o.*
+        from pg_catalog.unnest(texts) as i (id)
+        cross join lateral (
+            select o.* from memfold.memories as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
+            offset 0
+        ) as o
+        where not exists (
+            select from memfold.memory_events as s
+            where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.observation and s.content = o.content
+                and (s.memory_type, s.subject, s.predicate, s.object, s.session_id)
+                is not distinct from (o.memory_type, o.subject, o.predicate, o.object, o.session_id)
+        )
+    loop
+        select s.* into e
+        from memfold.memory_events as s
+        where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.observation and s.content is not null
+        order by memfold._content_hash(s.memory_type, s.subject, s.predicate, s.content, m.canonicalizer, m.key_fields,
+            m.metadata_signature) is distinct from m.content_hash, s.event_id
+        limit 1;
+        continue when not found;
+        v_hash := memfold._content_hash(e.memory_type, e.subject, e.predicate, e.content, m.canonicalizer, m.key_fields,
+            m.metadata_signature);
+        update memfold.memories as o
+        set content = e.content, memory_type = e.memory_type, subject = e.subject, predicate = e.predicate, object = e.object,
+            session_id = e.session_id,
+            -- Only after a rehash to finer rules may it be another memory's: then it goes on without.
+            canonicalizer = case when v_hash is not distinct from m.content_hash or not exists (
+                select from memfold._known_text(v_tenant_id, m.bucket_id, v_hash)
+            ) then m.canonicalizer end
+        where o.tenant_id = v_tenant_id and o.memory_id = m.memory_id
+        returning o.* into m;
+        update memfold.memory_vectors as v
+        set scope_key = m.scope_key
+        where v.tenant_id = v_tenant_id and v.memory_id = m.memory_id and v.scope_key <> m.scope_key;
+    end loop;
+end;
+$$;
+revoke all on function memfold._state_anew(text, uuid[]) from public;
+comment on function memfold._state_anew(text, uuid[]) is
+'Gives texts whose wording no observation has any more that of the first one left: another spelling of the same canonical
+form. The caller has memfold.maintenance on.';
