@@ -348,6 +348,82 @@ def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str
     check(db)
 
 
+def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None:
+    """The rules and the memories that hold once it has its turn are those that it goes by."""
+    policy(db, preset="robotics", lexical_threshold=1, session_threshold=0.5)
+    for text in (
+        "grip force works for cups",
+        "grip force works for small cups",
+        "red objects need more force",
+    ):
+        store(db, text, session_id="s", memory_type="observation")
+    end = "select considered, superseded_count from end_session('s', 'acme')"
+    holder = connect()
+    holder.execute("begin")
+    policy(holder, session_threshold=0.99)
+    store(holder, "doors need a push", session_id="s", memory_type="observation")
+    waiting = Call(db, connect(), lambda c: c.execute(end.encode()).fetchone()).waits_for(holder)
+    holder.execute("commit")
+    assert waiting.end() == (4, 0)
+    check(db)
+
+
+# What a lock covers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["one call", "batch"])
+@pytest.mark.parametrize("second", ["one call", "batch"])
+def test_where_the_bucket_is_compared_the_bucket_is_locked(
+    db: DB, connect: Connect, first: str, second: str
+) -> None:
+    """Two paraphrases of different subjects, at the same time."""
+    model(db)
+    policy(db, scope="bucket")
+
+    def write(connection: DB, way: str, **candidate: Any) -> str:
+        if way == "batch":
+            return str(batch(connection, candidate)[0][0])
+        return ingest(connection, **candidate).action
+
+    holder = connect()
+    holder.execute("begin")
+    text = "The printer is on floor two"
+    assert write(holder, first, content=text, subject="printer", **vector(1.0)) == "inserted"
+    waiting = Call(db, connect(), lambda c: write(c, second, **PARAPHRASE, **vector(0.999))).waits_for(holder)
+    holder.execute("commit")
+    assert waiting.end() == "merged"
+    check(db)
+
+
+@pytest.mark.parametrize("bucket", ["busy", "free"])
+def test_a_tree_that_has_grown_over_scopes_meanwhile(db: DB, connect: Connect, bucket: str) -> None:
+    """A person waits for one scope, and then needs the bucket: it is tried, for what is held may be waited for."""
+    tea = ingest(db, "Ann likes tea", subject="Ann")
+    drink = ingest(db, "Everyone likes tea", subject="everyone")
+    holder, other = connect(), connect()
+    holder.execute("begin")
+    fold(holder, tea.memory_id, drink.memory_id)
+    reject = "select (reject_memory(%s, 'test', 'acme')).memory_id"
+
+    def work(connection: DB) -> Any:
+        return connection.execute(reject.encode(), [tea.memory_id]).fetchone()
+
+    waiting = Call(db, connect(), work).waits_for(holder)
+    if bucket == "busy":
+        # it is in the bucket at once when the holder leaves, and stays
+        other.execute("begin")
+        writing = Call(db, other, lambda c: ingest(c, "Bob likes coffee", subject="Bob")).waits_for(holder)
+        holder.execute("commit")
+        writing.end()
+        waiting.must_retry()
+        other.execute("commit")
+        assert work(db) == (drink.memory_id,)
+    else:
+        holder.execute("commit")
+        assert waiting.end() == (drink.memory_id,)
+    check(db)
+
+
 # How many locks ----------------------------------------------------------------------------------------------------
 
 FACTS = (
