@@ -123,6 +123,32 @@ def test_at_the_moment_of_change_the_new_value_holds(db: DB) -> None:
         assert current == [(f"Ann lives in {place}",)], moment
 
 
+# Batches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["predicate", "bucket"])
+@pytest.mark.parametrize("older", ["stored", "in the batch"])
+@pytest.mark.parametrize(("threshold", "action"), [(0.5, "escalated"), (0.500001, "inserted")])
+def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
+    db: DB, scope: str, older: str, threshold: float, action: str
+) -> None:
+    """As one by one. The cosine of the two is 0.5 to the last bit."""
+    model(db)
+    rules = "set_policy(%s, scope => %s, judge_threshold => %s, merge_threshold => 0.9)"
+    pair: list[dict[str, Any]] = [
+        {"content": "User likes tea", "embedding": "[1,0,0,0]", "embedding_model": "m"},
+        {"content": "The sky is blue", "embedding": "[0.5,0.5,0.5,0.5]", "embedding_model": "m"},
+    ]
+    for tenant in ("acme", "globex"):
+        db.execute(f"select {rules}".encode(), [tenant, scope, threshold])
+    assert [ingest(db, **one, tenant_id="globex").action for one in pair] == ["inserted", action]
+    if older == "stored":
+        ingest(db, **pair.pop(0))
+    batch = "select action from ingest_memories(%s, 'acme') order by ordinal"
+    assert db.execute(batch, [json.dumps(pair)]).fetchall()[-1] == (action,)
+    check(db)
+
+
 # Verdicts ---------------------------------------------------------------------------------------------------------
 
 

@@ -466,6 +466,19 @@ def test_search_tells_both_similarities(db: DB) -> None:
     ]  # fmt: skip
 
 
+def test_no_more_are_found_than_were_asked_for(db: DB) -> None:
+    """The nearest memory by any text, and the nearest by its own, are two: of these the nearer counts."""
+    model(db)
+    far = ingest(db, "User likes tea", **angle(60))
+    alias = ingest(db, "User enjoys tea", subject="elsewhere", **angle(0))
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [alias.memory_id, far.memory_id])
+    near = ingest(db, "User plays chess", **angle(30))
+    query = "select memory_id from find_similar('acme', 'default', %s, 'm', 0.1, max_results => %s)"
+    for most in (1, 2, 3):
+        found = [row["memory_id"] for row in rows(db, query, angle(0)["embedding"], most)]
+        assert found == [far.memory_id, near.memory_id][:most]
+
+
 # Random walks -------------------------------------------------------------------------------------------------------
 
 Vector = tuple[float, ...]

@@ -284,6 +284,23 @@ def test_one_bad_text_does_not_hold_up_the_others(dsn: str, db: psycopg.Connecti
     assert one(db, "select content from memfold.pending_embeddings('t')") == "a bad one"
 
 
+def test_bad_texts_do_not_fill_the_window(dsn: str, db: psycopg.Connection) -> None:
+    """They stay pending, before the others: each call looks past those that it has had."""
+
+    def picky(texts: list[str]) -> list[list[float]]:
+        if any("bad" in text for text in texts):
+            raise ValueError("I do not like it")
+        return [[1.0, float(len(text)), 0.0] for text in texts]
+
+    texts = ("a bad one", "two", "a worse bad one", "four", "a fifth one", "a very bad one", "seven it is")
+    with Memfold(dsn, "t") as plain:
+        for content in texts:
+            plain.ingest(content, subject=content)
+    with Memfold(dsn, "t", Embedder(picky, "toy", 3)) as client:
+        assert client.embed_pending(batch=2) == EmbedReport(attached=4, failed=3)
+    assert one(db, "select count(*) from memfold.pending_embeddings('t')") == 3
+
+
 def test_attach_embedding(plain: Memfold) -> None:
     plain.register_embedding_model("toy", 3)
     first = plain.ingest("Alice has a cat.", embedding=CAT, embedding_model="toy")

@@ -721,6 +721,23 @@ def test_a_bucket_of_many_calls_with_keys(db: DB) -> None:
     assert found(db, "key-", "likes tea") == []
 
 
+@pytest.mark.parametrize("whole", ["bucket", "tenant"])
+@pytest.mark.parametrize(("refused", "calls"), [(19, 1), (20, 2), (40, 3)])
+def test_nothing_remains_when_it_says_so(db: DB, whole: str, refused: int, calls: int) -> None:
+    """A call removes twenty rows without a memory: what is left is for the next, and where it cannot tell, there is one."""
+    for number in range(refused):
+        assert ingest(db, f"Recalled {number}", origin="recalled", bucket_id="one").action == "rejected"
+    ingest(db, "User likes tea", bucket_id="one")
+    call = "erase_bucket('acme', 'one', 'bye', 1)" if whole == "bucket" else "erase_tenant('acme', 'bye', 1)"
+    remaining = [1]
+    while remaining[-1]:
+        row = db.execute(f"select remaining from memfold.{call}".encode()).fetchone()
+        assert row is not None
+        remaining.append(row[0])
+    assert found(db, "Recalled", "likes tea") == []
+    assert len(remaining) - 1 == calls
+
+
 @pytest.mark.core
 def test_a_tenant(db: DB, app: App) -> None:
     model(db)

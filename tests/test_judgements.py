@@ -222,6 +222,16 @@ def test_a_flood_of_one_tenant(db: DB) -> None:
     assert [served.count(t) for t in ("acme", "globex", "initech", "umbrella")] == [2, 2, 2, 2]
 
 
+@pytest.mark.parametrize("most", [3, 4, 10, 14, 15, 16])
+@pytest.mark.parametrize("named", [False, True])
+def test_no_more_are_claimed_than_were_asked_for(db: DB, most: int, named: bool) -> None:
+    """Whatever is left over when each tenant has had its share."""
+    ids = [found for tenant in ("acme", "globex", "initech") for found in flood(db, tenant, 5)]
+    these = {"judgement_ids": ids} if named else {}
+    assert len(claim(db, max=most, **these)) == min(most, 15)
+    assert len(claim(db, max=100)) == max(0, 15 - most)
+
+
 def test_what_waits_for_a_person(m: DB) -> None:
     m.execute("select set_policy('acme', 'people', on_ambiguous => 'review')")
     _, b = pair(m)

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from memfold.calibrate import Pair, judged
 from memfold.embedders import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
 from memfold.judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.types import IngestResult
 from memfold.worker import Worker
 from tests.test_judge import NEWER, OLDER, question
 
@@ -604,6 +606,42 @@ def pending(toy: Spoilt, rows: int, batch: int) -> tuple[int, int]:
 def test_pending_texts_stop_at_the_first_batch_that_fails_whole() -> None:
     assert pending(Spoilt(lambda text: True), 100, 10) == (3, 10)
     assert pending(Spoilt(lambda text: True), 1, 10) == (1, 1)
+
+
+def test_the_window_of_pending_texts_grows_by_what_stays_pending_alone() -> None:
+    """What has its vector is not read again and again."""
+    bad = Spoilt(lambda text: text in ("fact 3", "fact 17"))
+    steps = Core("acme", Embedder(bad, "toy", 2), False, 1).embed_pending(None, None, 10)
+    waiting = [{"memory_id": UUID(int=n), "content": f"fact {n}"} for n in range(45)]
+    windows: list[int] = []
+    step = next(steps)
+    try:
+        while True:
+            if isinstance(step, Embed):
+                try:
+                    made = bad(step.texts)
+                except ConnectionError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(made)
+                continue
+            assert isinstance(step, Transact)
+            statement, rows = (
+                str(step.statement),
+                [dict.fromkeys(field.name for field in fields(IngestResult))],
+            )
+            if queries.PENDING in statement:
+                windows.append(step.parameters["max_results"])
+                rows = waiting[: windows[-1]]
+            elif queries.ATTACH in statement:
+                waiting = [row for row in waiting if row["memory_id"] != step.parameters["memory_id"]]
+                rows[0]["action"] = "embedded"
+            step = steps.send(rows)
+    except StopIteration as end:
+        report = end.value
+    assert (report.attached, report.failed) == (43, 2)
+    assert windows == [10, 11, 12, 12, 12, 12]
+    assert [row["content"] for row in waiting] == ["fact 3", "fact 17"]
 
 
 def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(

@@ -215,8 +215,10 @@ class Core:
             raise ValueError("embed_pending needs a client with an embedder")
         report = EmbedReport()
         passed: set[UUID] = set()
+        stay = 0
         while True:
-            arguments = self._arguments({"bucket": bucket_id, "max_results": batch + len(passed)}, tenant_id)
+            # behind those that have been passed and are pending still: what is attached is no longer on the list
+            arguments = self._arguments({"bucket": bucket_id, "max_results": batch + stay}, tenant_id)
             rows = yield from self.run(queries.PENDING, arguments, repeatable=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
             if not rows:
@@ -224,6 +226,7 @@ class Core:
             passed.update(row["memory_id"] for row in rows)
             vectors = yield from self.vectors_or_none(self.embedder, [row["content"] for row in rows])
             failed = vectors.count(None)
+            stay += failed
             report = replace(report, failed=report.failed + failed)
             if failed == len(rows):
                 return report  # the embedder is down: the rest would only fail too
@@ -236,7 +239,8 @@ class Core:
                         row["memory_id"], vector, self.embedder.model, tenant_id
                     )
                 except errors.EmbeddingExistsError:
-                    continue  # somebody else was faster
+                    stay += 1  # somebody else was faster, or it is listed all the same
+                    continue
                 report = replace(
                     report,
                     attached=report.attached + 1,
