@@ -101,14 +101,18 @@ begin
         union
         select r.here, t.there from reach as r join ties as t on t.here = r.there
     ),
+    -- once a label, not once a statement: of a slot with 3,365 statements and 112 values that was 95 % of the time
+    tied as (
+        select r.here, min(r.there) as there from reach as r group by r.here
+    ),
     assertions as (
-        select coalesce(least(l.label, (select min(r.there) from reach as r where r.here = l.label)), l.label) as timeline,
-            l.of_scope, l.root, s.observed_at, s.event_id,
+        select least(l.label, i.there) as timeline, l.of_scope, l.root, s.observed_at, s.event_id,
             -- a value that was judged against another stands for itself
             case when r.object is null or l.root in (select j.root from judged as j) then l.root::text
                 else r.object end as stated
         from stated as s
         join labels as l on l.root = s.root
+        left join tied as i on i.here = l.label
         join roots as r on r.root = s.root
         where s.observation and not (s.tier = 1 and s.undone)
             or s.action = 'superseded' and s.tier = 3 and not s.undone and s.observed_at is not null
