@@ -38,6 +38,12 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_members uuid[];
     v_slot_members uuid[];
+    v_values uuid[];
+    v_buckets text[] collate "C";
+    v_scopes bigint[];
+    v_from timestamptz[];
+    v_events uuid[];
+    v_to timestamptz[];
     v_id uuid;
     d record;
     e record;
@@ -178,24 +184,38 @@ begin
     order by 2, 3
     on conflict do nothing;
 
-    for v_id in
-        select i.id
-        from unnest(v_slot_members) as i (id)
-        cross join lateral (
-            select from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
-            limit 1
-        ) as o
-    loop
-        delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
-    end loop;
-    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
-    select v_tenant_id, m.bucket_id, m.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+    -- of a long timeline nearly all stays as it was, and is not written again
+    select array_agg(t.memory_id), array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(t.valid_from),
+        array_agg(t.from_event), array_agg(t.valid_to)
+    into v_values, v_buckets, v_scopes, v_from, v_events, v_to
     from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
     cross join lateral (
         select m.bucket_id, m.scope_key from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
         offset 0
     ) as m;
+    for e in
+        select o.bucket_id, o.scope_key, o.valid_from, o.from_event
+        from unnest(v_slot_members) as i (id)
+        cross join lateral (
+            select o.* from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
+            offset 0
+        ) as o
+        left join unnest(v_values, v_buckets, v_scopes, v_from, v_events, v_to)
+            as t (memory_id, bucket_id, scope_key, valid_from, from_event, valid_to)
+            on t.memory_id = o.memory_id and t.from_event = o.from_event and t.valid_from = o.valid_from
+            and t.bucket_id = o.bucket_id and t.scope_key = o.scope_key and t.valid_to is not distinct from o.valid_to
+        where t.memory_id is null
+    loop
+        delete from memfold.memory_intervals as o
+        where o.tenant_id = v_tenant_id and o.bucket_id = e.bucket_id and o.scope_key = e.scope_key
+            and o.valid_from = e.valid_from and o.from_event = e.from_event;
+    end loop;
+    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
+    select v_tenant_id, t.bucket_id, t.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
+    from unnest(v_values, v_buckets, v_scopes, v_from, v_events, v_to)
+        as t (memory_id, bucket_id, scope_key, valid_from, from_event, valid_to)
+    on conflict do nothing;
     -- a statement of its own, not one with the INSERT in it: to Citus that is work for several nodes
     for e in
         select i.id as memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
