@@ -119,6 +119,7 @@ lint: setup ## check the sources
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy --strict python_client/memfold plpython/memfold_py
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/lint_sql.sh
+	$(PY) -m codespell_lib
 
 # What only the bench needs is not in the way of who wants to test.
 bench: setup ## measure, on the embedded server

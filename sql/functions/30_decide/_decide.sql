@@ -91,7 +91,7 @@ end;
 $$;
 revoke all on function memfold._decide(memfold.candidate) from public;
 comment on function memfold._decide(memfold.candidate) is
-'The decision table (docs/decisions.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
+'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
 told now, and is late for nothing. Only reads.';
 
 create or replace function memfold._decide_conflict(

@@ -96,4 +96,4 @@ end;
 $$;
 revoke all on function memfold._decide_known(memfold.candidate) from public;
 comment on function memfold._decide_known(memfold.candidate) is
-'Tier 1: rows 2 to 4 of the decision table (docs/decisions.md). Null: the bucket does not hold this text. Only reads.';
+'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). Null: the bucket does not hold this text. Only reads.';

@@ -315,4 +315,4 @@ end;
 $$;
 revoke all on function memfold._carry_out(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold._carry_out(memfold.judgements, uuid[], uuid) is
-'What a verdict does to the roots that it is about (docs/decisions.md). The caller holds the lock and has validated them under it.';
+'What a verdict does to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';
