@@ -326,7 +326,8 @@ class _Soak:
         tables = {name: tuple(figures) for name, *figures in connection.execute(TABLES.encode()).fetchall()}
         row = connection.execute("select count(*) from memfold.memory_events").fetchone()
         assert row is not None
-        sizes = {name: memory._mb(pid, "Pss_Anon", "Pss_File") for name, pid in self.pids.items()}
+        # the workers add theirs meanwhile
+        sizes = {name: memory._mb(pid, "Pss_Anon", "Pss_File") for name, pid in list(self.pids.items())}
         self.samples.append(_Sample((time.monotonic() - self.began) / 60, tables, row[0], sizes))
         seen = self.samples[-1]
         print(

@@ -117,7 +117,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
     never_analyze(db)
     pages = {}
     # the large one first: a session that had planned for the small one would go on so until the first ANALYZE
-    for tenant, rows in (("large", 8_000), ("small", 60)):
+    for tenant, rows in (("large", 8_000), ("small", 120)):
         db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         db.execute(FILL.replace("%(rows)s", str(rows)).replace("'acme'", f"'{tenant}'").encode())
         run = db.execute(
@@ -135,15 +135,18 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
             " where m.place %% 2 = 0",
             [run[0], tenant],
         )
-        for _ in range(2):
+        calls = []
+        for _ in range(4):
             with db.transaction():
                 before = read(db)[0]
                 db.execute("select memfold.approve_run(%s, max_operations => 10)", [run[0]])
-                pages[tenant] = read(db)[0] - before
+                calls.append(read(db)[0] - before)
+        # the first one plans, and any may have to read the catalog anew, by what other databases do meanwhile
+        pages[tenant] = min(calls[1:])
         folded = db.execute(
             "select count(*) from memfold.memories where tenant_id = %s and root_id is not null", [tenant]
         ).fetchone()
-        assert folded == (20,)
+        assert folded == (40,)
     # counting what waits reads an index of it: a page for some hundred judgements
     assert pages["large"] <= pages["small"] + 200, pages
 
