@@ -23,9 +23,9 @@ def test_everything_at_once(dsn: str) -> None:
     print(outcome)
     assert outcome.calls.total() >= CALLS
     assert stress.verify() == []
-    assert [kind for kind in outcome.deadlocks if set(kind) == {"batch"}] == []
-    # transactions of several calls may lock in any order: fewer than ten in 20,000 calls, and a few in as many as here
-    assert outcome.deadlocks.total() <= 2 + CALLS // 2000
+    # only transactions of several calls lock in an order of their own, and few of them
+    assert [kind for kind in outcome.deadlocks if "several ingest" not in kind] == []
+    assert outcome.deadlocks.total() <= 10 + CALLS // 2000
 
 
 @pytest.mark.parametrize("batches", [0, 8])
