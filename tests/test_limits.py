@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from psycopg import errors as pg
 from memfold import _batch, _core, _limits, _recall, queries, reembed, review, worker
 from memfold._core import CommitLostError, Core, Embed, Pause, Transact
 from memfold._limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold.adopt import session as adopting
 from memfold.calibrate import Pair, judged
 from memfold.embedders import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
@@ -29,6 +31,31 @@ from tests.test_judge import NEWER, OLDER, question
 @pytest.fixture
 def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: (low + high) / 2)
+
+
+# rows a second -----------------------------------------------------------------------------------------------
+
+
+def test_a_cap_on_rows_saves_up_a_second_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(adopting, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    session = object.__new__(adopting.Session)
+    vars(session).update(
+        options=SimpleNamespace(rate=100),
+        stopping=False,
+        pause_or_stop=lambda: None,
+        _credit=0.0,
+        _spent_at=0.0,
+    )
+    now = 3600.0
+    for rows, ends in ((50, 3600.0), (250, 3602.0), (100, 3603.0)):
+        session.spend(rows)
+        assert now == pytest.approx(ends)
 
 
 # the breaker -------------------------------------------------------------------------------------------------

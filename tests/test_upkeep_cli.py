@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import main
+from memfold.cli import _upkeep, main
 from tests.support import check, model
 from tests.upkeep import angle, policy, rows, store, storing
 
@@ -67,6 +67,34 @@ def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch:
     assert re.search(r"run [0-9a-f-]{36}: open: waiting 3\n$", done.output)
     asked = rows(db, "select cardinality(member_ids) as n from judgements where state = 'open' order by 1")
     assert [a["n"] for a in asked] == [4, 4, 5]
+    check(db)
+
+
+def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is history by now is not merged with the others of its run: its question stays, and approve says so."""
+    slot = {"subject": "slot", "predicate": "uses"}
+    old, new, other = (
+        store(db, f"Editor {name}", **slot, **angle(cosine))
+        for name, cosine in (("Vim", 0), ("Emacs", 20), ("ed", 80))
+    )
+    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--threshold", 0.9)
+    found = re.search(r"^run (\S+): open: waiting", asked.output)
+    assert found is not None, asked.output
+    db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [old, other])
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [other, new])
+    calls = 0
+    call = _upkeep._call
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        assert calls < 20, "it goes on for good"
+        return call(*given, **named)
+
+    monkeypatch.setattr(_upkeep, "_call", counted)
+    stuck = run("approve", found[1], "--dsn", dsn, "--tenant", "acme")
+    assert stuck.exit_code == 1, stuck.output
+    assert "1 judgements of the run stay open" in stuck.output
     check(db)
 
 
