@@ -43,7 +43,7 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold._ledger, memfold._whole_ledger
+memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold._ledger, memfold._whole_ledger
 to memfold_app, memfold_auditor;
 grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
