@@ -24,8 +24,10 @@ return case
     else replace(
         normalize(
             replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
-            nfkc) collate "C",
-        E'\u2060', '')
+            nfkc
+        ) collate "C",
+        E'\u2060', ''
+    )
 end;
 revoke all on function memfold._normalize_nfkc_1(text) from public;
 comment on function memfold._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
@@ -43,8 +45,10 @@ return case
     else replace(
         normalize(
             replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
-            nfc) collate "C",
-        E'\u2060', '')
+            nfc
+        ) collate "C",
+        E'\u2060', ''
+    )
 end;
 revoke all on function memfold._normalize_nfc_1(text) from public;
 comment on function memfold._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
