@@ -256,7 +256,7 @@ def make(*args: str, tree: Path = ROOT) -> None:
 # Upgrades are tested to a release that is made up, from each of those and from the present version, as if that were out.
 
 PRESENT = re.search(r"default_version = '(.*)'", (ROOT / "memfold.control").read_text())[1]  # type: ignore[index]
-LATER = "{0}.{1}.0".format(PRESENT.split(".")[0], int(PRESENT.split(".")[1]) + 1)
+LATER = re.sub(r"\.(\d+)\..*", lambda found: f".{int(found[1]) + 1}.0", PRESENT)
 
 
 def releases() -> list[str]:
@@ -348,7 +348,9 @@ def make_later(tree: Path) -> None:
     """Make a work tree in which the present version is out, and the next one has changed something of everything."""
     for name in ("sql", "migrations", "python_client", "tools", "tests/data/released"):
         if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
     for name in ("Makefile", "memfold.control", "alembic.ini", ".sqlfluff", ".sqlfluffignore"):
         shutil.copy(ROOT / name, tree / name)
     if not (tree / "tests" / "data" / "released" / f"{PRESENT}.sql.gz").exists():
