@@ -418,7 +418,8 @@ def test_doctor_of_an_older_database_says_what_to_run(
     assert max(map(len, result.stdout.splitlines())) < 200
     target.cluster.upgrade(dsn, way)
     with servers.package(target.cluster.later):
-        assert run("doctor", "--dsn", dsn).exit_code == 0
+        done = run("doctor", "--dsn", dsn)
+    assert done.exit_code == 0, done.output
 
 
 def test_doctor_of_a_newer_database(run: Callable[..., Result], make: Make) -> None:
