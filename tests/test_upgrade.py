@@ -593,7 +593,6 @@ class Writers:
             self.calls += calls
 
 
-@pytest.mark.one_server
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     make: Make, target: Target, record_property: Callable[[str, object], None]
 ) -> None:
@@ -623,7 +622,6 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     assert broken(old) == []
 
 
-@pytest.mark.one_server
 def test_alter_extension_gives_way_too(make: Make, target: Target) -> None:
     if not target.cluster.extension:
         assert target.way != "extension"
