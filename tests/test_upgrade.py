@@ -7,6 +7,7 @@ From each release that is out, and from the present version as if it were, to on
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -147,20 +148,20 @@ def test_what_is_frozen_makes_what_was_released(make: Make, way: str) -> None:
 @pytest.mark.one_server
 def test_what_a_later_release_adds_is_linted(target: Target, tmp_path: Path) -> None:
     """Its schema files change what is in use: some statements that the first one may hold are refused there."""
-    if shutil.which("squawk") is None or shutil.which("sqlfluff") is None:
-        pytest.skip("squawk and sqlfluff are not installed; make lint calls them")
+    if shutil.which("squawk") is None:
+        pytest.skip("squawk is not installed; make lint calls it")
     for name in ("tools", "migrations", "sql/schema"):
         shutil.copytree(target.cluster.later / name, tmp_path / name)
-    for name in (".sqlfluff", ".sqlfluffignore"):
-        shutil.copy(target.cluster.later / name, tmp_path / name)
+    # style, which takes its time, is not what this is about
+    (tmp_path / "sqlfluff").symlink_to(shutil.which("true") or "/bin/true")
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
 
     def lint() -> subprocess.CompletedProcess[str]:
         command = ["bash", str(tmp_path / "tools" / "lint_sql.sh")]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        )
 
-    # sqlfluff takes its time over lists of words
-    for words in (tmp_path / "sql" / "schema").glob("*_22_guard.sql"):
-        (tmp_path / ".sqlfluffignore").open("a").write(f"sql/schema/{words.name}\n")
     done = lint()
     assert done.returncode == 0, done.stdout + done.stderr
     later = tmp_path / "sql" / "schema" / f"{servers.prefix(servers.LATER)}_21_ledger.sql"
