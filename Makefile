@@ -7,7 +7,7 @@ SCRIPT    := $(EXTENSION)--$(VERSION).sql
 SCHEMA    := $(sort $(wildcard sql/schema/*.sql))
 FUNCTIONS := $(sort $(shell find sql/functions -name '*.sql'))
 # ALTER EXTENSION UPDATE, from each release that is out straight to this version: by the schema files of later releases
-# (00.01.00_... are those of 0.1.0). Not in steps, for there is one set of functions, and it is this version's.
+# (01.00.00_... are those of 1.0.0). Not in steps, for there is one set of functions, and it is this version's.
 RELEASES  := $(filter-out $(VERSION),$(patsubst tests/data/released/%.sql.gz,%,$(wildcard tests/data/released/*.sql.gz)))
 UPDATES   := $(RELEASES:%=$(EXTENSION)--%--$(VERSION).sql)
 # (Not SCRIPTS: by that name PGXS installs programs, into PostgreSQL's bin directory.)
@@ -70,12 +70,13 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 	install -d '$(DIR)/extension'
 	install -m 644 $(EXTENSION).control $(BUILT) '$(DIR)/extension/'
 
-# When a release is out: its schema files never change again, and upgrades from it are built and tested. The names of its
-# functions belong into sql/functions/90_install/1_orphans.sql (tests/test_upgrade.py prints what is missing there).
+# When a release is out: its schema files never change again, and upgrades from it are built and tested.
+FROZEN := tests/data/released
 freeze: ## freeze the present version, when it is released
-	@! test -e tests/data/released/$(VERSION).sql.gz || { echo '$(VERSION) is frozen already' >&2; exit 1; }
-	cd sql/schema && sha256sum --quiet -c SHA256SUMS && sha256sum $(notdir $(SCHEMA)) >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
-	cat $(FUNCTIONS) sql/extension/tail.sql | gzip -9n >tests/data/released/$(VERSION).sql.gz
+	@! test -e $(FROZEN)/$(VERSION).sql.gz || { echo '$(VERSION) is frozen already' >&2; exit 1; }
+	cd sql/schema && { ! test -e SHA256SUMS || sha256sum --quiet -c SHA256SUMS; } && \
+	sha256sum $(notdir $(SCHEMA)) >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
+	mkdir -p $(FROZEN) && cat $(FUNCTIONS) sql/extension/tail.sql | gzip -9n >$(FROZEN)/$(VERSION).sql.gz
 
 # --- working on memfold -----------------------------------------------------------------------------------------
 

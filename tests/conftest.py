@@ -1,10 +1,9 @@
 """Each test gets a database of its own, made from a template that holds memfold, on every server there is.
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
-one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well, and in a database that was
-0.1.0, with data, and has been upgraded by the server's main way. ``--everywhere`` runs the whole suite on all, but for
-tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing more: those
-install memfold themselves, or are about Python.
+one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well. ``--everywhere`` runs the whole suite
+on all, but for tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing
+more: those install memfold themselves, or are about Python. What an upgrade does: tests/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLUSTERS, LEFT_OUT = servers.available()
-WAYS = ("alembic", "extension", "upgraded")
-# What each server runs the whole suite with; the other ways run what is marked core.
+WAYS = ("alembic", "extension")
+# What each server runs the whole suite with; the other way runs what is marked core.
 MAIN_WAY = {"embedded": "alembic", "full": "extension"}
 
 
@@ -57,11 +56,8 @@ class Target:
         with self.cluster.turn():
             if self.way == "alembic":
                 servers.load_alembic(**where)
-            elif self.way == "extension":
-                servers.load_extension(**where)
             else:
-                main = MAIN_WAY[self.cluster.name] if self.cluster.extension else "alembic"
-                servers.load_upgraded(main, **where)
+                servers.load_extension(**where)
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]

@@ -19,9 +19,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 
+import memfold
 from memfold import _host, migrate
 from tests.shared_files import InUseError, SharedFiles
 
@@ -106,6 +108,20 @@ class Cluster:
         """Where the server looks for embedding models, with memfold_py."""
         return self.base / "models"
 
+    @property
+    def later(self) -> Path:
+        """The work tree of the release after the present one (``make_later``)."""
+        return self.base / "later"
+
+    def upgrade(self, dsn: str, way: str) -> None:
+        """Bring a database to the later release, as its way of installation has it."""
+        if way == "extension":
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(f"alter extension memfold update to '{LATER}'".encode())
+        else:
+            with package(self.later):
+                migrate.install(dsn)
+
     def _install_python(self) -> dict[str, str]:
         """The extension memfold_py and what it asks for; gives what the postmaster's environment has to say."""
         done = subprocess.run(
@@ -135,7 +151,11 @@ class Cluster:
         """Into a directory of our own, where the server can look there (18+); else into its own, until the run is over."""
         own = self.base / "share"
         make("install-to", f"DIR={own}")
-        released_scripts(own / "extension")
+        make_later(self.later)
+        make("install-to", f"DIR={self.later / 'share'}", tree=self.later)
+        for script in (self.later / "share" / "extension").glob("*.sql"):
+            shutil.copy(script, own / "extension")
+        released_scripts(self.later, own / "extension")
         if self.major >= 18:
             self.extension = True
             return {"extension_control_path": f"{own}:$system"}
@@ -185,7 +205,7 @@ class Cluster:
         return f"host={self.base} port={PORT} user={user} dbname={dbname}"
 
     def template(self, way: str, vector_schema: str = "public", release: str = "") -> str:
-        """A database to copy: the present version, or a release with what ``fill`` writes."""
+        """A database to copy: the present version, the later one, or a release with what ``fill`` writes."""
         process = os.environ.get("PYTEST_XDIST_WORKER", "")
         name = f"made_{way}_{vector_schema}_{release.replace('.', '_')}_{process}"
         if name in self.templates:
@@ -195,8 +215,11 @@ class Cluster:
             dsn = self.dsn(name)
             with psycopg.connect(dsn) as connection:
                 connection.execute(f"create schema if not exists {vector_schema}".encode())
-            if release:
-                load_released(dsn, release, way, vector_schema)
+            if release == LATER:
+                with package(self.later):
+                    load_present(dsn, way, vector_schema, f" version '{LATER}'")
+            elif release:
+                load_released(self.later, dsn, release, way, vector_schema)
                 fill(dsn)
             else:
                 load_present(dsn, way, vector_schema)
@@ -218,58 +241,182 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def make(*args: str) -> None:
-    done = subprocess.run(["make", "-s", *args], cwd=ROOT, capture_output=True, text=True, check=False)
+def make(*args: str, tree: Path = ROOT) -> None:
+    done = subprocess.run(["make", "-s", *args], cwd=tree, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
 
 
-# --- releases that are out ---------------------------------------------------------------------------------------
+# --- releases that are out, and one that is to come ---------------------------------------------------------------
 #
-# Their schema files are in sql/schema/, where they never change again. What else they were made of, the functions of
-# then and the tail of the extension's script, is kept in tests/data/released/, so that a clone without history can
-# install them: as an extension, and as memfold init did.
+# The schema files of releases are in sql/schema/, where they never change again. What else they were made of, the functions
+# of then and the tail of the extension's script, is kept in tests/data/released/ (``make freeze``), so that a clone without
+# history can install them: as an extension, and as memfold init did.
+#
+# Upgrades are tested to a release that is made up, from each of those and from the present version, as if that were out.
 
-RELEASED = ROOT / "tests" / "data" / "released"
-REVISIONS = {"0.1.0": "0001"}
 PRESENT = re.search(r"default_version = '(.*)'", (ROOT / "memfold.control").read_text())[1]  # type: ignore[index]
+LATER = re.sub(r"\.(\d+)\..*", lambda found: f".{int(found[1]) + 1}.0", PRESENT)
 
 
 def releases() -> list[str]:
-    return sorted(path.name.removesuffix(".sql.gz") for path in RELEASED.glob("*.sql.gz"))
+    """Those that upgrades are tested from."""
+    frozen = (ROOT / "tests" / "data" / "released").glob("*.sql.gz")
+    return sorted({path.name.removesuffix(".sql.gz") for path in frozen} | {PRESENT})
 
 
 def prefix(release: str) -> str:
-    """What the names of its schema files begin with: 00.01.00 of 0.1.0."""
+    """What the names of its schema files begin with: 01.00.00 of 1.0.0."""
     return ".".join(f"{int(part):02}" for part in release.split("."))
 
 
-def released_schema(release: str) -> str:
+# What the later release changes of functions, views and triggers: file under sql/functions/, what stands there, what will.
+LATER_FUNCTIONS = [
+    # a function of the way of every write has one more argument
+    ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",
+     "observation boolean, judgement_id uuid, pinned boolean default false\n)"),
+    ("21_ledger/_record.sql", "(memfold.candidate, memfold.decision, uuid, boolean, uuid)",
+     "(memfold.candidate, memfold.decision, uuid, boolean, uuid, boolean)"),
+    # and so has a public one
+    ("31_ingest/pending_embeddings.sql", "max_results bigint default 100\n",
+     "max_results bigint default 100,\n    newest_first boolean default false\n"),
+    ("31_ingest/pending_embeddings.sql", "(text, text, bigint)", "(text, text, bigint, boolean)"),
+    ("31_ingest/pending_embeddings.sql", "order by m.memory_id\n",
+     "order by case when newest_first then m.memory_id end desc, m.memory_id\n"),
+    # a function is gone
+    ("22_guard/_guard.sql", """create or replace function memfold._guard_limit() returns integer
+language sql immutable parallel safe
+return 8192;
+revoke all on function memfold._guard_limit() from public;
+comment on function memfold._guard_limit() is \
+'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+""", ""),
+    ("22_guard/_guard.sql", "memfold._guard_limit();", "8192;"),
+    # a view has another column, not at its end
+    ("51_reports/views.sql", "    k.observations - 1 as repetition_count,\n",
+     "    m.pinned,\n    k.observations - 1 as repetition_count,\n"),
+    # a trigger has another condition, and there is a new function and a table
+    ("90_install/2_triggers.sql", "(new.tenant_id = '*') execute function memfold._replace_antonym()",
+     "(new.tenant_id = '*' and new.word <> '') execute function memfold._replace_antonym()"),
+    ("90_install/1_privileges.sql", "memfold.calibration_changes, memfold.tenant_roles,",
+     "memfold.pins, memfold.calibration_changes, memfold.tenant_roles,"),
+]  # fmt: skip
+LATER_FUNCTION = """\
+create or replace function memfold._is_pinned(m memfold.memories) returns boolean
+language sql immutable parallel safe
+return m.pinned;
+revoke all on function memfold._is_pinned(memfold.memories) from public;
+comment on function memfold._is_pinned(memfold.memories) is 'Whether upkeep leaves the memory alone.';
+"""
+# And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
+LATER_SCHEMA = """\
+-- All writers begin with these tables: who holds them first meets none of them half-way, which would be a deadlock.
+lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
+
+-- PostgreSQL adds no column with a default to a table whose row type a parsed body uses: made anew with the functions.
+-- squawk-ignore ban-drop-function
+drop function if exists memfold._is_same_value(memfold.memories, memfold.memories);
+alter table memfold.memories add column pinned boolean not null default false;
+comment on column memfold.memories.pinned is 'Upkeep leaves it alone.';
+
+create table memfold.pins (
+    tenant_id text collate "C" not null,
+    memory_id uuid not null,
+    primary key (tenant_id, memory_id)
+);
+comment on table memfold.pins is 'Who pinned what.';
+alter table memfold.pins enable row level security;
+alter table memfold.pins force row level security;
+create policy tenant_wall on memfold.pins to memfold_owner
+using (tenant_id = pg_catalog.current_setting('memfold.tenant_id', true));
+create policy tenant_read on memfold.pins for select to memfold_app using (tenant_id = memfold._tenant());
+create policy audit_read on memfold.pins for select to memfold_auditor using (true);
+
+-- They have one more argument, or are not needed any more.
+-- squawk-ignore ban-drop-function
+drop function if exists memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid);
+-- squawk-ignore ban-drop-function
+drop function if exists memfold.pending_embeddings(text, text, bigint);
+-- squawk-ignore ban-drop-function
+drop function if exists memfold._guard_limit();
+-- It has a column before others: made anew.
+-- squawk-ignore ban-drop-view
+drop view if exists memfold.runaway_memories;
+drop trigger if exists replace_shipped on memfold.antonyms;
+"""
+
+
+def make_later(tree: Path) -> None:
+    """Make a work tree in which the present version is out, and the next one has changed something of everything."""
+    for name in ("sql", "migrations", "python_client", "tools", "tests/data/released"):
+        if (ROOT / name).exists():
+            shutil.copytree(
+                ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
+    for name in ("Makefile", "memfold.control", "alembic.ini", ".sqlfluff", ".sqlfluffignore"):
+        shutil.copy(ROOT / name, tree / name)
+    if not (tree / "tests" / "data" / "released" / f"{PRESENT}.sql.gz").exists():
+        make("freeze", tree=tree)
+    for name, was, will in (
+        ("memfold.control", f"'{PRESENT}'", f"'{LATER}'"),
+        ("python_client/memfold/__init__.py", f'"{PRESENT}"', f'"{LATER}"'),
+        ("sql/extension/tail.sql", "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n",
+         "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n"
+         "select pg_catalog.pg_extension_config_dump('memfold.pins', '');\n"),
+        *((f"sql/functions/{name}", was, will) for name, was, will in LATER_FUNCTIONS),
+    ):  # fmt: skip
+        text = (tree / name).read_text()
+        assert was in text, f"{name} does not say: {was}"
+        (tree / name).write_text(text.replace(was, will))
+    (tree / "sql" / "functions" / "60_maintenance" / "_is_pinned.sql").write_text(LATER_FUNCTION)
+    (tree / "sql" / "schema" / f"{prefix(LATER)}_21_ledger.sql").write_text(LATER_SCHEMA)
+    revisions = tree / "migrations" / "versions"
+    text = (revisions / f"{prefix(PRESENT).replace('.', '_')}.py").read_text()
+    text = re.sub(r"(?m)^revision.*", f'revision, down_revision = "{LATER}", "{PRESENT}"', text)
+    (revisions / f"{prefix(LATER).replace('.', '_')}.py").write_text(
+        text.replace(f'"{prefix(PRESENT)}"', f'"{prefix(LATER)}"')
+    )
+
+
+@contextmanager
+def package(tree: Path) -> Iterator[None]:
+    """The package of another work tree, as far as it installs memfold and says which version it is."""
+    found = tree / "python_client" / "memfold"
+    version = re.search(r'__version__ = "(.*)"', (found / "__init__.py").read_text())[1]  # type: ignore[index]
+    with (
+        mock.patch.object(migrate, "_PACKAGE", found),
+        mock.patch.object(memfold, "__version__", version),
+    ):
+        yield
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """For a process of its own that shall use that package."""
+    others = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": f"{tree / 'python_client'}{os.pathsep}{others}"}
+
+
+def released_schema(tree: Path, release: str) -> str:
     """The schema files of a release and of those before it."""
-    paths = sorted((ROOT / "sql" / "schema").glob("*.sql"), key=lambda path: path.name.encode())
+    paths = sorted((tree / "sql" / "schema").glob("*.sql"), key=lambda path: path.name.encode())
     return "".join(path.read_text() for path in paths if path.name[:8] <= prefix(release))
 
 
-def released_functions(release: str, *, tail: bool = False) -> str:
-    text = gzip.decompress((RELEASED / f"{release}.sql.gz").read_bytes()).decode()
+def released_functions(tree: Path, release: str, *, tail: bool = False) -> str:
+    text = gzip.decompress((tree / "tests" / "data" / "released" / f"{release}.sql.gz").read_bytes()).decode()
     # the tail is for CREATE EXTENSION alone
     return text if tail else re.sub(r"(?ms)^select pg_catalog\.pg_extension_config_dump\(.*", "", text)
 
 
-def released_scripts(directory: Path) -> None:
-    """Write the extension scripts of the releases, for CREATE EXTENSION memfold VERSION '0.1.0'."""
+def released_scripts(tree: Path, directory: Path) -> None:
+    """Write the extension scripts of the releases, for CREATE EXTENSION memfold VERSION '1.0.0'."""
     for release in releases():
-        script = released_schema(release) + released_functions(release, tail=True)
-        (directory / f"memfold--{release}.sql").write_text(script)
-    # as the update from the present version to a later one will be
-    sql = ROOT / "sql"
-    functions = sorted((sql / "functions").rglob("*.sql"), key=lambda path: path.as_posix().encode())
-    paths = [sql / "extension" / "update_head.sql", *functions, sql / "extension" / "tail.sql"]
-    later = "".join(path.read_text() for path in paths)
-    (directory / f"memfold--{PRESENT}--later.sql").write_text(later)
+        if release != PRESENT:
+            script = released_schema(tree, release) + released_functions(tree, release, tail=True)
+            (directory / f"memfold--{release}.sql").write_text(script)
 
 
-def load_released(dsn: str, release: str, way: str, vector_schema: str = "public") -> None:
+def load_released(tree: Path, dsn: str, release: str, way: str, vector_schema: str = "public") -> None:
     """Install a release as it was installed when it came out."""
     with psycopg.connect(dsn) as connection:
         connection.execute(f"create extension if not exists vector schema {vector_schema}".encode())
@@ -278,21 +425,22 @@ def load_released(dsn: str, release: str, way: str, vector_schema: str = "public
             return
         connection.execute("create schema memfold")
         connection.execute(f"set local search_path = memfold, {vector_schema}, pg_temp".encode())
-        connection.execute(released_schema(release).encode())
-        connection.execute(released_functions(release).encode())
+        connection.execute(released_schema(tree, release).encode())
+        connection.execute(released_functions(tree, release).encode())
         connection.execute(
             b"create table memfold.alembic_version (version_num varchar(32) not null,"
             b" constraint alembic_version_pkc primary key (version_num))"
         )
-        connection.execute("insert into memfold.alembic_version values (%s)", [REVISIONS[release]])
+        # a revision is called like its release
+        connection.execute("insert into memfold.alembic_version values (%s)", [release])
 
 
-def load_present(dsn: str, way: str, vector_schema: str = "public") -> None:
+def load_present(dsn: str, way: str, vector_schema: str = "public", version: str = "") -> None:
     """Install the present version, beside pgvector in that schema."""
     with psycopg.connect(dsn) as connection:
         connection.execute(f"create extension if not exists vector schema {vector_schema}".encode())
         if way == "extension":
-            connection.execute("create extension memfold")
+            connection.execute(f"create extension memfold{version}".encode())
     if way != "extension":
         migrate.install(dsn)
 
@@ -316,19 +464,12 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 """
 
 
-def install_together(*dsns: str) -> subprocess.Popen[str]:
+def install_together(*dsns: str, tree: Path = ROOT) -> subprocess.Popen[str]:
     """A process each installs memfold, all at once; each prints the revision it finds, or what went wrong."""
     command = [sys.executable, "-c", TOGETHER, *dsns]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def upgrade(dsn: str, way: str, *, later: bool = False) -> None:
-    """Bring a database up to date, as its way of installation has it; later: a database that is so already."""
-    if way == "extension":
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("alter extension memfold update" + (" to 'later'" if later else ""))
-    else:
-        migrate.install(dsn)
+    return subprocess.Popen(
+        command, env=environment(tree), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 BEFORE = "before"
@@ -525,26 +666,6 @@ def load_alembic(**where: Any) -> None:
 def load_extension(**where: Any) -> None:
     with psycopg.connect(_dsn(where), autocommit=True) as connection:
         connection.execute("create extension memfold cascade")
-
-
-def load_upgraded(way: str, **where: Any) -> None:
-    """A database that was 0.1.0, with data, was then upgraded and went on; emptied, for tests count what there is.
-
-    What the upgrade does to data: tests/test_upgrade.py.
-    """
-    dsn = _dsn(where)
-    load_released(dsn, "0.1.0", way)
-    fill(dsn)
-    upgrade(dsn, way)
-    fill_on(dsn)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        broken = connection.execute("select * from memfold.check_invariants(%s)", [BEFORE]).fetchall()
-        assert broken == []
-        connection.execute("set session_replication_role = replica")
-        for name, lines in contents(dsn).items():
-            if "tenant_id" in lines[0].split(","):
-                connection.execute(f"delete from memfold.{name} where tenant_id = %s".encode(), [BEFORE])
-        connection.execute("delete from memfold.embedding_models")
 
 
 def _dsn(where: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from memfold import __version__, migrate, queries, server
 from memfold.cli import main
 from tests import servers
-from tests.conftest import Make
+from tests.conftest import Make, Target
 
 CAT = {"content": "Alice has a cat.", "subject": "Alice", "source_turn_ids": ["turn-1"]}
 
@@ -399,23 +399,27 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
 
 @pytest.mark.parametrize("way", ["alembic", "extension"])
 def test_doctor_of_an_older_database_says_what_to_run(
-    run: Callable[..., Result], make: Make, extension_available: bool, way: str
+    run: Callable[..., Result], make: Make, target: Target, way: str
 ) -> None:
-    if way == "extension" and not extension_available:
+    if way == "extension" and not target.cluster.extension:
         pytest.skip("no CREATE EXTENSION memfold on this server")
-    dsn = make(way, release="0.1.0")
-    result = run("doctor", "--dsn", dsn)
+    dsn = make(way, release=servers.PRESENT)
+    old, new = servers.PRESENT, servers.LATER
+    with servers.package(target.cluster.later):
+        result = run("doctor", "--dsn", dsn)
     assert result.exit_code == 1
     (problem,) = [line for line in result.stdout.splitlines() if line.startswith("PROBLEM")]
     assert problem.endswith({
-        "alembic": "memfold in this database (revision 0001) is older than this package"
-                   f" ({__version__}, revision 0002): memfold init DSN",
-        "extension": f"memfold in this database is 0.1.0, and this package {__version__}: alter extension memfold update"
+        "alembic": f"memfold in this database (revision {old}) is older than this package"
+                   f" ({new}, revision {new}): memfold init DSN",
+        "extension": f"memfold in this database is {old}, and this package {new}: alter extension memfold update"
                      " (make install, if the server has no newer one)",
     }[way])  # fmt: skip
     assert max(map(len, result.stdout.splitlines())) < 200
-    servers.upgrade(dsn, way)
-    assert run("doctor", "--dsn", dsn).exit_code == 0
+    target.cluster.upgrade(dsn, way)
+    with servers.package(target.cluster.later):
+        done = run("doctor", "--dsn", dsn)
+    assert done.exit_code == 0, done.output
 
 
 def test_doctor_of_a_newer_database(run: Callable[..., Result], make: Make) -> None:

@@ -76,3 +76,20 @@ def test_installs_the_extension_and_takes_it_back(tmp_path: Path, way: str) -> N
 def test_installs_into_a_directory(tmp_path: Path) -> None:
     servers.make("install-to", f"DIR={tmp_path}")
     assert files(tmp_path) == {f"extension/{name}" for name in {"memfold.control", *SCRIPTS}}
+
+
+def test_builds_the_upgrade_from_every_release(tmp_path: Path) -> None:
+    """Straight to the version of the tree: by the schema files of later releases, then all functions."""
+    tree = tmp_path / "tree"
+    servers.make_later(tree)
+    servers.make("install-to", f"DIR={tmp_path / 'to'}", tree=tree)
+    later = servers.LATER
+    upgrades = {release: f"extension/memfold--{release}--{later}.sql" for release in servers.releases()}
+    assert files(tmp_path / "to") == {
+        "extension/memfold.control", f"extension/memfold--{later}.sql", *upgrades.values()
+    }  # fmt: skip
+    new = (tmp_path / "to" / f"extension/memfold--{later}.sql").read_text()
+    present = (tmp_path / "to" / upgrades[servers.PRESENT]).read_text()
+    assert "create table memfold.memories (" in new
+    assert "create table memfold.memories (" not in present
+    assert new.count("create table memfold.pins (") == present.count("create table memfold.pins (") == 1

@@ -3,7 +3,8 @@
 The load order is that of the paths (sql/README.md). The calls are read from the catalog of an installed database: what
 bodies and views name. Not read: which trigger an INSERT fires (90_install makes the triggers), calls whose name is put
 together at run time (a calibration's score), and what constraints, generated columns and policies of tables call: the schema
-files make those, before there is any module.
+files make those, before there is any module. A function that a schema file has to make, for that reason, belongs to the
+module which the file is named after.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from tests import servers
 DB = psycopg.Connection[Any]
 
 FUNCTIONS = servers.ROOT / "sql" / "functions"
-SCHEMA = ""
-"""Stands for sql/schema/, which is loaded before all modules."""
+SCHEMA = servers.ROOT / "sql" / "schema"
+# Schema files that are named after no module: tables of the client, row level security of all tables.
+OTHER_FILES = {"80_adopt", "90_walls"}
 
 # A call into a later module that cannot be avoided, with its reason: {("_caller", "_called"): "why"}.
-EXCEPTIONS = {
-    ("_may_stage", "_fail"): "made with the policy of staged_candidates that calls it, by a schema file",
-}
+EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 # One function, or data: what cannot be cut.
 LONG = {"11_canonical/canonicalizer_selftest.sql", "32_batch/_ingest_rows.sql"}
@@ -53,14 +53,14 @@ def files() -> list[str]:
 
 
 def homes() -> dict[str, set[str]]:
-    """Function or view -> what makes it: the schema (whose functions a module may make again), modules."""
+    """Function or view -> the modules that make it."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in files():
         for name in MADE.findall((FUNCTIONS / file).read_text()):
             found[name].add(Path(file).parent.as_posix())
-    for path in (servers.ROOT / "sql" / "schema").glob("*.sql"):
+    for path in SCHEMA.glob("*.sql"):
         for name in MADE.findall(path.read_text()):
-            found[name].add(SCHEMA)
+            found[name].add(path.stem[9:])
     return found
 
 
@@ -93,6 +93,13 @@ def test_every_file_is_in_a_module() -> None:
     assert strange == []
     numbers = [path.name[:2] for path in FUNCTIONS.iterdir()]
     assert len(set(numbers)) == len(numbers), "two modules with one number"
+
+
+def test_schema_files_are_named_after_a_release_and_a_module() -> None:
+    modules = {path.name for path in FUNCTIONS.iterdir()} | OTHER_FILES
+    names = [re.fullmatch(r"\d\d\.\d\d\.\d\d_(.*)\.sql", path.name) for path in SCHEMA.glob("*.sql")]
+    assert names
+    assert {found[1] if found else None for found in names} <= modules
 
 
 def test_the_map_names_every_module_in_load_order() -> None:

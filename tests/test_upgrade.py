@@ -1,4 +1,8 @@
-"""A released version becomes the present one: by ALTER EXTENSION UPDATE, by alembic, and by a printed script."""
+"""A version becomes a later one: by ALTER EXTENSION UPDATE, by alembic, and by a printed script.
+
+From each release that is out, and from the present version as if it were, to one that is made up (tests/servers.py,
+``make_later``): it has a new column and a new table, other signatures, a function less, another view and another trigger.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,6 @@ from tests.test_catalog import plain, snapshot
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server
 
-SCHEMA = servers.ROOT / "sql" / "schema"
-ORPHANS = servers.ROOT / "sql" / "functions" / "90_install" / "1_orphans.sql"
 WAYS = ("alembic", "extension")
 
 # What the extension consists of, and which tables' rows are dumped with it.
@@ -78,27 +80,53 @@ def way(request: pytest.FixtureRequest, target: Target) -> str:
 # --- what is frozen ----------------------------------------------------------------------------------------------
 
 
-def checksums() -> dict[str, str]:
-    lines = (SCHEMA / "SHA256SUMS").read_text().splitlines()
+def checksums(tree: Path) -> dict[str, str]:
+    sums = tree / "sql" / "schema" / "SHA256SUMS"
+    lines = sums.read_text().splitlines() if sums.exists() else []
     return {name: checksum for checksum, name in (line.split() for line in lines)}
 
 
-def test_schema_files_of_a_release_never_change() -> None:
-    frozen = checksums()
-    assert {name[:8] for name in frozen} <= {servers.prefix(release) for release in servers.releases()}
-    for name, checksum in frozen.items():
-        assert hashlib.sha256((SCHEMA / name).read_bytes()).hexdigest() == checksum, name
-    # nor is one added to a release that is out
-    out = {name[:8] for name in frozen}
-    assert {path.name for path in SCHEMA.glob("*.sql") if path.name[:8] in out} == set(frozen)
+@pytest.mark.one_server
+def test_schema_files_of_a_release_never_change(target: Target) -> None:
+    """Neither here nor where the present version has been frozen."""
+    assert checksums(target.cluster.later)
+    for tree in (servers.ROOT, target.cluster.later):
+        schema, frozen = tree / "sql" / "schema", checksums(tree)
+        assert {name[:8] for name in frozen} <= {servers.prefix(release) for release in servers.releases()}
+        for name, checksum in frozen.items():
+            assert hashlib.sha256((schema / name).read_bytes()).hexdigest() == checksum, name
+        # nor is one added to a release that is out
+        out = {name[:8] for name in frozen}
+        assert {path.name for path in schema.glob("*.sql") if path.name[:8] in out} == set(frozen)
 
 
 @pytest.mark.one_server
-def test_a_released_schema_file_that_was_changed_is_refused(make: Make, tmp_path: Path) -> None:
+def test_a_release_is_frozen_once(target: Target, tmp_path: Path) -> None:
+    """And not while a file of an earlier one is not what it was."""
+    tree = tmp_path / "tree"
+    shutil.copytree(target.cluster.later, tree, symlinks=True)
+    frozen = tree / "tests" / "data" / "released"
+    assert not (frozen / f"{servers.LATER}.sql.gz").exists()
+    file = tree / "sql" / "schema" / sorted(checksums(tree))[-1]
+    file.write_text(file.read_text() + "-- edited\n")
+    with pytest.raises(RuntimeError, match="checksum did NOT match"):
+        servers.make("freeze", tree=tree)
+    shutil.copy(target.cluster.later / "sql" / "schema" / file.name, file)
+    servers.make("freeze", tree=tree)
+    assert (frozen / f"{servers.LATER}.sql.gz").exists()
+    assert {name[:8] for name in checksums(tree)} >= {servers.prefix(servers.LATER)}
+    with pytest.raises(RuntimeError, match=f"{servers.LATER} is frozen already"):
+        servers.make("freeze", tree=tree)
+
+
+@pytest.mark.one_server
+def test_a_released_schema_file_that_was_changed_is_refused(
+    make: Make, target: Target, tmp_path: Path
+) -> None:
     empty = make()
     for folder in ("sql", "migrations"):
-        shutil.copytree(servers.ROOT / folder, tmp_path / folder)
-    file = tmp_path / "sql" / "schema" / sorted(checksums())[-1]
+        shutil.copytree(target.cluster.later / folder, tmp_path / folder)
+    file = tmp_path / "sql" / "schema" / sorted(checksums(tmp_path))[-1]
     file.write_text(file.read_text() + "-- edited\n")
     config = Config()
     config.set_main_option("script_location", str(tmp_path / "migrations"))
@@ -111,29 +139,41 @@ def test_a_released_schema_file_that_was_changed_is_refused(make: Make, tmp_path
     assert ask(empty, "select to_regnamespace('memfold')") == [None]
 
 
-@pytest.mark.parametrize("release", servers.releases())
-def test_what_a_release_made_is_known_to_the_orphans_file(make: Make, release: str) -> None:
-    """All that its function files made: else it would be left over when the present files no longer make it."""
-    made = """
-        select p.oid::regprocedure::text from pg_proc as p where p.pronamespace = 'memfold'::regnamespace
-        union all
-        select 'view ' || c.relname from pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
-    """
-    with psycopg.connect(make()) as connection:
-        connection.execute("create extension vector; create schema memfold")
-        connection.execute("set local search_path = memfold, public, pg_temp")
-        connection.execute(servers.released_schema(release).encode())
-        by_schema = set(connection.execute(made.encode()).fetchall())
-        connection.execute(servers.released_functions(release).encode())
-        by_functions = {row[0] for row in set(connection.execute(made.encode()).fetchall()) - by_schema}
-    assert len(by_functions) > 50
-    text = ORPHANS.read_text()
-    listed = re.search(r"\$list\$(.*?)\$list\$", text, re.DOTALL)
-    assert listed is not None
-    known = set(re.sub(r"\s*\n\s*", "", listed[1]).split(";"))
-    missing = sorted(by_functions - known)
-    assert missing == [], f"add to {ORPHANS}:\n" + "\n".join(f"{one};" for one in missing)
+def test_what_is_frozen_makes_what_was_released(make: Make, way: str) -> None:
+    """What `make freeze` keeps of the present version is all that it is made of."""
+    frozen = make(way, release=servers.PRESENT)
+    assert sorted(set(catalog(frozen)) ^ set(catalog(make(way)))) == []
+
+
+@pytest.mark.one_server
+def test_what_a_later_release_adds_is_linted(target: Target, tmp_path: Path) -> None:
+    """Its schema files change what is in use: some statements that the first one may hold are refused there."""
+    if shutil.which("squawk") is None:
+        pytest.skip("squawk is not installed; make lint calls it")
+    for name in ("tools", "migrations", "sql/schema"):
+        shutil.copytree(target.cluster.later / name, tmp_path / name)
+    # style, which takes its time, is not what this is about
+    (tmp_path / "sqlfluff").symlink_to(shutil.which("true") or "/bin/true")
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+
+    def lint() -> subprocess.CompletedProcess[str]:
+        command = ["bash", str(tmp_path / "tools" / "lint_sql.sh")]
+        return subprocess.run(
+            command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        )
+
+    done = lint()
+    assert done.returncode == 0, done.stdout + done.stderr
+    later = tmp_path / "sql" / "schema" / f"{servers.prefix(servers.LATER)}_21_ledger.sql"
+    later.write_text(later.read_text() + "alter table memfold.memories drop column pinned;\n")
+    done = lint()
+    assert done.returncode != 0
+    assert "ban-drop-column" in done.stdout + done.stderr
+    frozen = tmp_path / "sql" / "schema" / sorted(checksums(tmp_path))[0]
+    frozen.write_text(frozen.read_text() + "-- edited\n")
+    done = lint()
+    assert done.returncode != 0
+    assert f"{frozen.name}: FAILED" in done.stdout + done.stderr
 
 
 # --- the upgrade -------------------------------------------------------------------------------------------------
@@ -142,10 +182,10 @@ def test_what_a_release_made_is_known_to_the_orphans_file(make: Make, release: s
 @pytest.mark.parametrize("vector_schema", ["public", "extensions"])
 @pytest.mark.parametrize("release", servers.releases())
 def test_an_upgraded_database_is_like_a_new_one(
-    make: Make, way: str, release: str, vector_schema: str
+    make: Make, target: Target, way: str, release: str, vector_schema: str
 ) -> None:
     old = make(way, vector_schema=vector_schema, release=release)
-    fresh = make(way, vector_schema=vector_schema)
+    fresh = make(way, vector_schema=vector_schema, release=servers.LATER)
     was = servers.contents(old)
     assert all(
         len(lines) > 1 for name, lines in was.items() if name in ("memories", "judgements", "antonyms")
@@ -155,27 +195,32 @@ def test_an_upgraded_database_is_like_a_new_one(
     run(old, "create function memfold.helper() returns integer return 1")
     run(old, "create view public.report as select * from memfold.memory_audit")
 
-    servers.upgrade(old, way)
+    target.cluster.upgrade(old, way)
 
     assert ask(old, "select memfold.helper()") == [1]
-    if way == "extension":
-        assert ask(old, "select extversion from pg_extension where extname = 'memfold'") == ask(
-            fresh, "select default_version from pg_available_extensions where name = 'memfold'"
-        )
-        run(old, "drop view public.report; drop function memfold.helper()")
-        assert ask(old, MEMBERS) == ask(fresh, MEMBERS)
-    else:
+    version = VERSION[way]
+    assert ask(old, version) == ask(fresh, version) == [servers.LATER]
+    with servers.package(target.cluster.later):
         assert migrate.drift(old) == ["helper()"]
-        run(old, "drop view public.report; drop function memfold.helper()")
+    run(old, "drop view public.report; drop function memfold.helper()")
+    if way == "extension":
+        assert ask(old, MEMBERS) == ask(fresh, MEMBERS)
+        assert "dumped: memfold.pins " in ask(old, MEMBERS)
     assert sorted(set(catalog(fresh)) - set(catalog(old))) == []
     assert sorted(set(catalog(old)) - set(catalog(fresh))) == []
     assert servers.contents(old, was) == was
+    assert ask(old, "select distinct pinned from memfold.memories") == [False]
     assert broken(old) == []
     still_callable(signatures, ask(old, SIGNATURES))
     # and it goes on
     servers.fill_on(old)
     assert broken(old) == []
 
+
+VERSION = {
+    "extension": "select extversion from pg_extension where extname = 'memfold'",
+    "alembic": "select version_num::text from memfold.alembic_version",
+}
 
 # Public functions: name, arguments with defaults, result; as text that says types without a schema.
 SIGNATURES = """
@@ -202,21 +247,41 @@ def still_callable(before: list[Any], after: list[Any]) -> None:
         assert all(one.endswith(" default") for one in added), f"{name} has a new argument without a default"
 
 
-def test_two_upgrades_are_as_one(make: Make, way: str) -> None:
-    old = make(way, release="0.1.0")
-    servers.upgrade(old, way)
+def test_what_the_later_release_changes(make: Make, target: Target, way: str) -> None:
+    """Something of each kind, or the tests here would show nothing."""
+    old = make(way, release=servers.PRESENT)
+    before = set(catalog(old))
+    target.cluster.upgrade(old, way)
+    gone, new = before - set(catalog(old)), set(catalog(old)) - before
+
+    def kinds(lines: set[str], name: str) -> set[str]:
+        return {line.split()[0] for line in lines if re.search(rf"\b{name}\b", line)}
+
+    assert kinds(new, "pinned") >= {"column", "view", "function"}
+    assert kinds(new, "pins") >= {"relation", "index", "policy", "comment"}
+    for name in ("_record", "pending_embeddings"):
+        assert (kinds(gone, rf"memfold\.{name}"), kinds(new, rf"memfold\.{name}")) == (
+            {"function"}, {"function"},
+        )  # fmt: skip
+        assert ask(old, f"select count(*) from pg_proc where proname = '{name}'") == [1]
+    assert kinds(gone, "_guard_limit") >= {"function"}
+    assert ask(old, "select to_regproc('memfold._guard_limit')") == [None]
+    assert kinds(gone, "replace_shipped") == kinds(new, "replace_shipped") == {"trigger"}
+    # of a view, a column came before others
+    assert {"content", "pinned", "repetition_count"} <= set(
+        ask(
+            old,
+            "select attname::text from pg_attribute where attrelid = 'memfold.runaway_memories'::regclass",
+        )
+    )
+
+
+def test_two_upgrades_are_as_one(make: Make, target: Target, way: str) -> None:
+    old = make(way, release=servers.PRESENT)
+    target.cluster.upgrade(old, way)
     first = catalog(old)
-    servers.upgrade(old, way)
+    target.cluster.upgrade(old, way)
     assert catalog(old) == first
-
-
-@pytest.mark.one_server
-def test_the_orphans_file_does_nothing_alone(db: psycopg.Connection[Any]) -> None:
-    """Whoever runs it by hand, or each file in a transaction of its own, keeps all functions."""
-    before = snapshot(db)
-    db.execute("set search_path = memfold, public")
-    db.execute(ORPHANS.read_bytes())
-    assert snapshot(db) == before
 
 
 @pytest.mark.one_server
@@ -231,13 +296,13 @@ def test_a_database_of_a_newer_version_is_refused(make: Make) -> None:
 
 
 @pytest.mark.one_server
-def test_part_of_the_way_is_refused(make: Make) -> None:
+def test_part_of_the_way_is_refused(make: Make, target: Target) -> None:
     """An old schema with the present functions would be no version at all."""
     config = Config()
-    config.set_main_option("script_location", str(servers.ROOT / "migrations"))
+    config.set_main_option("script_location", str(target.cluster.later / "migrations"))
     config.attributes["dsn"] = empty = make()
     with pytest.raises(CommandError, match="head"):
-        alembic_command.upgrade(config, "0001")
+        alembic_command.upgrade(config, servers.PRESENT)
     assert ask(empty, "select to_regnamespace('memfold')") == [None]
 
 
@@ -309,18 +374,25 @@ def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
     db.execute(f"drop role {role}".encode())
 
 
-def test_what_adopt_made_is_left_alone(stranger: str, make: Make, way: str) -> None:
-    """By memfold init, as often as it is called, and by the update to a later version."""
+def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target, way: str) -> None:
+    """By memfold init, as often as it is called, and by the upgrade to a later version."""
     adopted = make(way)
     adopt_docs(adopted, stranger)
     was, granted = ask(adopted, ADOPTED), ask(adopted, GRANTED)
     assert [row[2] for row in was].count(stranger) == 5
     assert ("memfold._adopted_hash(text,text)", "EXECUTE") in granted
     still_adopted(adopted, stranger)
-    servers.upgrade(adopted, way, later=True)
+    if way == "alembic":
+        migrate.install(adopted)
+        assert ask(adopted, ADOPTED) == was
+        assert ask(adopted, GRANTED) == granted
+        assert migrate.drift(adopted) == []
+        still_adopted(adopted, stranger)
+    target.cluster.upgrade(adopted, way)
     assert ask(adopted, ADOPTED) == was
     assert ask(adopted, GRANTED) == granted
-    assert migrate.drift(adopted) == []
+    with servers.package(target.cluster.later):
+        assert migrate.drift(adopted) == []
     still_adopted(adopted, stranger)
     if way == "extension":
         members = ask(adopted, MEMBERS)
@@ -344,15 +416,17 @@ def test_an_owner_who_is_no_superuser_upgrades(
         run(admin, f"grant usage on schema extensions to {role}")
         db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
         own = make_conninfo(admin, user=role)
-        servers.load_released(own, "0.1.0", "alembic", "extensions")
+        later = target.cluster.later
+        servers.load_released(later, own, servers.PRESENT, "alembic", "extensions")
         servers.fill(admin)
         was = servers.contents(admin)
-        if printed:
-            psql(target, own, migrate.script(own), tmp_path)
-        else:
-            servers.upgrade(own, "alembic")
-        assert migrate.drift(own) == []
-        new = make("alembic", vector_schema="extensions")
+        with servers.package(later):
+            if printed:
+                psql(target, own, migrate.script(own), tmp_path)
+            else:
+                target.cluster.upgrade(own, "alembic")
+            assert migrate.drift(own) == []
+        new = make("alembic", vector_schema="extensions", release=servers.LATER)
         assert sorted(set(catalog(admin)) ^ set(catalog(new))) == []
         assert servers.contents(admin, was) == was
         servers.fill_on(admin)
@@ -376,25 +450,33 @@ def psql(target: Target, dsn: str, script: str, place: Path, *, fails: str = "")
 
 
 def test_the_printed_script_does_the_same(make: Make, target: Target, tmp_path: Path) -> None:
-    installed, scripted, old = make("alembic"), make(), make("alembic", release="0.1.0")
-    script = migrate.script()
-    assert script == migrate.script(scripted)
-    psql(target, scripted, script, tmp_path)
-    assert catalog(scripted) == catalog(installed)
-    assert migrate.drift(scripted) == []
+    installed, scripted, old = (
+        make("alembic", release=servers.LATER),
+        make(),
+        make("alembic", release=servers.PRESENT),
+    )
+    with servers.package(target.cluster.later):
+        script = migrate.script()
+        assert script == migrate.script(scripted)
+        psql(target, scripted, script, tmp_path)
+        assert catalog(scripted) == catalog(installed)
+        assert migrate.drift(scripted) == []
 
-    was = catalog(old)
-    psql(target, old, script, tmp_path, fails="this script is for another state of the database")
-    assert catalog(old) == was
-    upgrade = migrate.script(old)
-    assert "create table memfold.memories (" not in upgrade
-    psql(target, old, upgrade, tmp_path)
-    assert set(catalog(old)) == set(catalog(installed))
-    psql(target, old, upgrade, tmp_path, fails="It expects revision 0001; the database is at")
-    # at head it makes the functions again, as init does
-    psql(target, old, migrate.script(old), tmp_path)
-    assert set(catalog(old)) == set(catalog(installed))
-    assert migrate.install(old) == migrate.install(installed)
+        was = catalog(old)
+        psql(target, old, script, tmp_path, fails="this script is for another state of the database")
+        assert catalog(old) == was
+        upgrade = migrate.script(old)
+        assert "create table memfold.memories (" not in upgrade
+        psql(target, old, upgrade, tmp_path)
+        assert set(catalog(old)) == set(catalog(installed))
+        psql(
+            target, old, upgrade, tmp_path,
+            fails=f"It expects revision {servers.PRESENT}; the database is at {servers.LATER}",
+        )  # fmt: skip
+        # at head it makes the functions again, as init does
+        psql(target, old, migrate.script(old), tmp_path)
+        assert set(catalog(old)) == set(catalog(installed))
+        assert migrate.install(old) == migrate.install(installed)
     servers.fill_on(old)
     assert broken(old) == []
 
@@ -405,7 +487,7 @@ def test_the_printed_script_needs_no_psql(make: Make) -> None:
     script = migrate.script()
     assert not re.search(r"(?m)^\\", script)
     assert script.startswith("-- memfold ")
-    assert "-- sql/schema/00.01.00_03_core.sql" in script
+    assert "-- sql/schema/01.00.00_21_ledger.sql" in script
     empty = make()
     run(empty, script)
     assert migrate.drift(empty) == []
@@ -427,33 +509,35 @@ def test_the_command_line_prints_it(make: Make) -> None:
 
 
 @pytest.mark.one_server
-def test_plain_alembic_upgrades(make: Make) -> None:
-    old = make("alembic", release="0.1.0")
+def test_plain_alembic_upgrades(make: Make, target: Target) -> None:
+    old, later = make("alembic", release=servers.PRESENT), target.cluster.later
 
     def alembic(*arguments: str) -> str:
         command = [sys.executable, "-m", "alembic", *arguments]
-        environment = {**os.environ, "MEMFOLD_DSN": old}
+        environment = {**servers.environment(later), "MEMFOLD_DSN": old}
         return subprocess.run(
-            command, cwd=servers.ROOT, env=environment, capture_output=True, text=True, check=True
+            command, cwd=later, env=environment, capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    assert alembic("current") == "0001"
+    assert alembic("current") == servers.PRESENT
     alembic("upgrade", "head")
-    assert migrate.drift(old) == []
-    assert sorted(set(catalog(old)) ^ set(catalog(make("alembic")))) == []
+    assert alembic("current") == f"{servers.LATER} (head)"
+    with servers.package(later):
+        assert migrate.drift(old) == []
+    assert sorted(set(catalog(old)) ^ set(catalog(make("alembic", release=servers.LATER)))) == []
 
 
 def test_a_dropped_extension_can_be_installed_again(make: Make, target: Target) -> None:
     if not target.cluster.extension:
         assert target.way != "extension"
         return
-    old = make("extension", release="0.1.0")
-    servers.upgrade(old, "extension")
+    old = make("extension", release=servers.PRESENT)
+    target.cluster.upgrade(old, "extension")
     run(old, "drop extension memfold")
     left = "select count(*) from pg_depend where refobjid = 'memfold'::regnamespace and deptype = 'n'"
     assert ask(old, left) == [0]
-    run(old, "create extension memfold")
-    assert sorted(set(catalog(old)) ^ set(catalog(make("extension")))) == []
+    run(old, f"create extension memfold version '{servers.LATER}'")
+    assert sorted(set(catalog(old)) ^ set(catalog(make("extension", release=servers.LATER)))) == []
 
 
 # --- while the database is in use --------------------------------------------------------------------------------
@@ -510,25 +594,23 @@ class Writers:
             self.calls += calls
 
 
-@pytest.mark.one_server
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
-    make: Make, record_property: Callable[[str, object], None]
+    make: Make, target: Target, record_property: Callable[[str, object], None]
 ) -> None:
     """A transaction that has read stands in the way for seconds: nobody queues behind the upgrades that wait for it."""
-    old = make("alembic", release="0.1.0")
+    old = make("alembic", release=servers.PRESENT)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
-        processes = servers.install_together(*[old] * 10)
+        processes = servers.install_together(*[old] * 10, tree=target.cluster.later)
         waiting = "select count(*) from pg_stat_activity where application_name = 'memfold' and datname = "
         until(lambda: ask(old, f"{waiting} current_database()") == [10], "all ten are there", pause=0.05)
         time.sleep(1.2)  # some lock timeouts
         assert processes.poll() is None
-        assert ask(old, "select version_num from memfold.alembic_version") == ["0001"]
+        assert ask(old, "select version_num from memfold.alembic_version") == [servers.PRESENT]
         reader.rollback()
         out, err = processes.communicate(timeout=300)
-    head = ask(old, "select version_num from memfold.alembic_version")[0]
-    assert head != "0001"
-    assert (out.split(), processes.returncode) == ([head] * 10, 0), err
+    assert ask(old, "select version_num from memfold.alembic_version") == [servers.LATER]
+    assert (out.split(), processes.returncode) == ([servers.LATER] * 10, 0), err
     assert writers.problems == []
     record_property("slowest_call", max(writers.slowest))
     assert max(writers.slowest) < 4, writers.slowest
@@ -541,30 +623,29 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     assert broken(old) == []
 
 
-@pytest.mark.one_server
 def test_alter_extension_gives_way_too(make: Make, target: Target) -> None:
     if not target.cluster.extension:
         assert target.way != "extension"
         return
-    old = make("extension", release="0.1.0")
+    old = make("extension", release=servers.PRESENT)
     before = catalog(old)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
-        reader.execute("select count(*) from memfold.memory_events")
+        reader.execute("select count(*) from memfold.memories")
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                servers.upgrade(old, "extension")
+                target.cluster.upgrade(old, "extension")
             assert time.monotonic() - began < 3
         assert catalog(old) == before
         reader.rollback()
         for _ in range(20):  # between writers' locks
             try:
-                servers.upgrade(old, "extension")
+                target.cluster.upgrade(old, "extension")
                 break
             except psycopg.errors.LockNotAvailable:
                 time.sleep(0.2)
         time.sleep(0.3)
-    assert ask(old, "select extversion from pg_extension where extname = 'memfold'") != ["0.1.0"]
+    assert ask(old, VERSION["extension"]) == [servers.LATER]
     assert writers.problems == []
     assert max(writers.slowest) < 4
     assert ask(old, "select invariant from memfold.check_invariants('writers')") == []
@@ -572,14 +653,14 @@ def test_alter_extension_gives_way_too(make: Make, target: Target) -> None:
 
 
 @pytest.mark.one_server
-def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make) -> None:
-    old = make("alembic", release="0.1.0")
+def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Target) -> None:
+    old, later = make("alembic", release=servers.PRESENT), target.cluster.later
     before = catalog(old)
     with psycopg.connect(old, application_name="nightly report") as reader:
-        reader.execute("select count(*) from memfold.judgements")
+        reader.execute("select count(*) from memfold.memories")
         done = subprocess.run(
             [sys.executable, "-m", "memfold.cli", "init", old],
-            env={**os.environ, "MEMFOLD_LOCK_PATIENCE": "0.1"},
+            env={**servers.environment(later), "MEMFOLD_LOCK_PATIENCE": "0.1"},
             capture_output=True,
             text=True,
         )
@@ -587,16 +668,28 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make) -> None:
         assert f"process {reader.info.backend_pid} (postgres, nightly report)" in done.stderr
         assert "Nothing was changed" in done.stderr
         assert catalog(old) == before
-    migrate.install(old)
+    target.cluster.upgrade(old, "alembic")
+    assert ask(old, VERSION["alembic"]) == [servers.LATER]
 
 
-def test_what_others_built_on_an_orphan_is_named(make: Make, way: str) -> None:
+@pytest.mark.parametrize(
+    "built",
+    [
+        "select memfold._guard_limit() as longest",
+        "select memory_id from memfold.runaway_memories",
+    ],
+    ids=["function", "view"],
+)
+def test_what_others_built_on_what_is_dropped_is_named(
+    make: Make, target: Target, way: str, built: str
+) -> None:
     """The upgrade does not take it with it: it fails, whole, and says what is in the way."""
-    old = make(way, release="0.1.0")
-    run(old, "create view public.mine as select count(*) from memfold._derived_timeline('t', 'b', 1)")
+    old = make(way, release=servers.PRESENT)
+    run(old, f"create view public.mine as {built}")
     before = catalog(old)
     with pytest.raises((psycopg.Error, errors.MemfoldError), match="mine"):
-        servers.upgrade(old, way)
+        target.cluster.upgrade(old, way)
     assert catalog(old) == before
     run(old, "drop view public.mine")
-    servers.upgrade(old, way)
+    target.cluster.upgrade(old, way)
+    assert ask(old, VERSION[way]) == [servers.LATER]

@@ -23,7 +23,7 @@ from unicodedata import category, normalize
 
 UNICODE = "14.0.0"
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA_FILE = ROOT / "sql" / "schema" / "00.01.00_02_canonicalizer.sql"
+DATA_FILE = ROOT / "sql" / "functions" / "11_canonical" / "_data_1.sql"
 SELFTEST_FILE = ROOT / "sql" / "functions" / "11_canonical" / "canonicalizer_selftest.sql"
 
 BLOCK = 4096  # code points to a row of the self-test
@@ -169,14 +169,14 @@ def data_function(name: str, parts: Iterable[str], comment: str) -> str:
     """A function that returns one constant, which callers inline."""
     return (
         f"-- {comment}\n"
-        f"create function memfold.{name}() returns text\n"
+        f"create or replace function memfold.{name}() returns text\n"
         f"immutable parallel safe\n"
         f"return\n    {literal(parts)};\n"
         f"revoke all on function memfold.{name}() from public;\n"
     )
 
 
-def schema_section() -> str:
+def data_section() -> str:
     """The data functions of version 1."""
     return "\n".join(
         [
@@ -279,7 +279,7 @@ def main() -> int:
         print(f"needs Unicode {UNICODE}, this Python has {unicodedata.unidata_version}", file=sys.stderr)
         return 2
     stale = False
-    for path, section in ((SCHEMA_FILE, schema_section()), (SELFTEST_FILE, selftest_section())):
+    for path, section in ((DATA_FILE, data_section()), (SELFTEST_FILE, selftest_section())):
         old = path.read_text(encoding="utf-8")
         new = with_section(old, section)
         if old == new:

@@ -5,7 +5,7 @@ Nothing here needs a database; ``memfold_py.server`` is what the SQL functions c
 
 from __future__ import annotations
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 
 class UnknownLanguageError(ValueError):

@@ -27,7 +27,7 @@ from memfold.types import (
     UndoneMemory,
 )
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Answer",

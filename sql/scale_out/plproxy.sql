@@ -3,7 +3,7 @@
 --     psql -v ON_ERROR_STOP=1 -1 -f sql/scale_out/plproxy.sql
 --
 -- Then name the servers (CREATE SERVER memfold ...): docs/scale-out.md. To be run again after an upgrade of memfold.
--- Made by tools/gen_plproxy.py from the catalog of memfold 0.2.0.
+-- Made by tools/gen_plproxy.py from the catalog of memfold 1.0.0.
 do $$
 begin
     if to_regclass('memfold.memory_counters') is not null then
@@ -18,7 +18,7 @@ $$;
 create extension if not exists plproxy;
 create extension if not exists vector;
 create schema if not exists memfold;
-comment on schema memfold is 'memfold 0.2.0, routed by PL/Proxy: calls go to the server of their tenant.';
+comment on schema memfold is 'memfold 1.0.0, routed by PL/Proxy: calls go to the server of their tenant.';
 
 -- what an earlier run has made; tenant_roles has rows
 do $$

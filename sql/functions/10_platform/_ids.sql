@@ -10,6 +10,13 @@ begin
 end;
 $$;
 
+create or replace function memfold._root(memory_id uuid, root_id uuid) returns uuid
+language sql immutable parallel safe
+return case when root_id is null then memory_id else root_id end;
+revoke all on function memfold._root(uuid, uuid) from public;
+comment on function memfold._root(uuid, uuid) is
+'The root of a row of memories. Not coalesce(), which row level security takes for leaky and keeps from indexes.';
+
 -- Order is logical. What is later has a higher id, whatever the clock did since the last one: ids of events and memories are
 -- of the clock where that is ahead of what is there, else just above it (a hybrid logical clock).
 

@@ -20,18 +20,6 @@ revoke all on function memfold._other_profile(text, text) from public;
 comment on function memfold._other_profile(text, text) is
 'lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
 
--- As it was, but for the last line.
-create or replace function memfold._canonical(content text, profile text) returns text
-immutable parallel safe
-return case profile collate "C"
-    when 'prose/1' then memfold._prose_1(content)
-    when 'flat/1' then memfold._flat_1(content)
-    when 'code/1' then memfold._code_1(content)
-    when 'exact/1' then content
-    else memfold._other_profile(content, profile)
-end;
-revoke all on function memfold._canonical(text, text) from public;
-
 create or replace function memfold._profile(canonicalizer text) returns text
 language plpgsql stable
 as $$

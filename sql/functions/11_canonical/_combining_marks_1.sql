@@ -1,16 +1,14 @@
--- Release 0.2.0: long runs of combining marks.
 -- noqa: disable=LT02
 
 -- Normalization sorts the marks behind a letter, in the square of their number, and says nothing about how many there may be:
 -- 33,000 of them take 10 s. No writing system needs more than a few. Unicode Standard Annex 15 calls text with at most 30 in a
 -- row stream-safe, and says how other text becomes so: by U+034F, which is no mark that is sorted, after so many (here 15, for
--- some marks come apart into two). Candidates
--- with more are refused (_check_marks()); what is stored, or asked for, in spite of that is normalized quickly. All other text
--- has the canonical form that it had.
+-- some marks come apart into two). Candidates with more are refused (_check_marks()); what is stored, or asked for, in spite of
+-- that is normalized quickly.
 
 -- What canonical ordering sorts (combining class other than 0), and what begins with such a mark when it is taken apart:
 -- Unicode 14, and what Unicode 15 and 16 have added. The inside of a bracket expression.
-create function memfold._marks_1() returns text
+create or replace function memfold._marks_1() returns text
 immutable parallel safe
 return
     E'\u0300-\u034E\u0350-\u036F\u0483-\u0487\u0591-\u05BD\u05BF\u05C1-\u05C2\u05C4-\u05C5\u05C7\u0610-\u061A'
@@ -41,7 +39,7 @@ revoke all on function memfold._marks_1() from public;
 comment on function memfold._marks_1() is 'Combining marks that have an order, as the inside of a bracket expression.';
 
 -- The lengths first: they are known, and most texts have no 31 characters that are not ASCII.
-create function memfold._has_mark_run_1(content text) returns boolean
+create or replace function memfold._has_mark_run_1(content text) returns boolean
 immutable parallel safe
 return case
     when octet_length(content) - char_length(content) > 30
@@ -51,7 +49,7 @@ end;
 revoke all on function memfold._has_mark_run_1(text) from public;
 comment on function memfold._has_mark_run_1(text) is 'Whether a text has more than 30 combining marks in a row.';
 
-create function memfold._break_mark_runs_1(content text) returns text
+create or replace function memfold._break_mark_runs_1(content text) returns text
 immutable parallel safe
 return case
     when memfold._has_mark_run_1(content) then regexp_replace(
@@ -60,39 +58,3 @@ return case
 end;
 revoke all on function memfold._break_mark_runs_1(text) from public;
 comment on function memfold._break_mark_runs_1(text) is 'A text that has more than 30 combining marks in a row with U+034F after each 15.';
-
-create function memfold._normalize_nfkc_1(content text) returns text
-immutable parallel safe
-return case
-    when content is nfkc normalized then content
-    when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfkc)
-    else replace(
-        normalize(
-            replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
-            nfkc) collate "C",
-        E'\u2060', '')
-end;
-revoke all on function memfold._normalize_nfkc_1(text) from public;
-comment on function memfold._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
-
-create or replace function memfold._nfkc_1(content text) returns text
-immutable parallel safe
-return memfold._normalize_nfkc_1(memfold._break_mark_runs_1(content));
-
-create function memfold._normalize_nfc_1(content text) returns text
-immutable parallel safe
-return case
-    when content is nfc normalized then content
-    when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfc)
-    else replace(
-        normalize(
-            replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
-            nfc) collate "C",
-        E'\u2060', '')
-end;
-revoke all on function memfold._normalize_nfc_1(text) from public;
-comment on function memfold._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
-
-create or replace function memfold._nfc_1(content text) returns text
-immutable parallel safe
-return memfold._normalize_nfc_1(memfold._break_mark_runs_1(content));

@@ -1,6 +1,9 @@
--- Release 0.2.0: the hash of a content, whatever standard_conforming_strings is. PL/pgSQL reads its strings when it first runs in a
--- session, by the settings of that session; those written E'' mean the same under any.
-create or replace function memfold._content_hash(
+-- The functions that stored columns of memories are computed by. Those that they call come with sql/functions/: no row is
+-- written before.
+
+-- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function anew each time it computes a stored column.
+-- Its strings are written E'': PL/pgSQL reads them when it first runs in a session, by the settings of that session.
+create function memfold._content_hash(
     memory_type text, subject text, predicate text, content text,
     canonicalizer text, key_fields text, metadata_signature text
 ) returns bytea
@@ -45,3 +48,25 @@ begin
     );
 end;
 $$;
+revoke all on function memfold._content_hash(text, text, text, text, text, text, text) from public;
+comment on function memfold._content_hash(text, text, text, text, text, text, text) is
+'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a
+canonicalizer: such a memory has opted out of deduplication. Raises MF004 where the canonical content is empty.';
+
+create function memfold._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_key bigint := pg_catalog.hashtextextended(memory_type collate "C",
+        pg_catalog.hashtextextended(bucket_id collate "C", 0));
+begin
+    -- null = empty: neither is ever empty in canonical form
+    v_key := pg_catalog.hashtextextended(
+        coalesce(memfold._prose_1(subject), '') collate "C", v_key);
+    return pg_catalog.hashtextextended(
+        coalesce(memfold._prose_1(predicate), '') collate "C", v_key);
+end;
+$$;
+revoke all on function memfold._scope_key(text, text, text, text) from public;
+comment on function memfold._scope_key(text, text, text, text) is
+'64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';

@@ -1,8 +1,5 @@
--- Release 0.2.0: tables that are not ours. Written by `memfold adopt`, for members of memfold_owner alone: an archive
--- holds whole rows of any tenant.
-
--- Whoever writes to an adopted table may call the functions made for it, which stand in this schema.
-grant usage on schema memfold to memfold_owner with grant option;
+-- Tables that are not ours. Written by `memfold adopt`, for members of memfold_owner alone: an archive holds whole rows of any
+-- tenant.
 
 create table memfold.adoptions (
     table_schema text collate "C" not null,
@@ -68,6 +65,6 @@ the text that the server prints for it, so that it can be put back as it was.';
 comment on column memfold.adoption_archive.adoption is 'The name of the adoption.';
 comment on column memfold.adoption_archive.row_key is 'The row''s key, by column. Null: the table has none.';
 comment on column memfold.adoption_archive.kept_key is 'The key of the row that was kept in its place.';
-comment on column memfold.adoption_archive.archived_at is 'The same for all rows of one batch, which is one transaction.';
 comment on column memfold.adoption_archive.repointed is
 'Rows of child tables that refer to the kept row instead since: constraint, table, and their keys.';
+comment on column memfold.adoption_archive.archived_at is 'The same for all rows of one batch, which is one transaction.';

@@ -33,7 +33,7 @@ language plpython3u stable
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "sessions")
+return server.run(plpy, GD, "1.0.0", "sessions")
 $$;
 comment on function memfold._model_sessions() is
 'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
@@ -43,7 +43,7 @@ language plpython3u stable strict
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "profile", language)
+return server.run(plpy, GD, "1.0.0", "profile", language)
 $$;
 comment on function memfold.lemma_profile(text) is
 'The full name of profile lemma/1 for a language (en, de, fr, es, it, pt, or auto: by the text), with the version of the
@@ -54,7 +54,7 @@ language plpython3u immutable strict parallel safe
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "lemmatize", content, profile)
+return server.run(plpy, GD, "1.0.0", "lemmatize", content, profile)
 $$;
 comment on function memfold.lemmatize(text, text) is
 'A text with its content words by their lemmas: what is written in lower case and is no function word. Names (capitals),
@@ -67,7 +67,7 @@ language plpython3u stable
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "selftest")
+return server.run(plpy, GD, "1.0.0", "selftest")
 $$;
 comment on function memfold.lemma_selftest() is
 'Does the lemmatiser give the forms that lemma/1 was made with? A row a language: its golden pairs, and a
@@ -78,7 +78,7 @@ language plpython3u volatile strict
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "embed", model, contents)
+return server.run(plpy, GD, "1.0.0", "embed", model, contents)
 $$;
 comment on function memfold.embed_texts(text[], text) is
 'The vectors of some texts, in order, of unit length, by a registered embedding model that the server holds: a
@@ -99,7 +99,7 @@ language plpython3u volatile
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "loaded")
+return server.run(plpy, GD, "1.0.0", "loaded")
 $$;
 comment on function memfold.loaded_models() is
 'The models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how
@@ -110,7 +110,7 @@ language plpython3u immutable strict parallel safe
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
-return server.run(plpy, GD, "0.2.0", "tokens", content, language)
+return server.run(plpy, GD, "1.0.0", "tokens", content, language)
 $$;
 comment on function memfold.segment_words(text, text) is
 'The distinct words of a text without spaces: language zh (Chinese, by jieba) or ja (Japanese, by janome). Raises MF011, MF058, MF059.';

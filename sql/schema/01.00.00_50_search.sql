@@ -1,5 +1,3 @@
--- Release 0.2.0: what recall returns.
-
 create type memfold.found_memory as (
     memory_id uuid,
     content text,
@@ -25,15 +23,3 @@ comment on type memfold.found_memory is
 'A memory that search_memories() shows. similarity: the cosine of the text that is shown (null: it has no vector of the model).
 matched: the nearest of its texts, an alias where one is nearer. confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
 collapsed_into: with show_collapsed, of those.';
-
-create type memfold.decay_report as (
-    run_id uuid,
-    decayed bigint,
-    remaining bigint
-);
-comment on type memfold.decay_report is
-'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
-
--- It names both texts and both similarities: made anew with the functions.
--- squawk-ignore ban-drop-function
-drop function if exists memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint);

@@ -43,7 +43,8 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold._ledger, memfold._whole_ledger
+memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold._ledger,
+memfold._whole_ledger
 to memfold_app, memfold_auditor;
 grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
@@ -67,7 +68,9 @@ begin
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname in ('_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest')
+            p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname in (
+                '_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest'
+            )
         )
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);

@@ -1,0 +1,51 @@
+create or replace function memfold._unknown_profile(content text, profile text) returns text
+language plpgsql immutable strict parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception using
+        errcode = 'MF011',
+        message = 'unknown canonicalizer profile',
+        detail = format('There is no profile "%s".', profile),
+        hint = 'The profiles are prose/1, flat/1, code/1 and exact/1.';
+end
+$$;
+revoke all on function memfold._unknown_profile(text, text) from public;
+
+-- For PL/pgSQL functions of memfold: they inline it, which saves a call. Not for a generated column or a CHECK: there
+-- the inlining is done anew by every INSERT, and takes a hundred times what the call takes.
+create or replace function memfold._canonical(content text, profile text) returns text
+immutable parallel safe
+return case profile collate "C"
+    when 'prose/1' then memfold._prose_1(content)
+    when 'flat/1' then memfold._flat_1(content)
+    when 'code/1' then memfold._code_1(content)
+    when 'exact/1' then content
+    else memfold._other_profile(content, profile)
+end;
+revoke all on function memfold._canonical(text, text) from public;
+
+create or replace function memfold.canonicalize(content text, profile text) returns text
+language plpgsql immutable strict parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return memfold._canonical(content, profile);
+end
+$$;
+revoke all on function memfold.canonicalize(text, text) from public;
+
+comment on function memfold.canonicalize(text, text) is
+$$Canonical form of a text: two texts with the same form are one fact to tier 1.
+
+prose/1  U+200B, U+2060, U+FEFF and U+00AD dropped; superscripts, subscripts and vulgar fractions kept apart
+         (10^5, H_2O, 1 1/2 with U+2044); NFKC; lower case; white space runs to one space; trimmed; one trailing
+         . ! ? or U+3002 stripped; trimmed. Numerals, signs, currency, symbols and negation stay.
+flat/1   NFC, lower case; of that only letters with their marks, digits and full stops, of every script.
+code/1   line ends to LF; everything else stays.
+exact/1  the text as it is.
+
+Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
+its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
+another version. Lower case is the simple mapping of Unicode 14, with final sigma as sigma and any dotted i as i.
+NULL gives NULL. Raises MF011 for an unknown profile. Needs database encoding UTF8.$$;

@@ -1,0 +1,101 @@
+-- Roles are objects of the cluster, not of a database: a second database of the same server finds them made.
+do $$
+declare
+    v_role text;
+begin
+    foreach v_role in array array[
+        'memfold_owner', 'memfold_queue', 'memfold_app', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
+    ] loop
+        if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
+            begin
+                execute pg_catalog.format('create role %I nologin', v_role);
+            exception when duplicate_object or unique_violation then
+                null;  -- another database of this server is being installed at the same moment
+            end;
+        end if;
+    end loop;
+    -- Whoever installs hands the objects over to memfold_owner, which takes membership. A superuser has it.
+    if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
+        execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+    end if;
+    -- logins that are bound to one tenant (tenant_roles) are an application all the same
+    if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_app', 'member') then
+        grant memfold_app to memfold_tenant;
+    end if;
+end;
+$$;
+
+grant usage, create on schema memfold to memfold_owner, memfold_queue;
+-- Whoever writes to an adopted table may call the functions made for it, which stand in this schema.
+grant usage on schema memfold to memfold_owner with grant option;
+grant usage on schema memfold to memfold_app, memfold_judge, memfold_auditor;
+comment on schema memfold is
+'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
+
+-- PostgreSQL 18 brings what is wanted, in C; before it takes some text work.
+do $do$
+begin
+    execute 'create function memfold._new_id() returns uuid language sql volatile parallel safe return ' || case
+        when pg_catalog.current_setting('server_version_num')::integer >= 180000 then 'pg_catalog.uuidv7()'
+        -- one reading of the clock: 48 bits of milliseconds, 12 bits of their fraction, the version's digit between them
+        else $body$(
+            pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
+                (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint
+            ), 15, '0'), '7', 13, 0)
+            || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
+        )::uuid$body$
+    end;
+end;
+$do$;
+revoke all on function memfold._new_id() from public;
+comment on function memfold._new_id() is
+'A UUID of version 7 (RFC 9562, method 3): milliseconds, then 12 bits of their fraction, so ids sort by time.';
+
+-- Which tenant a session is of ----------------------------------------------------------------------------------------
+
+create table memfold.tenant_roles (
+    role_name name primary key,
+    tenant_id text collate "C" not null check (tenant_id <> '')
+);
+comment on table memfold.tenant_roles is
+'Which tenant a login role belongs to that is a member of memfold_tenant: this row decides, whatever memfold.tenant_id is
+set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
+
+create function memfold._bound_role(role name) returns name
+language sql stable parallel safe
+-- Whoever logs in as a bound role stays bound, whatever role it sets.
+return case
+    when
+        pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')
+        and not pg_catalog.pg_has_role(role, 'memfold_owner', 'member') then role
+    when
+        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+        and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
+end;
+revoke all on function memfold._bound_role(name) from public;
+comment on function memfold._bound_role(name) is
+'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
+not of memfold_owner, as superusers are). Null: the caller is not bound.';
+
+create function memfold._bound_tenant() returns text
+language sql stable parallel safe
+return case
+    when memfold._bound_role(current_user) is not null
+        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold._bound_role(current_user))
+    else pg_catalog.current_setting('memfold.tenant_id', true)
+end;
+revoke all on function memfold._bound_tenant() from public;
+comment on function memfold._bound_tenant() is '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+
+-- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
+create function memfold._tenant() returns text
+language sql stable parallel safe
+return case
+    when
+        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+        or current_user <> session_user and pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
+        then memfold._bound_tenant()
+    else pg_catalog.current_setting('memfold.tenant_id', true)
+end;
+revoke all on function memfold._tenant() from public;
+comment on function memfold._tenant() is 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';

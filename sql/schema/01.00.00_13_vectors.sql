@@ -1,0 +1,57 @@
+create table memfold.embedding_models (
+    model text collate "C" primary key check (model <> ''),
+    dimensions bigint not null check (dimensions between 1 and 16000),
+    merge_threshold double precision not null default 0.92 check (merge_threshold between 0 and 1),
+    judge_threshold double precision not null default 0.85 check (judge_threshold between 0 and 1),
+    calibration_id uuid,
+    registered_at timestamptz not null default pg_catalog.now(),
+    score_function text collate "C",
+    candidate_threshold double precision,
+    score_merge_threshold double precision,
+    score_judge_threshold double precision,
+    replaced_by text collate "C",
+    replaced_at timestamptz,
+    check (judge_threshold <= merge_threshold),
+    constraint embedding_models_score_check check (
+        pg_catalog.num_nulls(score_function, candidate_threshold, score_merge_threshold, score_judge_threshold) in (0, 4)
+        and candidate_threshold between -1 and 1
+        and score_judge_threshold >= 0 and score_judge_threshold <= score_merge_threshold and score_merge_threshold <= 1
+    ),
+    constraint embedding_models_replaced_check check (
+        replaced_by <> model and (replaced_by is null) = (replaced_at is null)
+    )
+);
+comment on table memfold.embedding_models is
+'The embedding models whose vectors are accepted; vectors of different models are never compared.';
+comment on column memfold.embedding_models.calibration_id is
+'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set by hand.';
+comment on column memfold.embedding_models.score_function is
+'The function of schema memfold that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
+comment on column memfold.embedding_models.candidate_threshold is
+'With a score_function: the cosine from which on a neighbour is scored.';
+comment on column memfold.embedding_models.score_merge_threshold is
+'With a score_function: the score, in [0, 1], above which tier 2 merges. What compares cosines goes by merge_threshold still.';
+comment on column memfold.embedding_models.score_judge_threshold is
+'With a score_function: the score, in [0, 1], from which on tier 2 asks a judge.';
+comment on column memfold.embedding_models.replaced_by is
+'The model that took its place (replace_embedding_model): since then vectors of this one are refused. Null: in use.';
+
+-- No foreign key to memories: a check for each new row of what the same function has written a statement before was a
+-- quarter of a batch of new facts. check_invariants() says what it would have refused.
+create table memfold.memory_vectors (
+    tenant_id text collate "C" not null,
+    memory_id uuid not null,
+    model text collate "C" not null,
+    bucket_id text collate "C" not null,
+    scope_key bigint not null,
+    live boolean not null default true,
+    embedding vector not null,
+    primary key (tenant_id, memory_id, model)
+);
+-- In the row while it fits a page: no TOAST read a neighbour. MAIN rather than PLAIN, which refuses larger vectors.
+alter table memfold.memory_vectors alter column embedding set storage main;
+create index memory_vectors_scope_idx
+on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where live;
+comment on table memfold.memory_vectors is
+'One unit vector per (memory, embedding model), aliases'' included; a scoped scan reads nothing else.';
+comment on column memfold.memory_vectors.live is 'Where the memory leads is active: it is a neighbour.';

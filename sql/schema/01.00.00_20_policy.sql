@@ -1,0 +1,153 @@
+create table memfold.policies (
+    tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
+    bucket_id text collate "C" not null default '*' check (bucket_id <> ''),
+    memory_type text collate "C" not null default '*' check (memory_type <> ''),
+    preset text collate "C" not null default 'three_tier',
+    dedup text collate "C" not null default 'on' check (dedup in ('on', 'off')),
+    canonicalizer text collate "C" not null default 'prose/1',
+    key_fields text collate "C" not null default 'type,subject,predicate',
+    metadata_keys text[] not null default '{}',
+    scope text collate "C" not null default 'predicate' check (scope in ('predicate', 'bucket')),
+    neighbours bigint not null default 20 check (neighbours between 1 and 1000),
+    merge_threshold double precision check (merge_threshold between 0 and 1),
+    merge_inclusive boolean not null default false,
+    judge_threshold double precision check (judge_threshold between 0 and 1),
+    similar_threshold double precision check (similar_threshold between 0 and 1),
+    lexical_threshold double precision check (lexical_threshold between 0 and 1),
+    guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
+    on_ambiguous text collate "C" not null default 'judge'
+    check (on_ambiguous in ('judge', 'synthesise', 'review', 'keep')),
+    on_merge text collate "C" not null default 'strengthen'
+    check (on_merge in ('strengthen', 'replace', 'synthesise')),
+    metadata_merge text collate "C" not null default 'merge' check (metadata_merge in ('merge', 'first', 'newest')),
+    conflict text collate "C" not null default 'newest_wins'
+    check (conflict in ('newest_wins', 'keep_existing', 'keep_both', 'review')),
+    confidence_floor double precision not null default 0.75 check (confidence_floor between 0 and 1),
+    min_confidence double precision not null default 0 check (min_confidence between 0 and 1),
+    weight_source double precision not null default 0.5 check (weight_source between 0 and 1),
+    weight_extractor double precision not null default 0.3 check (weight_extractor between 0 and 1),
+    weight_repetition double precision not null default 0.2 check (weight_repetition between 0 and 1),
+    notify boolean not null default false,
+    max_content_length bigint not null default 100000 check (max_content_length between 1 and 10000000),
+    max_metadata_size bigint not null default 100000 check (max_metadata_size between 2 and 10000000),
+    updated_at timestamptz not null default pg_catalog.now(),
+    lexical_neighbours bigint not null default 5 check (lexical_neighbours between 1 and 1000),
+    session_neighbours bigint check (session_neighbours between 1 and 1000),
+    metadata_max text[] not null default '{}',
+    on_judge_failure text collate "C" not null default 'keep' check (on_judge_failure in ('keep', 'replace')),
+    search_threshold double precision check (search_threshold between 0 and 1),
+    touch boolean not null default false,
+    rank_confidence double precision not null default 0.1 check (rank_confidence between 0 and 1),
+    rank_feedback double precision not null default 0.1 check (rank_feedback between 0 and 1),
+    consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
+    max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
+    session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
+    protected_types text[] not null default '{}',
+    protected_confidence double precision check (protected_confidence between 0 and 1),
+    decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
+    decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),
+    decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
+    key_retention interval not null default '30 days'
+    check (key_retention between interval '1 hour' and interval '1000 years'),
+    rehash_run uuid,
+    rehash_from_canonicalizer text collate "C",
+    rehash_from_key_fields text collate "C",
+    rehash_from_metadata_keys text[],
+    max_session_repeats bigint check (max_session_repeats between 1 and 1000),
+    embed text collate "C" not null default 'client' check (embed in ('client', 'in_database')),
+    embed_model text collate "C",
+    segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
+    primary key (tenant_id, bucket_id, memory_type),
+    constraint policies_rank_check check (rank_confidence + rank_feedback <= 1),
+    -- While a bucket is rehashed, its texts stand under the rules of before or under those of its policy.
+    constraint policies_rehash_check check (
+        rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
+        and rehash_from_metadata_keys is not null
+    ),
+    constraint policies_embed_model_check check (embed = 'client' or embed_model is not null)
+);
+-- Rules that are not the usual ones: the hot path finds that there are none without reading the rest.
+create index policies_unusual_idx on memfold.policies (tenant_id)
+where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
+or max_content_length < 8192 or rehash_run is not null;
+comment on table memfold.policies is
+'The rules of a bucket. ''*'' stands for any; the most specific row wins whole: (tenant, bucket, type), (tenant, bucket),
+tenant, default. Written by set_policy().';
+comment on column memfold.policies.key_fields is
+'What the content hash covers beside the content: a list of type, subject, predicate, joined by commas.';
+comment on column memfold.policies.metadata_keys is 'Metadata keys whose values are part of the content hash.';
+comment on column memfold.policies.scope is
+'Where tier 2 looks for neighbours: predicate = same bucket, type, subject and predicate; bucket = the whole bucket.';
+comment on column memfold.policies.neighbours is 'How many neighbours tier 2 looks at (N).';
+comment on column memfold.policies.merge_threshold is
+'Cosine above which (merge_inclusive: at or above which) a guard-clean neighbour merges. Null: the model''s.';
+comment on column memfold.policies.judge_threshold is
+'Cosine at or above which the pair goes to a judge. Null: the model''s.';
+comment on column memfold.policies.similar_threshold is
+'Cosine at or above which neighbours are reported in "similar". Null: the judge threshold.';
+comment on column memfold.policies.lexical_threshold is
+'Jaccard similarity of words above which a guard-clean neighbour merges. Null: the lexical tier is off.';
+comment on column memfold.policies.on_ambiguous is
+'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, keep
+inserts.';
+comment on column memfold.policies.on_merge is
+'What an automatic merge of another text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the
+newer text holds, the older becomes its alias; synthesise = a judge writes one text that says what both say.';
+comment on column memfold.policies.min_confidence is 'Effective confidence below which search_memories() does not show a memory.';
+comment on column memfold.policies.max_content_length is 'Longest content accepted, in bytes of UTF-8.';
+comment on column memfold.policies.max_metadata_size is 'Largest metadata accepted, in bytes of its text form.';
+comment on column memfold.policies.lexical_neighbours is 'How many memories that share words the lexical tier looks at.';
+comment on column memfold.policies.session_neighbours is
+'How many neighbours tier 2 looks at where they are of the candidate''s session. Null: sessions make no difference.';
+comment on column memfold.policies.metadata_max is
+'Metadata keys that keep the largest of their numbers, whatever metadata_merge says of the others.';
+comment on column memfold.policies.on_judge_failure is
+'When the last attempt of a synthesis has failed: keep = both memories stay, replace = the newer replaces the older.';
+comment on column memfold.policies.search_threshold is
+'Cosine at or above which search_memories() shows two memories as one. Null: the model''s judge threshold.';
+comment on column memfold.policies.touch is 'Whether search_memories() counts what it shows (access_count, last_accessed).';
+comment on column memfold.policies.rank_confidence is
+'Share of effective confidence in the score of search_memories(); similarity has what confidence and feedback leave.';
+comment on column memfold.policies.rank_feedback is
+'Share of feedback, (helpful + 1) / (helpful + harmful + 2), in the score of search_memories().';
+comment on column memfold.policies.consolidate_threshold is 'Cosine at or above which consolidate() makes one cluster of two memories.';
+comment on column memfold.policies.max_cluster_size is
+'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
+comment on column memfold.policies.session_threshold is
+'Jaccard similarity of words above which end_session() makes one cluster of memories.';
+comment on column memfold.policies.protected_types is 'Types that upkeep never folds, prunes or lets decay.';
+comment on column memfold.policies.protected_confidence is
+'Confidence at or above which end_session() does not fold a memory. Null: none is protected by it.';
+comment on column memfold.policies.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
+comment on column memfold.policies.decay_floor is 'Decay ends at this confidence.';
+comment on column memfold.policies.decay_interval is 'Decay begins after so long without use.';
+comment on column memfold.policies.key_retention is
+'For how long an idempotency key answers at least; upkeep removes older ones. Of policies for memory_type ''*''.';
+comment on column memfold.policies.rehash_run is
+'The run of rehash_bucket() that is under way. Null: there is none, and the columns rehash_from_... mean nothing.';
+comment on column memfold.policies.rehash_from_canonicalizer is
+'What the texts that the run has not reached are hashed by; so rehash_from_key_fields and rehash_from_metadata_keys.';
+comment on column memfold.policies.max_session_repeats is
+'How often one session (session_id) may state one text: a further call is refused (MF055). Null: as often as it likes.';
+comment on column memfold.policies.embed is
+'Who makes the vector of a text that comes without one: client (later, by attach_embedding()) or in_database (embed_text() of
+memfold_py, after a tier-1 miss).';
+comment on column memfold.policies.embed_model is
+'The registered model of in_database.';
+comment on column memfold.policies.segmenter is
+'What the lexical tier takes for a word of text without spaces: each of its characters, or the words that memfold_py finds (zh
+Chinese, ja Japanese).';
+insert into memfold.policies default values;
+
+create table memfold.predicates (
+    tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
+    predicate text collate "C" not null check (predicate <> ''),
+    cardinality text collate "C" not null default 'many' check (cardinality in ('one', 'many')),
+    conflict text collate "C" check (conflict in ('newest_wins', 'keep_existing', 'keep_both', 'review')),
+    updated_at timestamptz not null default pg_catalog.now(),
+    primary key (tenant_id, predicate)
+);
+comment on table memfold.predicates is
+'How many values a predicate has at a time. A predicate that is not here has many. Written by set_predicate().';
+comment on column memfold.predicates.predicate is 'Canonical form (prose/1).';
+comment on column memfold.predicates.conflict is 'Overrides the conflict policy of the bucket. Null: it does not.';

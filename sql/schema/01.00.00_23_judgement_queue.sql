@@ -1,0 +1,65 @@
+create table memfold.judgements (
+    tenant_id text collate "C" not null check (tenant_id <> ''),
+    judgement_id uuid not null default memfold._new_id(),
+    bucket_id text collate "C" not null,
+    scope_key bigint not null,
+    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review')),
+    state text collate "C" not null default 'open'
+    check (state in ('open', 'leased', 'done', 'moot', 'dead', 'part')),
+    memory_id uuid not null,
+    other_id uuid,
+    member_ids uuid[],
+    similarity double precision,
+    guard text[],
+    worker text collate "C",
+    leased_until timestamptz,
+    attempts bigint not null default 0,
+    next_attempt_at timestamptz not null default pg_catalog.now(),
+    last_error text collate "C",
+    verdict text collate "C" check (verdict in ('duplicate', 'refinement', 'contradiction', 'distinct', 'unsure')),
+    confidence double precision check (confidence between 0 and 1),
+    reason text collate "C",
+    merged_text text collate "C",
+    model text collate "C",
+    input_tokens bigint,
+    output_tokens bigint,
+    cost double precision,
+    run_id uuid,
+    created_at timestamptz not null default pg_catalog.now(),
+    resolved_at timestamptz,
+    cluster_id uuid,
+    primary key (tenant_id, judgement_id),
+    foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id),
+    foreign key (tenant_id, other_id) references memfold.memories (tenant_id, memory_id),
+    check (other_id is not null or member_ids is not null)
+);
+create unique index judgements_open_pair_key on memfold.judgements
+(tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where state in ('open', 'leased');
+-- Those that wait for a person must not be in the way of those that a model may answer.
+create index judgements_queue_idx on memfold.judgements
+(tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where state in ('open', 'leased');
+create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
+create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
+-- One question about several memories that are near to one another. What each of them was asked about is found by their rows of
+-- state part: an index of an array is of no use behind row level security.
+create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
+create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
+create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
+where run_id is not null and state in ('open', 'leased') and kind <> 'synthesis';
+comment on table memfold.judgements is
+'Tier 3: open and answered questions "do these two say the same?". Both memories stay active until it is answered.';
+comment on column memfold.judgements.kind is
+'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of upkeep; review: for a person.';
+comment on column memfold.judgements.state is
+'open, leased, done, moot, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
+comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member.';
+comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
+comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
+comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
+comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
+comment on column memfold.judgements.verdict is
+'unsure: the answer''s confidence was below the policy''s confidence_floor, both were kept.';
+comment on column memfold.judgements.cost is 'Of the model''s calls, in the currency that the judge is configured with.';
+comment on column memfold.judgements.cluster_id is
+'Of each member but the oldest (other_id): the question about its cluster; where a run was undone, a mark shared by the texts that it had
+merged into one memory. Two memories with the same cluster_id were asked about together. Null: a pair of its own.';

@@ -1,0 +1,47 @@
+-- A batch makes the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's,
+-- last_id is the memory_id of the last one. Null: made where the row is written.
+create type memfold.candidate as (
+    tenant_id text,
+    bucket_id text,
+    memory_type text,
+    content text,
+    subject text,
+    predicate text,
+    object text,
+    embedding vector,
+    embedding_model text,
+    source_turn_ids text[],
+    source_confidence double precision,
+    extractor_confidence double precision,
+    session_id text,
+    origin text,
+    metadata jsonb,
+    observed_at timestamptz,
+    content_hash bytea,
+    scope_key bigint,
+    metadata_signature text,
+    policy memfold.policies,
+    memory_id uuid,
+    event_id uuid,
+    last_id uuid,
+    last_event_id uuid
+);
+comment on type memfold.candidate is 'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
+
+create type memfold.decision as (
+    action text,
+    tier integer,
+    method text,
+    memory_id uuid,
+    root_id uuid,
+    target_id uuid,
+    similarity double precision,
+    guard text[],
+    similar_memories jsonb,
+    reason text,
+    on_timeline boolean,
+    judgement text
+);
+comment on type memfold.decision is
+'What _decide() found: the action, the stored text that was hit (memory_id, with its root), the memory it concerns
+(target_id), and the kind of judgement to queue.';

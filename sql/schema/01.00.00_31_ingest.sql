@@ -1,0 +1,32 @@
+create table memfold.idempotency_keys (
+    tenant_id text collate "C" not null,
+    bucket_id text collate "C" not null,
+    idempotency_key text collate "C" not null,
+    event_id uuid,
+    at timestamptz not null default pg_catalog.now(),
+    primary key (tenant_id, bucket_id, idempotency_key)
+);
+-- Those that upkeep removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
+create index idempotency_keys_at_idx on memfold.idempotency_keys (tenant_id, at)
+where idempotency_key < 'import:' or idempotency_key >= 'import;';
+comment on table memfold.idempotency_keys is 'Calls of ingest that carried a key, and the ledger row each of them left.';
+
+create type memfold.ingest_result as (
+    action text,
+    memory_id uuid,
+    tier integer,
+    method text,
+    similarity double precision,
+    superseded_id uuid,
+    judgement_id uuid,
+    event_id uuid,
+    "similar" jsonb
+);
+comment on type memfold.ingest_result is
+'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds
+the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of
+the memory that it was decided against, of method lexical the Jaccard similarity of words. similar: as in
+memory_events.similar_memories.';
+create type memfold.plain_rows as (ingested bigint, busy bigint);
+comment on type memfold.plain_rows is
+'What ingest_plain_rows() did: rows that it ingested; buckets that it left alone because others were at work there.';

@@ -1,0 +1,30 @@
+create type memfold.claimed_judgement as (
+    tenant_id text,
+    judgement_id uuid,
+    bucket_id text,
+    kind text,
+    similarity double precision,
+    guard text[],
+    attempts bigint,
+    leased_until timestamptz,
+    memory jsonb,
+    other jsonb,
+    members jsonb
+);
+comment on type memfold.claimed_judgement is
+'A question for a judge: do memory (the newer) and other (the older) say the same? Both as JSON: memory_id, content,
+memory_type, subject, predicate, object, first_seen, last_seen, observations, sources, origin, session_id, source_turn_ids.
+members: of a cluster, an array of all its memories in that form, oldest to newest; memory and other are the last and the
+first of them. Null: a pair.';
+
+create type memfold.resolution as (
+    state text,
+    verdict text,
+    action text,
+    memory_id uuid,
+    event_id uuid
+);
+comment on type memfold.resolution is
+'What became of an answer. state: done; open (a side has changed: the question was queued anew, nothing was applied); moot
+(there is nothing to decide any more). action: merged, replaced, superseded, rejected, escalated (to a person) or judged
+(both were kept); memory_id: the memory that now holds the fact.';

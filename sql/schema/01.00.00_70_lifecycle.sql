@@ -1,0 +1,66 @@
+-- The columns of memory_events, and what is said of them.
+create table memfold.memory_events_archive (
+    like memfold.memory_events including comments,
+    primary key (tenant_id, event_id, at)
+);
+create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
+create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)
+where undoes is not null;
+-- erasure looks for rows by what they name
+create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
+create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
+where similar_memories is not null or not observation;
+comment on table memfold.memory_events_archive is
+'Ledger rows that archive_events() has moved out of memory_events, as they were: old restatements, for which a row of method
+archived stands in the ledger, and rows on which no state depends. undo() and erasure bring a memory''s rows back. It may be in
+another tablespace.';
+comment on column memfold.memory_events.cause is 'Of a row erased: what is gone.';
+
+create table memfold.archive_positions (
+    tenant_id text collate "C" primary key check (tenant_id <> ''),
+    memory_id uuid,
+    event_id uuid not null
+);
+comment on table memfold.archive_positions is
+'Where archive_events() goes on in a tenant''s ledger, by memory and event (memory_id null: among the rows that have none). No row:
+at the beginning.';
+
+create type memfold.archived_rows as (archived bigint, summaries bigint, is_left boolean);
+comment on type memfold.archived_rows is
+'What one call of archive_events() did: rows it moved, rows of method archived it made or made larger; is_left: call it again.';
+
+create type memfold.erasure as (
+    erased bigint,
+    kept bigint,
+    events bigint,
+    remaining bigint
+);
+comment on type memfold.erasure is
+'What one call erased: texts (memories and aliases) that are gone, texts that lost observations and stay, for other sources
+support them, and ledger rows that are gone. remaining: texts that are left for another call; of a bucket or tenant at most
+1,000 are counted.';
+
+-- No samples of texts for the planner, which compares none of them: pg_statistic would keep what was erased.
+do $$
+declare
+    v_column record;
+begin
+    for v_column in
+        select t.name, pg_catalog.unnest(t.columns) as column_name
+        from (values
+            ('memories', array['object', 'content', 'metadata']),
+            ('memory_events', array[
+                'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
+            ]),
+            ('memory_events_archive', array[
+                'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
+            ]),
+            ('judgements', array['guard', 'last_error', 'reason', 'merged_text']),
+            ('labelled_pairs', array['content_a', 'content_b']),
+            ('staged_candidates', array['subject', 'object', 'content', 'metadata'])
+        ) as t (name, columns)
+    loop
+        execute pg_catalog.format('alter table memfold.%I alter column %I set statistics 0', v_column.name, v_column.column_name);
+    end loop;
+end;
+$$;
