@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from memfold import _host, migrate
+from memfold.admin import host, migrate
 from tests.shared_files import InUseError, SharedFiles
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +63,7 @@ class Cluster:
     name: str
     bindir: Path
     base: Path = field(default_factory=directory)
-    account: _host.Account = field(default_factory=_host.Account.choose)
+    account: host.Account = field(default_factory=host.Account.choose)
     extension: bool = False
     why_no_extension: str = ""
     why_no_python: str = ""
@@ -299,7 +299,7 @@ def load_present(dsn: str, way: str, vector_schema: str = "public") -> None:
 
 TOGETHER = """
 import os, sys, traceback
-from memfold import migrate
+from memfold.admin import migrate
 migrate.script()  # imports what install() will
 children = []
 for dsn in sys.argv[1:]:
@@ -504,10 +504,10 @@ def available() -> tuple[list[Cluster], list[str]]:
             )
             for name, bindir, base, extension, why, why_no_python in json.loads(os.environ[STARTED])
         ], []
-    account = _host.Account.choose()
-    embedded = _host.bindir()
+    account = host.Account.choose()
+    embedded = host.bindir()
     if os.geteuid() == 0 and not account.can_enter(embedded):
-        embedded = _host.readable_copy(embedded)
+        embedded = host.readable_copy(embedded)
     clusters = [Cluster("embedded", embedded)]
     left_out = []
     full, why = find_full_server.find()

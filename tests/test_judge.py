@@ -26,9 +26,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memfold import judge as judge_module
 from memfold.errors import MemfoldError
-from memfold.judge import MAX_ERROR, Answer, JudgeError, OpenAIJudge, Question, Side, Usage, prompt
+from memfold.judging import openai_judge as judge_module
+from memfold.judging.openai_judge import (
+    MAX_ERROR,
+    Answer,
+    JudgeError,
+    OpenAIJudge,
+    Question,
+    Side,
+    Usage,
+    prompt,
+)
 from tests import servers
 from tests.chat_server import (
     ChatServer,
@@ -323,7 +332,7 @@ def fallen(monkeypatch: pytest.MonkeyPatch, server: ChatServer, setting: Setting
     if write is not None:
         monkeypatch.setattr(judge_module, "_json", write)
     if nonce is not None:
-        monkeypatch.setattr("memfold.judge.secrets.token_hex", lambda _: nonce)
+        monkeypatch.setattr("memfold.judging.openai_judge.secrets.token_hex", lambda _: nonce)
     cases = [(attack.name, *attack.on(base)) for attack in ATTACKS for base in ("same", "other")]
 
     async def run() -> list[Answer | BaseException]:

@@ -14,15 +14,19 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from memfold import _batch, _core, _limits, _recall, queries, reembed, review, worker
-from memfold._core import CommitLostError, Core, Embed, Pause, Transact
-from memfold._limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold import queries
+from memfold.admin import reembed
 from memfold.calibrate import Pair, judged
-from memfold.embedders import Embedder
+from memfold.client import batch, core, recall
+from memfold.client.core import CommitLostError, Core, Embed, Pause, Transact
+from memfold.embedding.embedders import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
-from memfold.judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.judging import limits, worker
+from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold.judging.openai_judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.judging.worker import Worker
+from memfold.review import sitting as review
 from memfold.types import IngestResult
-from memfold.worker import Worker
 from tests.test_judge import NEWER, OLDER, question
 
 
@@ -303,7 +307,7 @@ def sending(max_attempts: int) -> Callable[[], Any]:
 def batching(max_attempts: int) -> Callable[[], Any]:
     def steps() -> Any:
         core = Core("acme", None, False, max_attempts)
-        batches = _batch.Batches(core, None, {}, batch_size=10, wait=False, on_error="abort", progress=None)
+        batches = batch.Batches(core, None, {}, batch_size=10, wait=False, on_error="abort", progress=None)
         batches.add("Alice has a cat.")
         return batches.send()
 
@@ -364,7 +368,7 @@ def test_what_is_raised_in_the_end(error: type[psycopg.Error], raised: type[Memf
 
 @pytest.mark.usefixtures("_no_jitter")
 def test_pauses_between_attempts() -> None:
-    assert [_core.pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
+    assert [core.pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
         [0.015, 0.03, 0.48, 0.75, 0.75]
     )
 
@@ -737,7 +741,7 @@ def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -
 
 def test_an_hour_is_an_hour() -> None:
     """Other tests make it shorter for themselves."""
-    assert _limits.HOUR == 3600.0
+    assert limits.HOUR == 3600.0
 
 
 # floors ------------------------------------------------------------------------------------------------------
@@ -746,7 +750,7 @@ def test_an_hour_is_an_hour() -> None:
 @pytest.mark.parametrize(("confidence", "sure"), [(0.7499, False), (0.75, True), (0.7501, True)])
 def test_a_confidence_at_the_floor_is_enough(confidence: float, sure: bool) -> None:
     answer = Answer("duplicate", confidence)
-    assert _recall._same(answer) is sure
+    assert recall._same(answer) is sure
 
     class Judge:
         async def judge(self, question: Question) -> Answer:

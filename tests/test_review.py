@@ -23,8 +23,8 @@ from click.testing import CliRunner
 
 from memfold._text import escape as visible
 from memfold.cli import main
-from memfold.judge import Question, Side
-from memfold.review import _width, differences, side_by_side
+from memfold.judging.openai_judge import Question, Side
+from memfold.review.sitting import _width, differences, side_by_side
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -371,7 +371,7 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
 @pytest.fixture
 def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Has a statement run while the first pair is on the screen."""
-    from memfold import review
+    from memfold.review import sitting as review
 
     def prepare(statement: str) -> None:
         ask = review._Keys.ask

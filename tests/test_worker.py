@@ -24,12 +24,12 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow
 
-from memfold import _limits
-from memfold import worker as worker_module
 from memfold.cli import main
 from memfold.errors import ConnectionLostError, MemfoldError
-from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
-from memfold.worker import Summary, Worker
+from memfold.judging import limits
+from memfold.judging import worker as worker_module
+from memfold.judging.openai_judge import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
+from memfold.judging.worker import Summary, Worker
 from tests.chat_server import ChatServer, control, stats_of
 from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
@@ -296,7 +296,7 @@ def test_the_endpoint_is_down_for_a_while(
 ) -> None:
     count, slots = 30, 4
     url = endpoint(0.05)
-    monkeypatch.setattr(_limits, "FIRST_PAUSE", 0.4)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.4)
     pairs(dsn, count)
     worker = Worker(dsn, OpenAIJudge("stand-in", base_url=url), slots=slots, poll=0.1)
 
@@ -334,8 +334,8 @@ def test_the_endpoint_asks_for_patience(dsn: str, db: DB) -> None:
 def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_limits, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(_limits, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.1)
     pairs(dsn, 5)
     arguments = ["judge", dsn, "--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"]
     result = CliRunner().invoke(main, arguments)
@@ -589,7 +589,7 @@ def test_budget(
 ) -> None:
     """Five calls in any hour, whether they are counted or paid for."""
     hour = 1.0
-    monkeypatch.setattr(_limits, "HOUR", hour)
+    monkeypatch.setattr(limits, "HOUR", hour)
     pairs(dsn, 12)
     toy = Toy(latency=0.02, cost=0.01)
     with caplog.at_level(logging.WARNING, "memfold.worker"):

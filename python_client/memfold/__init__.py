@@ -1,7 +1,8 @@
 """memfold folds duplicate memories of AI agents into one, inside PostgreSQL."""
 
+from memfold._version import __version__
 from memfold.client import AsyncMemfold, Memfold
-from memfold.embedders import Embedder, OpenAIEmbedder
+from memfold.embedding import Embedder, OpenAIEmbedder
 from memfold.errors import (
     ConnectionLostError,
     InstallError,
@@ -12,7 +13,7 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.judge import Answer, Judge, JudgeError, OpenAIJudge, Question
+from memfold.judging import Answer, Judge, JudgeError, OpenAIJudge, Question
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -26,8 +27,6 @@ from memfold.types import (
     SimilarMemory,
     UndoneMemory,
 )
-
-__version__ = "0.2.0"
 
 __all__ = [
     "Answer",

@@ -12,7 +12,7 @@ from sqlglot import exp
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Column
 from memfold.adopt.expressions import Node, build, column, render
-from memfold.adopt.pieces import Pieces, composed, dollar_quoted, name_of, rendered
+from memfold.adopt.sql_fragments import Pieces, composed, dollar_quoted, name_of, rendered
 
 __all__ = ["Functions"]
 

@@ -20,8 +20,8 @@ from memfold.adopt import catalog, session
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import fetch
 from memfold.adopt.expressions import Expression, Node, build, column, listed, render, typed
-from memfold.adopt.pieces import parameter
-from memfold.client import Memfold
+from memfold.adopt.sql_fragments import parameter
+from memfold.client.blocking import Memfold
 from memfold.errors import AdoptError, ConnectionLostError, MemfoldError, OutcomeUnknownError, translate
 
 __all__ = ["FIELDS", "Import"]

@@ -9,9 +9,9 @@ import psycopg
 from sqlglot import exp
 
 from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.dedup_statements import Folds
 from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import build, render, text
-from memfold.adopt.folds import Folds
 from memfold.adopt.options import Options
 from memfold.adopt.session import Adoption
 from memfold.adopt.statements import Statements

@@ -22,8 +22,8 @@ from sqlglot import exp
 from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
+from memfold.adopt.dedup_statements import Folds, Key
 from memfold.adopt.expressions import build, column, render
-from memfold.adopt.folds import Folds, Key
 from memfold.adopt.session import Batches, Session
 from memfold.errors import PASSING, AdoptError
 

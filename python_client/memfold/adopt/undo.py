@@ -15,8 +15,8 @@ from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Table
 from memfold.adopt.expressions import Node, build, column, render, typed
-from memfold.adopt.pieces import composed, name_of, parameter, rendered
 from memfold.adopt.session import ANY, Batches, Session
+from memfold.adopt.sql_fragments import composed, name_of, parameter, rendered
 from memfold.adopt.steps import concurrently
 from memfold.errors import AdoptError
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from memfold import __version__, _files, migrate, queries, server
+from memfold import __version__, queries
 from memfold._text import escape_line
-from memfold.cli import _adopt, _calibrate, _export, _judge, _reembed, _search, _upkeep
+from memfold.admin import migrate, server
+from memfold.cli import _adopt, _calibrate, _export, _files, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -27,8 +28,8 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.client import Memfold
-from memfold.embedders import OpenAIEmbedder
+from memfold.client.blocking import Memfold
+from memfold.embedding.embedders import OpenAIEmbedder
 from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
 __all__ = ["main"]

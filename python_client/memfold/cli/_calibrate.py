@@ -26,10 +26,10 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.client import Memfold
-from memfold.embedders import OpenAIEmbedder
+from memfold.client.blocking import Memfold
+from memfold.embedding.embedders import OpenAIEmbedder
 from memfold.errors import CalibrationRefusedError
-from memfold.judge import Judge, OpenAIJudge
+from memfold.judging.openai_judge import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
     from memfold.calibrate import Calibration, Rate

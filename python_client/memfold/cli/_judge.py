@@ -23,10 +23,10 @@ from memfold.cli._shared import (
     say,
     tenant_option,
 )
-from memfold.judge import Judge, OpenAIJudge
-from memfold.labelling import Labelling
-from memfold.review import Review
-from memfold.worker import Summary, Worker
+from memfold.judging.openai_judge import Judge, OpenAIJudge
+from memfold.judging.worker import Summary, Worker
+from memfold.review.labelling import Labelling
+from memfold.review.sitting import Review
 
 
 @click.command()

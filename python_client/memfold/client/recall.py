@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from memfold import queries
-from memfold._core import Ask, Core, Steps, Together, check_text
 from memfold._log import logger
 from memfold._text import describe_error
-from memfold.judge import Answer, Question, Side, is_wordless
+from memfold.client.core import Ask, Core, Steps, Together, check_text
+from memfold.judging.openai_judge import Answer, Question, Side, is_wordless
 from memfold.types import FoundMemory, Row
 
 SURE = 0.75

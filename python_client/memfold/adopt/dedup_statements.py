@@ -11,7 +11,7 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
 from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import Node, build, column, render, typed
-from memfold.adopt.pieces import parameter, remembered
+from memfold.adopt.sql_fragments import parameter, remembered
 
 __all__ = ["Folds", "Key", "touched"]
 

@@ -24,8 +24,8 @@ import psycopg
 from memfold import errors, queries
 from memfold._log import log_decision, log_synthesis, logger, quoted
 from memfold._text import describe_error, sanitize_text
-from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
-from memfold.judge import Answer, Judge, JudgeError, Question, Usage, Verdict, usage_arguments
+from memfold.embedding.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
+from memfold.judging.openai_judge import Answer, Judge, JudgeError, Question, Usage, Verdict, usage_arguments
 from memfold.types import (
     BucketStats,
     CurrentMemory,

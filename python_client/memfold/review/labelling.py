@@ -13,9 +13,9 @@ from uuid import UUID
 import click
 
 from memfold import queries
-from memfold.client import Memfold
-from memfold.judge import Question, Side, Verdict
-from memfold.review import _VERDICTS, _count, _interruptible, _Keys, side_by_side
+from memfold.client.blocking import Memfold
+from memfold.judging.openai_judge import Question, Side, Verdict
+from memfold.review.sitting import _VERDICTS, _count, _interruptible, _Keys, side_by_side
 
 __all__ = ["Labelling"]
 

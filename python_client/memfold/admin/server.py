@@ -32,8 +32,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from memfold import _host
-from memfold._host import Account, ServerError, bindir
+from memfold.admin import host
+from memfold.admin.host import Account, ServerError, bindir
 
 __all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
 
@@ -97,7 +97,7 @@ class _Postmaster:
 def default_data_dir() -> Path:
     """The user's data directory; for root, whose own no other account may enter, one under /var/lib."""
     if os.geteuid() == 0:
-        return _host.SYSTEM_DIR / "pg18"
+        return host.SYSTEM_DIR / "pg18"
     return Path(platformdirs.user_data_dir("memfold", appauthor=False)) / "pg18"
 
 
@@ -113,8 +113,8 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
     if password is not None and (port is None or not password or "\0" in password):
         raise ServerError("a password goes with a port and may not be empty", "The Unix socket needs none.")
     home = _resolve(data)
-    _host.prepare(home)
-    with _host.locked(home):
+    host.prepare(home)
+    with host.locked(home):
         cluster = _Cluster(home)
         server = cluster.running()
         if server is None:
@@ -138,20 +138,20 @@ def down(data: Path | None = None, mode: str = "fast") -> bool:
     if mode not in _SIGNALS:
         raise ServerError(f"unknown mode {mode!r}", "Use smart, fast or immediate.")
     home = _resolve(data)
-    if not _host.is_prepared(home):
+    if not host.is_prepared(home):
         return False
-    with _host.locked(home):
+    with host.locked(home):
         server = _Cluster(home).running()
         if server is None:
             return False
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(server.pid)
             process.send_signal(_SIGNALS[mode])
-            deadline = time.monotonic() + _host.PATIENCE
+            deadline = time.monotonic() + host.PATIENCE
             while _alive(process):
                 if time.monotonic() > deadline:
                     raise ServerError(
-                        f"the server in {home} still runs after {_host.PATIENCE:.0f} s",
+                        f"the server in {home} still runs after {host.PATIENCE:.0f} s",
                         "A smart stop waits for every client to leave; a fast one does not.",
                     )
                 time.sleep(0.02)
@@ -164,7 +164,7 @@ def down(data: Path | None = None, mode: str = "fast") -> bool:
 def status(data: Path | None = None) -> Status:
     """Whether a server runs in ``data``, and how to reach it. Changes nothing."""
     home = _resolve(data)
-    server = _Cluster(home).running() if _host.is_prepared(home) else None
+    server = _Cluster(home).running() if host.is_prepared(home) else None
     if server is None:
         return Status(home, running=False)
     return Status(home, True, server.pid, server.port, server.tcp, server.dsn())
@@ -209,7 +209,7 @@ class _Cluster:
         )
 
     def wait_until_ready(self, server: _Postmaster) -> _Postmaster:
-        deadline = time.monotonic() + _host.PATIENCE
+        deadline = time.monotonic() + host.PATIENCE
         while not server.ready:
             time.sleep(0.02)
             found = self.running()
@@ -257,7 +257,7 @@ class _Cluster:
             "-o",
             shlex.join(options),
         ]
-        command += ["-w", "-t", f"{_host.PATIENCE:.0f}", "start"]
+        command += ["-w", "-t", f"{host.PATIENCE:.0f}", "start"]
         printed = ""
         for _ in range(3):
             self._clear_leftovers(run)
@@ -355,7 +355,7 @@ class _Cluster:
             with contextlib.suppress(OSError):
                 if self.account.run([programs / "initdb", "--version"])[0] == 0:
                     return programs
-        return _host.readable_copy(programs)
+        return host.readable_copy(programs)
 
     def _socket_dir(self, port: int) -> Path:
         """DIR/run, or, where its name is too long for a socket, a private directory named after DIR."""
@@ -369,7 +369,7 @@ class _Cluster:
             short = len(os.fsencode(directory / f".s.PGSQL.{port}")) <= _SOCKET_PATH_MAX
             if short and not set(str(directory)) & set(',"\\'):
                 with contextlib.suppress(OSError):
-                    _host.private_dir(directory, self.account)
+                    host.private_dir(directory, self.account)
                     return directory
         raise ServerError(
             f"no private directory with a short name is to be had for the socket of {self.home}",
@@ -397,7 +397,7 @@ class _Cluster:
 
     def _patiently(self, server: _Postmaster, work: Callable[[_Postmaster], None]) -> None:
         """Do it again while the server recovers from the death of one of its processes."""
-        deadline = time.monotonic() + _host.PATIENCE
+        deadline = time.monotonic() + host.PATIENCE
         while True:
             try:
                 return work(server)

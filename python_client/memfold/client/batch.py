@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 
 from memfold import errors, queries
-from memfold._core import (
+from memfold._log import log_decision, logger
+from memfold.client.core import (
     CommitLostError,
     Copy,
     Core,
@@ -23,8 +24,7 @@ from memfold._core import (
     prepared_value,
     wait_seconds,
 )
-from memfold._log import log_decision, logger
-from memfold.embedders import EmbedderProtocol, vector_binary
+from memfold.embedding.embedders import EmbedderProtocol, vector_binary
 from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
 
 Progress = Callable[[int, Counter[str]], object]

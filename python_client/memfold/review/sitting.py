@@ -23,8 +23,8 @@ import click
 
 from memfold import errors, queries
 from memfold._text import escape, escape_line
-from memfold.client import Memfold
-from memfold.judge import LETTERS, Question, Side, Verdict
+from memfold.client.blocking import Memfold
+from memfold.judging.openai_judge import LETTERS, Question, Side, Verdict
 
 __all__ = ["Review", "side_by_side"]
 

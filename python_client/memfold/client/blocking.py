@@ -18,12 +18,13 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from memfold import _recall, queries
-from memfold._batch import Batches
-from memfold._core import Ask, CommitLostError, Core, Embed, Pause, Step, Steps, Together, Transact
-from memfold.embedders import EmbedderProtocol, is_async
+from memfold import queries
+from memfold.client import recall as _recall
+from memfold.client.batch import Batches
+from memfold.client.core import Ask, CommitLostError, Core, Embed, Pause, Step, Steps, Together, Transact
+from memfold.embedding.embedders import EmbedderProtocol, is_async
 from memfold.errors import MemfoldError, is_connection_lost
-from memfold.judge import Answer, Judge, JudgeError
+from memfold.judging.openai_judge import Answer, Judge, JudgeError
 from memfold.types import (
     BatchItem,
     BucketStats,

@@ -26,11 +26,20 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
-from memfold import _limits, queries
+from memfold import queries
 from memfold._log import get_logger, log_synthesis
 from memfold._text import describe_error, sanitize_text
 from memfold.errors import PASSING, is_connection_lost, translate
-from memfold.judge import Answer, Judge, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.judging import limits as _limits
+from memfold.judging.openai_judge import (
+    Answer,
+    Judge,
+    JudgeError,
+    Question,
+    Usage,
+    clamp_usage,
+    usage_arguments,
+)
 
 __all__ = ["Summary", "Worker"]
 
