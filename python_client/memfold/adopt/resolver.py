@@ -22,7 +22,7 @@ from sqlglot import exp
 from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
-from memfold.adopt.dedup_statements import Folds, Key
+from memfold.adopt.dedup_statements import DedupStatements, Key
 from memfold.adopt.expressions import build, column, render
 from memfold.adopt.session import Batches, Session
 from memfold.errors import PASSING, AdoptError
@@ -49,7 +49,7 @@ class _Fold:
 _Room = tuple[Child, list[_Fold], catalog.Index | None, tuple[str, Sequence[Any]]]
 
 
-class Resolver(Folds):
+class Resolver(DedupStatements):
     """Resolves groups of duplicates."""
 
     def __init__(self, session: Session) -> None:
@@ -88,7 +88,7 @@ class Resolver(Folds):
             while low < high:
                 if self.paused or session.stopping:
                     session.pause_or_stop()
-                session.mind_standbys()
+                session.throttle_on_lag()
                 until = min(low + batches.size, high)
                 started = time.monotonic()
                 if self._try(self._keys_of(low, until)):

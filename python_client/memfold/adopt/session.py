@@ -274,7 +274,7 @@ class Session:
         """What such a transaction begins with, for ``fetch_all``."""
         return [("begin", ()), (self._lock_timeout(self.lock_timeout), ())]
 
-    def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
+    def with_lock_timeout(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
         """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
 
         Whoever waits for a lock makes all that come later wait behind it. So while a transaction that has gone on
@@ -400,7 +400,7 @@ class Session:
             self._spent_at = now
             self.pause_or_stop()
 
-    def mind_standbys(self) -> None:
+    def throttle_on_lag(self) -> None:
         """Wait while a standby is further behind than it may be."""
         if self.options.ignore_lag or time.monotonic() - self._lag_checked < 0.2:
             return

@@ -56,7 +56,7 @@ def step_1(session: Session) -> None:
         session.save(step=1, note=session.note(1, "ended"))
         session.run(*session.statements.add_column())
 
-    session.briefly("step 1", ANY, work)
+    session.with_lock_timeout("step 1", ANY, work)
 
 
 def step_2(session: Session) -> None:
@@ -67,7 +67,7 @@ def step_2(session: Session) -> None:
         session.run(*session.statements.step_2_functions(owner_of_functions(session)))
         session.run(*session.statements.triggers())
 
-    session.briefly("step 2", NOT_SHARE_ROW_EXCLUSIVE, work)
+    session.with_lock_timeout("step 2", NOT_SHARE_ROW_EXCLUSIVE, work)
 
 
 def step_3(session: Session) -> None:
@@ -84,7 +84,7 @@ def step_3(session: Session) -> None:
     session.run(f"set lock_timeout = {max(1, int(session.lock_timeout * 1000))}")
     session.pause_or_stop()
     while batch["n"]:
-        session.mind_standbys()
+        session.throttle_on_lag()
         rows, last = batch["n"], [batch[one] for one in session.definition.key]
         started = time.monotonic()
         batch = _fill(session, position, last, rows, batches.size)
@@ -141,7 +141,7 @@ def _fill_missing(session: Session, step: str) -> dict[str, int]:
         done = 0
         for some in batched(keys, session.options.batch or 1000):
             session.pause_or_stop()
-            session.mind_standbys()
+            session.throttle_on_lag()
             with session.transaction():
                 hashed = session.fetch(session.statements.fill_keys(), _columns(some))[0]["hashed"]
                 session.save(add_rows_hashed=hashed)
@@ -341,7 +341,7 @@ def _fill_withheld(session: Session) -> dict[str, int]:
         start = stuck = 0
         while start < len(keys):
             session.pause_or_stop()
-            session.mind_standbys()
+            session.throttle_on_lag()
             some = keys[start : start + batches.size]
             started = time.monotonic()
             try:

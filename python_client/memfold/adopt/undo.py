@@ -37,7 +37,7 @@ def undo(session: Session, *, forget_it: bool = True) -> None:
         else:
             session.save(step=0, position=None, rows_seen=0, rows_hashed=0)
 
-    session.briefly("undo", ANY, work)
+    session.with_lock_timeout("undo", ANY, work)
 
 
 def forget(session: Session) -> None:

@@ -115,11 +115,11 @@ async def _asked(core: Core, step: Ask, carry_out: Callable[[Step], Awaitable[An
         # Nobody else could ask until the lease ends.
         if step.leased:
             with contextlib.suppress(Exception):
-                await _driven(core.give_back(step.question, "its caller was cancelled"), carry_out)
+                await _run(core.give_back(step.question, "its caller was cancelled"), carry_out)
         raise
 
 
-async def _driven(steps: Steps[T], carry_out: Callable[[Step], Awaitable[Any]]) -> T:
+async def _run(steps: Steps[T], carry_out: Callable[[Step], Awaitable[Any]]) -> T:
     try:
         step = next(steps)
         while True:
@@ -139,7 +139,7 @@ async def _together(step: Together, carry_out: Callable[[Step], Awaitable[Any]])
 
     async def one(steps: Steps[Any]) -> Any:
         async with gate:
-            return await _driven(steps, carry_out)
+            return await _run(steps, carry_out)
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(steps)) for steps in step.calls]
@@ -759,7 +759,7 @@ class AsyncMemfold(_Client):
         return await self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
 
     async def _drive(self, steps: Steps[T]) -> T:
-        return await _driven(steps, self._carry_out)
+        return await _run(steps, self._carry_out)
 
     async def _carry_out(self, step: Step) -> Any:
         match step:

@@ -264,15 +264,15 @@ class Worker:
         self._calls: dict[UUID, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._typical: float | None = None
-        self._unlucky: Counter[UUID] = Counter()
+        self._failures_by_id: Counter[UUID] = Counter()
         self._failing: set[UUID] = set()
         self._next_claim = 0.0
         self._comes_back = 0.0
         self._running = False
         self._away = 0
-        self._said_spent: float | None = None
+        self._budget_logged_at: float | None = None
         self._stopping = False
-        self._feeding: asyncio.Task[None] | None = None
+        self._dispatching: asyncio.Task[None] | None = None
         self._fatal: psycopg.Error | None = None
         # Made here, used in one loop: since Python 3.10 they belong to the loop that first waits for them.
         self._changed = asyncio.Event()
@@ -284,8 +284,8 @@ class Worker:
         self._changed.set()
         if now:
             self._at_once.set()
-            if self._feeding is not None:
-                self._feeding.cancel()
+            if self._dispatching is not None:
+                self._dispatching.cancel()
 
     async def revive(self) -> int:
         """Open dead judgements again, before or while it runs; how many."""
@@ -320,18 +320,18 @@ class Worker:
             logger.info("start worker=%s slots=%d lease=%gs", self.name, self._slots, self._lease)
             if self._listens and not until_idle:
                 listener = asyncio.create_task(self._listen())
-            self._feeding = asyncio.create_task(self._feed(until_idle))
+            self._dispatching = asyncio.create_task(self._dispatch_loop(until_idle))
             try:
-                await asyncio.wait({self._feeding})
+                await asyncio.wait({self._dispatching})
             except asyncio.CancelledError:
                 self.stop(now=True)
                 raise
             with contextlib.suppress(asyncio.CancelledError):  # that is what a second stop does to it
-                self._feeding.result()
+                self._dispatching.result()
             if self._fatal is not None:
                 raise translate(self._fatal) from self._fatal
         finally:
-            background = [task for task in (listener, self._feeding) if task is not None]
+            background = [task for task in (listener, self._dispatching) if task is not None]
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -348,7 +348,7 @@ class Worker:
 
     # claiming
 
-    async def _feed(self, until_idle: bool) -> None:
+    async def _dispatch_loop(self, until_idle: bool) -> None:
         """Keep the slots full until told to stop."""
         while not self._stopping:
             self._changed.clear()
@@ -363,23 +363,23 @@ class Worker:
                 if spent:
                     self.summary.unfinished = "budget spent"
                     return
-            room = self._room(now)
+            capacity = self._free_capacity(now)
             last_look = until_idle and free and now >= self._comes_back
-            if room > 0 and (now >= self._next_claim or last_look):
-                claimed = await self._claim(room)
+            if capacity > 0 and (now >= self._next_claim or last_look):
+                claimed = await self._claim(capacity)
                 if claimed is None:
                     continue
-                # Fewer than there was room for: nothing more waits at present.
-                self._next_claim = 0.0 if claimed >= room else time.monotonic() + self._poll
+                # Fewer than there was capacity for: nothing more waits at present.
+                self._next_claim = 0.0 if claimed >= capacity else time.monotonic() + self._poll
                 if last_look and not claimed:
                     if self._breaker.open:
                         self.summary.unfinished = "endpoint down"
                     return
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._nap(now, room, spent))
+                await asyncio.wait_for(self._changed.wait(), self._idle_timeout(now, capacity, spent))
 
-    def _room(self, now: float) -> int:
+    def _free_capacity(self, now: float) -> int:
         """How many judgements to claim now: a good part of the slots at once, or none."""
         if self._breaker.open:
             # One, to see whether the endpoint is back.
@@ -398,29 +398,29 @@ class Worker:
         """Whether the budget allows no call at present; said once an hour."""
         if self._asking or self._budget.left(0, now) >= 1:
             return False
-        if self._said_spent is None or now - self._said_spent >= _limits.HOUR:
-            self._said_spent = now
+        if self._budget_logged_at is None or now - self._said_spent >= _limits.HOUR:
+            self._budget_logged_at = now
             seconds = self._budget.seconds_until_free(now)
             logger.warning("the budget of this hour is spent: the next call in %.0f s", seconds)
         return True
 
-    def _nap(self, now: float, room: int, spent: bool) -> float:
+    def _idle_timeout(self, now: float, capacity: int, spent: bool) -> float:
         """Seconds until something is to be done although nothing has happened."""
         waits = [claimed.until - self._timeout - now for claimed in self._ready]
         if spent:
             waits.append(self._budget.seconds_until_free(now))
-        elif room > 0:
+        elif capacity > 0:
             waits.append(self._next_claim - now)
         elif self._breaker.open and not self._breaker.probing:
             waits.append(self._breaker.pause(now))
         return max(0.005, min(waits, default=_limits.HOUR))
 
-    async def _claim(self, room: int) -> int | None:
+    async def _claim(self, capacity: int) -> int | None:
         """Claim as many, and start what there are slots for. None: the database was away, or said no."""
         began = time.monotonic()
         parameters = {
             "worker": self.name,
-            "max": room,
+            "max": capacity,
             "lease": timedelta(seconds=self._lease),
             "tenant_id": self._tenant_id,
         }
@@ -504,7 +504,7 @@ class Worker:
         else:
             self._typical = took if self._typical is None else 0.8 * self._typical + 0.2 * took
             self._failing.clear()
-            self._unlucky.pop(judgement_id, None)
+            self._failures_by_id.pop(judgement_id, None)
             if self._breaker.answered(started, time.monotonic()):
                 logger.warning("the judge's endpoint is back")
         finally:
@@ -565,11 +565,11 @@ class Worker:
         retry_after = 0.5 * self._breaker.pause(now) if self._breaker.open else _limits.FIRST_PAUSE
         if others_get_through:
             # A pair that fails so again and again is to blame itself, and must come to an end.
-            self._unlucky[judgement_id] += 1
-            counted = self._unlucky[judgement_id] > _limits.FAILURES_IN_A_ROW
-            retry_after = max(retry_after, 2.0 ** min(self._unlucky[judgement_id], 8))
-            if len(self._unlucky) > 10_000:
-                self._unlucky.clear()
+            self._failures_by_id[judgement_id] += 1
+            counted = self._failures_by_id[judgement_id] > _limits.FAILURES_IN_A_ROW
+            retry_after = max(retry_after, 2.0 ** min(self._failures_by_id[judgement_id], 8))
+            if len(self._failures_by_id) > 10_000:
+                self._failures_by_id.clear()
         if not counted:
             self._comes_back = max(self._comes_back, now + retry_after + 0.5)
         return self._fail(
