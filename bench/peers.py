@@ -19,7 +19,7 @@ import load
 import numpy as np
 
 from memfold import Memfold
-from memfold.judging.openai_judge import Answer, Question
+from memfold.judging import Answer, Question
 from memfold.judging.worker import Worker
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from memfold.calibrate.bounds import at_most
 from memfold.calibrate.judged import a_share, in_band, measure_judge
 from memfold.calibrate.report import page, write_html, write_png
 from memfold.errors import CalibrationRefusedError, InvalidPairError
-from memfold.judging.openai_judge import Answer, JudgeError, Question
+from memfold.judging import Answer, JudgeError, Question
 
 CLASSES = ("duplicate", "contradiction", "distinct")
 

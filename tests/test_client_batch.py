@@ -23,7 +23,7 @@ from pgvector import Vector
 from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question, errors
 from memfold.client import batch
 from memfold.embedding.embedders import vector_binary
-from memfold.judging.openai_judge import Usage
+from memfold.judging import Usage
 from tests.support import check
 
 DB = psycopg.Connection[Any]

@@ -29,7 +29,7 @@ from memfold._text import (
 from memfold.client.core import Core, Embed
 from memfold.embedding.embedders import NUMBER_BYTES, Embedder, OpenAIEmbedder
 from memfold.errors import EndpointError, MemfoldError
-from memfold.judging.openai_judge import JudgeError, OpenAIJudge
+from memfold.judging import JudgeError, OpenAIJudge
 from tests.chat_server import completion
 from tests.rude_endpoint import KEY, RUDE, RudeEndpoint, bomb, running
 from tests.test_judge import _no_certificates, question  # noqa: F401 (a fixture)

@@ -21,9 +21,10 @@ from memfold.client import batch, core, recall
 from memfold.client.core import CommitLostError, Core, Embed, Pause, Transact
 from memfold.embedding.embedders import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
-from memfold.judging import limits, worker
+from memfold.judging import Answer, JudgeError, Question, Usage, database, limits
 from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
-from memfold.judging.openai_judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.judging.protocol import Call, usage_arguments
+from memfold.judging.questions import clamp_usage
 from memfold.judging.worker import Worker
 from memfold.review import sitting as review
 from memfold.types import IngestResult
@@ -397,7 +398,7 @@ class Sleeps:
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     made = Sleeps()
-    monkeypatch.setattr(worker.asyncio, "sleep", made.asleep)
+    monkeypatch.setattr(database.asyncio, "sleep", made.asleep)
     return made
 
 
@@ -419,9 +420,9 @@ def written(error: type[psycopg.Error], failures: int) -> tuple[int, bool]:
 
     async def run() -> bool:
         one = Worker("", Nobody())
-        one._transact = transact  # type: ignore[method-assign, assignment]
+        one._database.transact = transact  # type: ignore[method-assign, assignment]
         try:
-            return bool(await one._write("select 1", {}))
+            return bool(await one._database.write(Call("select 1", {})))
         except psycopg.Error:
             return False
 

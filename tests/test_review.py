@@ -23,7 +23,7 @@ from click.testing import CliRunner
 
 from memfold._text import escape as visible
 from memfold.cli import main
-from memfold.judging.openai_judge import Question, Side
+from memfold.judging import Question, Side
 from memfold.review.sitting import _width, differences, side_by_side
 from tests.support import check, ingest, model, vector
 

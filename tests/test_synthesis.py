@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from memfold import Answer, Memfold, Question
-from memfold.judging.openai_judge import LETTERS, OpenAIJudge, Side, is_wordless, prompt
+from memfold.judging import OpenAIJudge, Side
+from memfold.judging.prompt import prompt
+from memfold.judging.questions import LETTERS, is_wordless
 from memfold.judging.worker import Worker
 from tests.chat_server import ChatServer, read_members, writing_model
 from tests.support import check, counters, ingest

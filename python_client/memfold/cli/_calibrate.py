@@ -29,7 +29,7 @@ from memfold.cli._shared import (
 from memfold.client.blocking import Memfold
 from memfold.embedding.embedders import OpenAIEmbedder
 from memfold.errors import CalibrationRefusedError
-from memfold.judging.openai_judge import Judge, OpenAIJudge
+from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
     from memfold.calibrate import Calibration, Rate

@@ -23,7 +23,7 @@ from memfold.cli._shared import (
     say,
     tenant_option,
 )
-from memfold.judging.openai_judge import Judge, OpenAIJudge
+from memfold.judging import Judge, OpenAIJudge
 from memfold.judging.worker import Summary, Worker
 from memfold.review.labelling import Labelling
 from memfold.review.sitting import Review

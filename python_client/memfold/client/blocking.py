@@ -24,7 +24,7 @@ from memfold.client.batch import Batches
 from memfold.client.core import Ask, CommitLostError, Core, Embed, Pause, Step, Steps, Together, Transact
 from memfold.embedding.embedders import EmbedderProtocol, is_async
 from memfold.errors import MemfoldError, is_connection_lost
-from memfold.judging.openai_judge import Answer, Judge, JudgeError
+from memfold.judging import Answer, Judge, JudgeError
 from memfold.types import (
     BatchItem,
     BucketStats,

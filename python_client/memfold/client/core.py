@@ -25,7 +25,8 @@ from memfold import errors, queries
 from memfold._log import log_decision, log_synthesis, logger, quoted
 from memfold._text import describe_error, sanitize_text
 from memfold.embedding.embedders import EmbedderProtocol, VectorBinary, checked_vectors, vector_binary
-from memfold.judging.openai_judge import Answer, Judge, JudgeError, Question, Usage, Verdict, usage_arguments
+from memfold.judging import Answer, Judge, JudgeError, Question, Usage, Verdict
+from memfold.judging.protocol import usage_arguments
 from memfold.types import (
     BucketStats,
     CurrentMemory,

@@ -11,7 +11,8 @@ from memfold import queries
 from memfold._log import logger
 from memfold._text import describe_error
 from memfold.client.core import Ask, Core, Steps, Together, check_text
-from memfold.judging.openai_judge import Answer, Question, Side, is_wordless
+from memfold.judging import Answer, Question, Side
+from memfold.judging.questions import is_wordless
 from memfold.types import FoundMemory, Row
 
 SURE = 0.75

@@ -14,7 +14,7 @@ import click
 
 from memfold import queries
 from memfold.client.blocking import Memfold
-from memfold.judging.openai_judge import Question, Side, Verdict
+from memfold.judging import Question, Side, Verdict
 from memfold.review.sitting import _VERDICTS, _count, _interruptible, _Keys, side_by_side
 
 __all__ = ["Labelling"]

@@ -24,7 +24,8 @@ import click
 from memfold import errors, queries
 from memfold._text import escape, escape_line
 from memfold.client.blocking import Memfold
-from memfold.judging.openai_judge import LETTERS, Question, Side, Verdict
+from memfold.judging import Question, Side, Verdict
+from memfold.judging.questions import LETTERS
 
 __all__ = ["Review", "side_by_side"]
 
