@@ -22,7 +22,7 @@ from pgvector import Vector
 
 from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question, errors
 from memfold.client import batch
-from memfold.embedding.embedders import vector_binary
+from memfold.embedding.vectors import vector_binary
 from memfold.judging import Usage
 from tests.support import check
 

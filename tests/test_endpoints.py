@@ -26,8 +26,10 @@ from memfold._text import (
     mask_keys,
     remember_key,
 )
-from memfold.client.core import Core, Embed
-from memfold.embedding.embedders import NUMBER_BYTES, Embedder, OpenAIEmbedder
+from memfold.client.core import Core
+from memfold.client.steps import Embed
+from memfold.embedding import Embedder, OpenAIEmbedder
+from memfold.embedding.embedders import NUMBER_BYTES
 from memfold.errors import EndpointError, MemfoldError
 from memfold.judging import JudgeError, OpenAIJudge
 from tests.chat_server import completion

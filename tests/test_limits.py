@@ -18,8 +18,9 @@ from memfold import queries
 from memfold.admin import reembed
 from memfold.calibrate import Pair, judged
 from memfold.client import batch, core, recall
-from memfold.client.core import CommitLostError, Core, Embed, Pause, Transact
-from memfold.embedding.embedders import Embedder
+from memfold.client.core import Core
+from memfold.client.steps import CommitLostError, Embed, Pause, Transact
+from memfold.embedding import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
 from memfold.judging import Answer, JudgeError, Question, Usage, database, limits
 from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from memfold import errors
 from memfold.admin import reembed
 from memfold.cli import main
-from memfold.embedding.embedders import Embedder
+from memfold.embedding import Embedder
 from tests.conftest import Connect
 from tests.support import check, ingest, status
 from tests.test_concurrency import together

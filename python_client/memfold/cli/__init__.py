@@ -28,8 +28,8 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.client.blocking import Memfold
-from memfold.embedding.embedders import OpenAIEmbedder
+from memfold.client import Memfold
+from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
 __all__ = ["main"]

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from memfold import queries
-from memfold.client.blocking import Memfold
+from memfold.client import Memfold
 from memfold.errors import ConnectionLostError, MemfoldError
 
 _FIELDS = frozenset(queries.CANDIDATE)

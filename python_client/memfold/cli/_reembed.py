@@ -24,7 +24,7 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.embedding.embedders import Embedder, EmbedderProtocol, OpenAIEmbedder
+from memfold.embedding import Embedder, EmbedderProtocol, OpenAIEmbedder
 from memfold.errors import EndpointError, MemfoldError
 
 _FOLLOW = 1.0

@@ -13,8 +13,8 @@ import psycopg
 from memfold import queries
 from memfold._text import escape, escape_line, format_error
 from memfold.admin import server
-from memfold.client.blocking import Memfold
-from memfold.embedding.embedders import EmbedderProtocol
+from memfold.client import Memfold
+from memfold.embedding import EmbedderProtocol
 from memfold.errors import MemfoldError, translate
 
 F = TypeVar("F", bound=Callable[..., Any])

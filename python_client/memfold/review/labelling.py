@@ -13,7 +13,7 @@ from uuid import UUID
 import click
 
 from memfold import queries
-from memfold.client.blocking import Memfold
+from memfold.client import Memfold
 from memfold.judging import Question, Side, Verdict
 from memfold.review.sitting import _VERDICTS, _count, _interruptible, _Keys, side_by_side
 

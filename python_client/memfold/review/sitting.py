@@ -23,7 +23,7 @@ import click
 
 from memfold import errors, queries
 from memfold._text import escape, escape_line
-from memfold.client.blocking import Memfold
+from memfold.client import Memfold
 from memfold.judging import Question, Side, Verdict
 from memfold.judging.questions import LETTERS
 
