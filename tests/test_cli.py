@@ -22,8 +22,8 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import __version__, queries
-from memfold.admin import migrate, server
+from memfold import __version__
+from memfold.admin import migrate, queries, server
 from memfold.cli import main
 from tests import servers
 from tests.conftest import Make

@@ -27,7 +27,7 @@ from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST
 from memfold.judging.protocol import Call, usage_arguments
 from memfold.judging.questions import clamp_usage
 from memfold.judging.worker import Worker
-from memfold.review import sitting as review
+from memfold.review import Review
 from memfold.types import IngestResult
 from tests.test_judge import NEWER, OLDER, question
 
@@ -682,7 +682,7 @@ class FakeClient:
 
 def by_hand(item: Question, verdict: Any, fuller: UUID | None = None) -> tuple[str, UUID, UUID]:
     client = FakeClient()
-    review.Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
+    Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
     (call,) = client.calls
     return call
 
@@ -728,7 +728,7 @@ def test_of_a_refinement_the_longer_text_stays(
     ("older", "newer", "longer"), [("ab", "abc", "B"), ("abc", "ab", "A"), ("ab", "cd", "A")]
 )
 def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -> None:
-    one = review.Review(FakeClient())  # type: ignore[arg-type]
+    one = Review(FakeClient())  # type: ignore[arg-type]
     asked: list[str] = []
 
     class Keys:

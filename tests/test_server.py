@@ -24,7 +24,7 @@ import sqlalchemy
 from click.testing import CliRunner
 
 from memfold import cli
-from memfold.admin import host, server
+from memfold.admin import cluster, host, server
 from memfold.admin.server import ServerError
 from tests import servers
 from tests.support import until
@@ -480,7 +480,7 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.down(place / "first")
     monkeypatch.setattr(host, "SYSTEM_DIR", place / "system")
     programs = host.readable_copy(server.bindir())
-    monkeypatch.setattr(server, "bindir", lambda: programs)
+    monkeypatch.setattr(cluster, "bindir", lambda: programs)
     dsn = as_account("nobody", lambda: server.up(own / "pg"))
     assert dsn.startswith("postgresql://postgres@/memfold?host=")
     assert as_account("nobody", lambda: ask(dsn, "select 1")) == "1"
@@ -515,7 +515,7 @@ def test_root_with_a_wheel_that_only_root_can_read(
     closed.mkdir(mode=0o700)
     for name in (f"{package.name}/pginstall", f"{package.name}.libs"):
         shutil.copytree(package.parent / name, closed / name)
-    monkeypatch.setattr(server, "bindir", lambda: closed / package.name / "pginstall/bin")
+    monkeypatch.setattr(cluster, "bindir", lambda: closed / package.name / "pginstall/bin")
     monkeypatch.setattr(host, "SYSTEM_DIR", place / "system")
 
     assert ask(server.up(home), "select 1") == 1

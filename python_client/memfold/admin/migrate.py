@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import conninfo, sql
 
-from memfold import queries
 from memfold._version import __version__
+from memfold.admin import queries
 from memfold.errors import InstallError, translate
 
 # Alembic is imported where it is used: with SQLAlchemy it would take half of the time in which any command starts.

@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from memfold import queries
+from memfold.calibrate import queries
 from memfold.calibrate.bands import (
     Bands,
     Budget,
