@@ -17,9 +17,9 @@ from psycopg import errors as pg
 from memfold import queries
 from memfold.admin import reembed
 from memfold.calibrate import Pair, judged
-from memfold.client import batch, core, recall
+from memfold.client import batch, recall
 from memfold.client.core import Core
-from memfold.client.steps import CommitLostError, Embed, Pause, Transact
+from memfold.client.steps import CommitLostError, Embed, Pause, Transact, pause_before
 from memfold.embedding import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
 from memfold.judging import Answer, JudgeError, Question, Usage, database, limits
@@ -370,7 +370,7 @@ def test_what_is_raised_in_the_end(error: type[psycopg.Error], raised: type[Memf
 
 @pytest.mark.usefixtures("_no_jitter")
 def test_pauses_between_attempts() -> None:
-    assert [core.pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
+    assert [pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
         [0.015, 0.03, 0.48, 0.75, 0.75]
     )
 

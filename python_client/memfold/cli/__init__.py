@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
-from memfold import queries
 from memfold._text import escape_line
 from memfold._version import __version__
 from memfold.admin import migrate, server
@@ -21,7 +18,6 @@ from memfold.cli._shared import (
     dsn_option,
     fail,
     open_client,
-    resolve,
     say,
     say_lines,
     show,
@@ -29,9 +25,8 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.client import Memfold
 from memfold.embedding import OpenAIEmbedder
-from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
+from memfold.errors import MemfoldError
 
 __all__ = ["main"]
 
