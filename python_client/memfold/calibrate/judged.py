@@ -12,8 +12,8 @@ from uuid import uuid4
 import numpy as np
 
 from memfold.calibrate.bounds import Rate
+from memfold.calibrate.calibration import Calibration
 from memfold.calibrate.pairs import LABELS, Pair
-from memfold.calibrate.run import Calibration
 from memfold.judging import Judge, JudgeError, Question, Side
 
 FLOOR = 0.75
