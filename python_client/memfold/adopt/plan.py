@@ -13,7 +13,7 @@ from memfold.adopt.dedup_statements import DedupStatements
 from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import build, render, text
 from memfold.adopt.options import Options
-from memfold.adopt.session import Adoption
+from memfold.adopt.state import Adoption
 from memfold.adopt.statements import Statements
 
 __all__ = ["write"]

@@ -15,7 +15,6 @@ from memfold.calibrate.bands import (
     Sample,
     measure,
 )
-from memfold.calibrate.bounds import allowed, upper
 from memfold.calibrate.pairs import (
     LABELS,
     Bools,
@@ -109,16 +108,3 @@ def rates(measured: Measured, budget: Budget) -> list[tuple[str, Any, float]]:
         ("false keeps", measured.false_keep, budget.max_false_keep),
         ("escalation", measured.escalation, budget.max_escalation),
     ]
-
-
-def bound(made: Calibration) -> dict[str, tuple[int, int, float]]:
-    """What the part that chose the bands allows: errors there, the most that the bound allows, the bound."""
-    measured, budget = made.measured(held_out=False), made.budget
-    return {
-        name: (
-            rate.count,
-            allowed(rate.of, most, budget.confidence),
-            upper(rate.count, max(rate.of, 1), budget.confidence),
-        )
-        for name, rate, most in rates(measured, budget)
-    }
