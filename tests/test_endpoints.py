@@ -13,6 +13,7 @@ from typing import Any
 
 import openai
 import pytest
+from memfold.embedding.openai_embedder import NUMBER_BYTES
 
 from memfold import _endpoint
 from memfold._log import get_logger
@@ -29,7 +30,6 @@ from memfold._text import (
 from memfold.client.core import Core
 from memfold.client.steps import Embed
 from memfold.embedding import Embedder, OpenAIEmbedder
-from memfold.embedding.embedders import NUMBER_BYTES
 from memfold.errors import EndpointError, MemfoldError
 from memfold.judging import JudgeError, OpenAIJudge
 from tests.chat_server import completion

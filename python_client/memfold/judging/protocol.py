@@ -14,12 +14,12 @@ from uuid import UUID
 
 from memfold import queries
 from memfold._checks import check_text, checked_number
+from memfold._retry import MAX_RETRY_AFTER
 from memfold._text import sanitize_text
 from memfold.judging.questions import Answer, Judge, JudgeError, Question, Verdict, clamp_usage
 from memfold.types import JudgementState, Row
 
 LONGEST_LEASE: Final = 86_400.0
-_LONGEST_RETRY: Final = 3600.0
 
 Failed: TypeAlias = JudgementState | Literal["replaced"]
 """The state of a judgement after a failure, or what the policy has done at its end."""
@@ -137,7 +137,7 @@ def fail(
     usage: Mapping[str, Any] | None = None,
 ) -> Call:
     """Give a lease back without an answer. retry_after: None leaves it to the server."""
-    wait = None if retry_after is None else min(max(retry_after, 0.0), _LONGEST_RETRY)
+    wait = None if retry_after is None else min(max(retry_after, 0.0), MAX_RETRY_AFTER)
     return _call(
         queries.FAIL,
         {

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, get_args
 from uuid import UUID
 
-from memfold import _endpoint
+from memfold._retry import MAX_RETRY_AFTER
 from memfold._text import MAX_ERROR
 
 Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct"]
@@ -171,7 +171,7 @@ class JudgeError(Exception):
         super().__init__(message[:MAX_ERROR])
         self.transient = transient
         known = isinstance(retry_after, int | float) and not math.isnan(retry_after)
-        self.retry_after = min(max(retry_after, 0.0), _endpoint.MAX_RETRY_AFTER) if known else None  # type: ignore[type-var]
+        self.retry_after = min(max(retry_after, 0.0), MAX_RETRY_AFTER) if known else None  # type: ignore[type-var]
         self.usage = usage or Usage()
 
 
