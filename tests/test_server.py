@@ -339,7 +339,7 @@ def test_a_directory_whose_role_is_called_like_the_schema(
 ) -> None:
     """As memfold 0.2.0 made them."""
     with monkeypatch.context() as before:
-        before.setattr(server, "ROLE", "memfold")
+        before.setattr(cluster, "ROLE", "memfold")
         server.up(home)
         server.down(home)
     with pytest.raises(ServerError, match=r"was made by memfold 0\.2\.0 or older") as caught:

@@ -9,10 +9,7 @@ from typing import Any
 import psycopg
 
 from memfold.adopt.resolver import batched
-from memfold.adopt.session import (
-    Batches,
-    Session,
-)
+from memfold.adopt.session import Batches, Session
 from memfold.errors import PASSING, AdoptError
 
 # What a user's expression, or a function in it, may raise on a row.

@@ -28,7 +28,6 @@ _LONG = 1.0
 _TRIES = 60
 """How often a run asks, each quarter of a second, for a table that another run works on."""
 
-
 _LOCK: LiteralString = """
 select pg_catalog.pg_try_advisory_lock(
     pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)) as locked

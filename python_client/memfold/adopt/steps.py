@@ -13,14 +13,7 @@ from memfold.adopt import duplicates
 from memfold.adopt.backfill import columns_of, keys_of, reasons, step_3
 from memfold.adopt.catalog import fetch
 from memfold.adopt.resolver import Resolver
-from memfold.adopt.session import (
-    ANY,
-    HOLDERS,
-    NOT_SHARE_ROW_EXCLUSIVE,
-    WRITERS,
-    Batches,
-    Session,
-)
+from memfold.adopt.session import ANY, HOLDERS, NOT_SHARE_ROW_EXCLUSIVE, WRITERS, Batches, Session
 from memfold.adopt.state import connect
 from memfold.errors import PASSING, AdoptError
 

@@ -7,21 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
-from memfold.calibrate.bands import (
-    Bands,
-    Budget,
-    Frontier,
-    Measured,
-    Sample,
-    measure,
-)
-from memfold.calibrate.pairs import (
-    LABELS,
-    Bools,
-    Floats,
-    Pair,
-    groups_of,
-)
+from memfold.calibrate.bands import Bands, Budget, Frontier, Measured, Sample, measure
+from memfold.calibrate.pairs import LABELS, Bools, Floats, Pair, groups_of
 
 if TYPE_CHECKING:
     from memfold.calibrate.score import Score

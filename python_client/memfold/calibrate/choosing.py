@@ -10,24 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memfold.calibrate.bands import (
-    Budget,
-    Sample,
-    choose,
-    frontier,
-    percentiles,
-    shortage,
-)
+from memfold.calibrate.bands import Budget, Sample, choose, frontier, percentiles, shortage
 from memfold.calibrate.bounds import at_most, lower, needed
 from memfold.calibrate.calibration import Calibration, Kind, Method, rates
-from memfold.calibrate.pairs import (
-    Bools,
-    Floats,
-    Pair,
-    fingerprint,
-    groups_of,
-    parted,
-)
+from memfold.calibrate.pairs import Bools, Floats, Pair, fingerprint, groups_of, parted
 from memfold.errors import CalibrationRefusedError
 
 if TYPE_CHECKING:

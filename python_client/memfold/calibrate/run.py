@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -13,21 +13,11 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from memfold.calibrate import queries
-from memfold.calibrate.bands import (
-    Budget,
-)
+from memfold.calibrate.bands import Budget
 from memfold.calibrate.calibration import Calibration, Kind, Method
 from memfold.calibrate.choosing import calibrate_pairs
-from memfold.calibrate.pairs import (
-    DB,
-    feature_names,
-    stored,
-    with_features,
-)
+from memfold.calibrate.pairs import DB, feature_names, stored, with_features
 from memfold.errors import UnknownModelError, translate
-
-if TYPE_CHECKING:
-    pass
 
 
 @contextlib.contextmanager

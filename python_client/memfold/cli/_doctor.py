@@ -11,12 +11,7 @@ from memfold import queries
 from memfold._version import __version__
 from memfold.admin import migrate
 from memfold.admin import queries as admin_queries
-from memfold.cli._shared import (
-    dsn_option,
-    resolve,
-    show,
-    tenant_option,
-)
+from memfold.cli._shared import dsn_option, resolve, show, tenant_option
 from memfold.client import Memfold
 from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memfold.cli._shared import (
-    dsn_option,
-    fail,
-    open_client,
-    resolve,
-    say,
-    tenant_option,
-)
+from memfold.cli._shared import dsn_option, fail, open_client, resolve, say, tenant_option
 from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:

@@ -15,10 +15,7 @@ from memfold.client.sending import Sending
 from memfold.client.steps import Ask, Pause, Steps
 from memfold.judging import Answer, Judge, JudgeError, Question, Usage, Verdict, protocol
 from memfold.judging.protocol import Failed
-from memfold.types import (
-    IngestResult,
-    Resolution,
-)
+from memfold.types import IngestResult, Resolution
 
 
 class Judgements(Sending):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from memfold.types import Embedding
-
-if TYPE_CHECKING:
-    pass
 
 
 @runtime_checkable
