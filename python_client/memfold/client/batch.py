@@ -1,4 +1,4 @@
-"""``ingest_many``, without doing it: steps as in ``memfold._core``, a batch at a time."""
+"""``ingest_many``, without doing it: steps as in ``memfold.client.core``, a batch at a time."""
 
 from __future__ import annotations
 
