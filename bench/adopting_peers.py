@@ -33,7 +33,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Json
 
-from memfold import migrate
+from memfold.admin import migrate
 from memfold.adopt import Adopter, Options, conflict_of
 from memfold.errors import MemoryHashConflict
 

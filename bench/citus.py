@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests import citus_nodes, servers  # noqa: E402
 
-from memfold import migrate  # noqa: E402
+from memfold.admin import migrate  # noqa: E402
 
 CALLS = 300
 ROUNDS = 5

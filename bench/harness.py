@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests import servers  # noqa: E402
 
-from memfold import _host, migrate  # noqa: E402
+from memfold.admin import host, migrate  # noqa: E402
 
 Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
 
@@ -119,10 +119,10 @@ def server(also: str = "") -> Iterator[Server]:
 
     ``also`` is SQL that follows the install.
     """
-    account = _host.Account.choose()
-    bindir = _host.bindir()
+    account = host.Account.choose()
+    bindir = host.bindir()
     if os.geteuid() == 0 and not account.can_enter(bindir):
-        bindir = _host.readable_copy(bindir)
+        bindir = host.readable_copy(bindir)
     pgbench = bindir / "pgbench"
     if not pgbench.exists():
         raise BenchError(f"no pgbench in {bindir}")

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests import servers  # noqa: E402
 
-from memfold import migrate  # noqa: E402
+from memfold.admin import migrate  # noqa: E402
 
 CALLS = 1000
 ROUNDS = 5

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from memfold import server
+from memfold.admin import server
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

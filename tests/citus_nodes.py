@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import migrate
+from memfold.admin import migrate
 from tests import servers
 
 VARIABLE = "CITUS_PG_CONFIG"

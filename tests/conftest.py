@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from pytest_postgresql import factories
 
-from memfold import migrate
+from memfold.admin import migrate
 from tests import citus_nodes, elsewhere, plproxy_nodes, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -195,7 +195,7 @@ class Server:
 def server(bindir: Path, *, on_disk: bool = True, **settings: str) -> Iterator[Server]:
     """A server with memfold, on a directory of its own; on disk, where what is written lasts."""
     # what a client that is killed has no use for: it starts in half the time
-    from memfold import migrate
+    from memfold.admin import migrate
     from tests import servers
 
     where = {"base": Path(tempfile.mkdtemp(prefix="mf-faults-"))} if on_disk else {}

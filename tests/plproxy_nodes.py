@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import migrate
+from memfold.admin import migrate
 from tests import servers
 
 sys.path.insert(0, str(servers.ROOT / "tools"))

@@ -23,8 +23,7 @@ from unittest import mock
 
 import psycopg
 
-import memfold
-from memfold import _host, migrate
+from memfold.admin import host, migrate
 from tests.shared_files import InUseError, SharedFiles
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +64,7 @@ class Cluster:
     name: str
     bindir: Path
     base: Path = field(default_factory=directory)
-    account: _host.Account = field(default_factory=_host.Account.choose)
+    account: host.Account = field(default_factory=host.Account.choose)
     extension: bool = False
     why_no_extension: str = ""
     why_no_python: str = ""
@@ -359,7 +358,7 @@ def make_later(tree: Path) -> None:
         make("freeze", tree=tree)
     for name, was, will in (
         ("memfold.control", f"'{PRESENT}'", f"'{LATER}'"),
-        ("python_client/memfold/__init__.py", f'"{PRESENT}"', f'"{LATER}"'),
+        ("python_client/memfold/_version.py", f'"{PRESENT}"', f'"{LATER}"'),
         ("sql/extension/tail.sql", "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n",
          "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n"
          "select pg_catalog.pg_extension_config_dump('memfold.pins', '');\n"),
@@ -382,10 +381,10 @@ def make_later(tree: Path) -> None:
 def package(tree: Path) -> Iterator[None]:
     """The package of another work tree, as far as it installs memfold and says which version it is."""
     found = tree / "python_client" / "memfold"
-    version = re.search(r'__version__ = "(.*)"', (found / "__init__.py").read_text())[1]  # type: ignore[index]
+    version = re.search(r'__version__ = "(.*)"', (found / "_version.py").read_text())[1]  # type: ignore[index]
     with (
         mock.patch.object(migrate, "_PACKAGE", found),
-        mock.patch.object(memfold, "__version__", version),
+        mock.patch.object(migrate, "__version__", version),
     ):
         yield
 
@@ -447,7 +446,7 @@ def load_present(dsn: str, way: str, vector_schema: str = "public", version: str
 
 TOGETHER = """
 import os, sys, traceback
-from memfold import migrate
+from memfold.admin import migrate
 migrate.script()  # imports what install() will
 children = []
 for dsn in sys.argv[1:]:
@@ -645,10 +644,10 @@ def available() -> tuple[list[Cluster], list[str]]:
             )
             for name, bindir, base, extension, why, why_no_python in json.loads(os.environ[STARTED])
         ], []
-    account = _host.Account.choose()
-    embedded = _host.bindir()
+    account = host.Account.choose()
+    embedded = host.bindir()
     if os.geteuid() == 0 and not account.can_enter(embedded):
-        embedded = _host.readable_copy(embedded)
+        embedded = host.readable_copy(embedded)
     clusters = [Cluster("embedded", embedded)]
     left_out = []
     full, why = find_full_server.find()

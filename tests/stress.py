@@ -526,7 +526,7 @@ def main() -> None:
     given = parser.parse_args()
     cluster = None
     if given.dsn is None:
-        from memfold import migrate
+        from memfold.admin import migrate
         from tests import servers
 
         cluster = servers.Cluster("stress", servers.available()[0][0].bindir)

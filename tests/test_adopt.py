@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
-from memfold import migrate
+from memfold.admin import migrate
 from memfold.adopt import conflict_of, conflict_of_async
 from memfold.adopt import expressions as x
 from memfold.cli import main

@@ -23,6 +23,7 @@ from memfold.calibrate import (
     allowed,
     calibrate_pairs,
     choose,
+    choosing,
     fingerprint,
     groups_of,
     lower,
@@ -31,14 +32,13 @@ from memfold.calibrate import (
     parted,
     percentiles,
     read_file,
-    run,
     upper,
 )
 from memfold.calibrate.bounds import at_most
 from memfold.calibrate.judged import a_share, in_band, measure_judge
 from memfold.calibrate.report import page, write_html, write_png
 from memfold.errors import CalibrationRefusedError, InvalidPairError
-from memfold.judge import Answer, JudgeError, Question
+from memfold.judging import Answer, JudgeError, Question
 
 CLASSES = ("duplicate", "contradiction", "distinct")
 
@@ -390,7 +390,7 @@ def fitting(monkeypatch: pytest.MonkeyPatch, quality: float) -> None:
         noise = random.normal(0.0, 1.0, len(pairs))
         return 1 / (1 + np.exp(-(quality * (2 * truth - 1) + noise))), object(), 0.5
 
-    monkeypatch.setattr(run, "_fitted", fitted)
+    monkeypatch.setattr(choosing, "_fitted", fitted)
 
 
 LOOSE = Budget(max_escalation=0.8)

@@ -250,7 +250,7 @@ def test_pairs_without_a_cosine_are_embedded(
 
 
 JUDGE = """
-from memfold.judge import Answer
+from memfold.judging import Answer
 
 class Sceptic:
     model = "sceptic"

@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import Memfold, migrate
+from memfold import Memfold
+from memfold.admin import migrate
 from tests import citus_nodes, servers
 from tests.test_export import TABLES, history
 from tests.test_undo import History, same

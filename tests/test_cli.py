@@ -22,7 +22,8 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import __version__, migrate, queries, server
+from memfold import __version__
+from memfold.admin import migrate, queries, server
 from memfold.cli import main
 from tests import servers
 from tests.conftest import Make, Target
@@ -271,7 +272,7 @@ def test_a_run_that_was_killed_goes_on(
     file = write(tmp_path / "m.jsonl", *lines)
     state = tmp_path / "state"
     # a state every tenth of a second, not every second: fewer lines are left to go on with
-    program = "from memfold import _files, cli; _files._SAVE_EVERY = 0.1; cli.main()"
+    program = "from memfold import cli; from memfold.cli import _files; _files._SAVE_EVERY = 0.1; cli.main()"
     command = [sys.executable, "-c", program, "ingest", str(file), "--tenant", "t", "--state", str(state)]
     process = subprocess.Popen(command, env={**os.environ, "MEMFOLD_DSN": dsn}, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

@@ -22,7 +22,8 @@ from pgvector import Vector
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedder, errors
-from memfold._core import Core, Pause, Transact
+from memfold.client.core import Core
+from memfold.client.steps import Pause, Transact
 from memfold.types import EmbedReport, IngestResult
 
 SQL = Path(__file__).parents[1] / "sql"

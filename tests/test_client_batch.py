@@ -20,9 +20,10 @@ import psycopg
 import pytest
 from pgvector import Vector
 
-from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question, _batch, errors
-from memfold.embedders import vector_binary
-from memfold.judge import Usage
+from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question, errors
+from memfold.client import batch
+from memfold.embedding.vectors import vector_binary
+from memfold.judging import Usage
 from tests.support import check
 
 DB = psycopg.Connection[Any]
@@ -195,7 +196,7 @@ def test_it_reads_no_further_than_a_batch(plain: Memfold, db: DB) -> None:
 
 
 def test_texts_that_are_long_make_smaller_batches(plain: Memfold, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batch, "_LONGEST", 150)
+    monkeypatch.setattr(batch, "_LONGEST", 150)
     seen: list[int] = []
     list(plain.ingest_many(("y" * 90 + str(n) for n in range(3)), progress=lambda n, _: seen.append(n)))
     assert seen == [2, 3]
@@ -419,7 +420,7 @@ def test_only_what_is_not_known_is_embedded_and_once(client: Memfold, vectors: V
 def test_many_texts_are_embedded_in_parts(
     client: Memfold, vectors: Vectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_batch, "_EMBEDDED_AT_ONCE", 4)
+    monkeypatch.setattr(batch, "_EMBEDDED_AT_ONCE", 4)
     list(client.ingest_many(f"fact {n}" for n in range(10)))
     assert [len(texts) for texts in vectors.asked] == [4, 4, 2]
 

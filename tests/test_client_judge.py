@@ -27,7 +27,7 @@ from memfold import (
     Resolution,
     errors,
 )
-from memfold.judge import Usage
+from memfold.judging import Usage
 from memfold.types import IngestResult
 from tests.chat_server import ChatServer
 from tests.support import check

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import migrate
+from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Make, Target
 from tests.test_labelled_pairs import SCORE

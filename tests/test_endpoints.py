@@ -15,7 +15,6 @@ import openai
 import pytest
 
 from memfold import _endpoint
-from memfold._core import Core, Embed
 from memfold._log import get_logger
 from memfold._text import (
     MASK,
@@ -27,9 +26,12 @@ from memfold._text import (
     mask_keys,
     remember_key,
 )
-from memfold.embedders import NUMBER_BYTES, Embedder, OpenAIEmbedder
+from memfold.client.core import Core
+from memfold.client.steps import Embed
+from memfold.embedding import Embedder, OpenAIEmbedder
+from memfold.embedding.openai_embedder import NUMBER_BYTES
 from memfold.errors import EndpointError, MemfoldError
-from memfold.judge import JudgeError, OpenAIJudge
+from memfold.judging import JudgeError, OpenAIJudge
 from tests.chat_server import completion
 from tests.rude_endpoint import KEY, RUDE, RudeEndpoint, bomb, running
 from tests.test_judge import _no_certificates, question  # noqa: F401 (a fixture)

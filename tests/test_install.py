@@ -17,7 +17,8 @@ from alembic.script import ScriptDirectory
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import errors, migrate, server
+from memfold import errors
+from memfold.admin import migrate, server
 from tests import servers
 from tests.conftest import Make
 

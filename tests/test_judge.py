@@ -26,9 +26,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memfold import judge as judge_module
+from memfold._text import MAX_ERROR
 from memfold.errors import MemfoldError
-from memfold.judge import MAX_ERROR, Answer, JudgeError, OpenAIJudge, Question, Side, Usage, prompt
+from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
+from memfold.judging import prompt as prompts
+from memfold.judging.openai_judge import MAX_REASON
+from memfold.judging.prompt import prompt
+from memfold.judging.questions import VERDICTS
 from tests import servers
 from tests.chat_server import (
     ChatServer,
@@ -321,9 +325,9 @@ def fallen(monkeypatch: pytest.MonkeyPatch, server: ChatServer, setting: Setting
     """The attacks for which the model falls, were this how the data are written and that the nonce."""
     write, nonce = setting
     if write is not None:
-        monkeypatch.setattr(judge_module, "_json", write)
+        monkeypatch.setattr(prompts, "_json", write)
     if nonce is not None:
-        monkeypatch.setattr("memfold.judge.secrets.token_hex", lambda _: nonce)
+        monkeypatch.setattr("memfold.judging.openai_judge.secrets.token_hex", lambda _: nonce)
     cases = [(attack.name, *attack.on(base)) for attack in ATTACKS for base in ("same", "other")]
 
     async def run() -> list[Answer | BaseException]:
@@ -416,7 +420,7 @@ def test_nonce_is_drawn_for_every_call(server: ChatServer) -> None:
 def test_no_character_escapes_the_escapes() -> None:
     """Every code point there is: what is left cannot become a part of a fence or of JSON by any normalisation."""
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
-    written = judge_module._json(text)
+    written = prompts._json(text)
     assert json.loads(written) == text
     assert written.splitlines() == [written]
     # Character by character, since neighbours compose.
@@ -437,7 +441,7 @@ def test_no_character_escapes_the_escapes() -> None:
     )
 )
 def test_data_are_json_of_what_was_given(value: Any) -> None:
-    assert json.loads(judge_module._json(value)) == value
+    assert json.loads(prompts._json(value)) == value
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------
@@ -553,7 +557,7 @@ def says(server: ChatServer, *, item: Question | None = None, **members: Any) ->
     return ask(server, item or question())[0]
 
 
-@pytest.mark.parametrize("verdict", judge_module.VERDICTS)
+@pytest.mark.parametrize("verdict", VERDICTS)
 def test_verdicts(server: ChatServer, verdict: str) -> None:
     answer = says(server, verdict=verdict, confidence=1)
     assert (answer.verdict, answer.confidence, answer.reason) == (verdict, 1.0, "said so")
@@ -585,7 +589,7 @@ def test_merged_text(server: ChatServer) -> None:
 def test_reason_is_kept_storable(server: ChatServer) -> None:
     assert says(server, reason=" a\0b\ud800 ").reason == "ab"
     assert says(server, reason="  ").reason is None
-    assert len(says(server, reason="r" * 5_000).reason or "") == judge_module.MAX_REASON
+    assert len(says(server, reason="r" * 5_000).reason or "") == MAX_REASON
 
 
 def test_usage_and_cost(server: ChatServer) -> None:

@@ -15,16 +15,22 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from memfold import _batch, _core, _limits, _recall, queries, reembed, review, worker
-from memfold._core import CommitLostError, Core, Embed, Pause, Transact
-from memfold._limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold import queries
+from memfold.admin import reembed
 from memfold.adopt import session as adopting
 from memfold.calibrate import Pair, judged
-from memfold.embedders import Embedder
+from memfold.client import batch, recall
+from memfold.client.core import Core
+from memfold.client.steps import CommitLostError, Embed, Pause, Transact, pause_before
+from memfold.embedding import Embedder
 from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
-from memfold.judge import Answer, JudgeError, Question, Usage, clamp_usage, usage_arguments
+from memfold.judging import Answer, JudgeError, Question, Usage, database, limits
+from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold.judging.protocol import Call, usage_arguments
+from memfold.judging.questions import clamp_usage
+from memfold.judging.worker import Worker
+from memfold.review import Review
 from memfold.types import IngestResult
-from memfold.worker import Worker
 from tests.test_judge import NEWER, OLDER, question
 
 
@@ -330,7 +336,7 @@ def sending(max_attempts: int) -> Callable[[], Any]:
 def batching(max_attempts: int) -> Callable[[], Any]:
     def steps() -> Any:
         core = Core("acme", None, False, max_attempts)
-        batches = _batch.Batches(core, None, {}, batch_size=10, wait=False, on_error="abort", progress=None)
+        batches = batch.Batches(core, None, {}, batch_size=10, wait=False, on_error="abort", progress=None)
         batches.add("Alice has a cat.")
         return batches.send()
 
@@ -391,7 +397,7 @@ def test_what_is_raised_in_the_end(error: type[psycopg.Error], raised: type[Memf
 
 @pytest.mark.usefixtures("_no_jitter")
 def test_pauses_between_attempts() -> None:
-    assert [_core.pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
+    assert [pause_before(n).seconds for n in (1, 2, 6, 7, 50)] == pytest.approx(
         [0.015, 0.03, 0.48, 0.75, 0.75]
     )
 
@@ -420,7 +426,7 @@ class Sleeps:
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     made = Sleeps()
-    monkeypatch.setattr(worker.asyncio, "sleep", made.asleep)
+    monkeypatch.setattr(database.asyncio, "sleep", made.asleep)
     return made
 
 
@@ -442,9 +448,9 @@ def written(error: type[psycopg.Error], failures: int) -> tuple[int, bool]:
 
     async def run() -> bool:
         one = Worker("", Nobody())
-        one._transact = transact  # type: ignore[method-assign, assignment]
+        one._database.transact = transact  # type: ignore[method-assign, assignment]
         try:
-            return bool(await one._write("select 1", {}))
+            return bool(await one._database.write(Call("select 1", {})))
         except psycopg.Error:
             return False
 
@@ -703,7 +709,7 @@ class FakeClient:
 
 def by_hand(item: Question, verdict: Any, fuller: UUID | None = None) -> tuple[str, UUID, UUID]:
     client = FakeClient()
-    review.Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
+    Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
     (call,) = client.calls
     return call
 
@@ -749,7 +755,7 @@ def test_of_a_refinement_the_longer_text_stays(
     ("older", "newer", "longer"), [("ab", "abc", "B"), ("abc", "ab", "A"), ("ab", "cd", "A")]
 )
 def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -> None:
-    one = review.Review(FakeClient())  # type: ignore[arg-type]
+    one = Review(FakeClient())  # type: ignore[arg-type]
     asked: list[str] = []
 
     class Keys:
@@ -764,7 +770,7 @@ def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -
 
 def test_an_hour_is_an_hour() -> None:
     """Other tests make it shorter for themselves."""
-    assert _limits.HOUR == 3600.0
+    assert limits.HOUR == 3600.0
 
 
 # floors ------------------------------------------------------------------------------------------------------
@@ -773,7 +779,7 @@ def test_an_hour_is_an_hour() -> None:
 @pytest.mark.parametrize(("confidence", "sure"), [(0.7499, False), (0.75, True), (0.7501, True)])
 def test_a_confidence_at_the_floor_is_enough(confidence: float, sure: bool) -> None:
     answer = Answer("duplicate", confidence)
-    assert _recall._same(answer) is sure
+    assert recall._same(answer) is sure
 
     class Judge:
         async def judge(self, question: Question) -> Answer:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from memfold import AsyncMemfold, Memfold, MemfoldError
-from memfold.worker import Worker
+from memfold.judging.worker import Worker
 from tests import servers
 from tests.conftest import Target
 from tests.support import check, ingest, model, vector

@@ -14,7 +14,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from memfold import Memfold, MemfoldError, migrate
+from memfold import Memfold, MemfoldError
+from memfold.admin import migrate
 from tests import plproxy_nodes, servers
 from tests.plproxy_nodes import gen_plproxy
 from tests.support import check, counters, ingest, model, vector

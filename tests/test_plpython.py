@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from memfold import migrate
+from memfold.admin import migrate
 from memfold.cli import main
 from tests import minilm_onnx, servers
 from tests.conftest import Make, Target

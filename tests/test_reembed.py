@@ -19,9 +19,10 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold import errors, reembed
+from memfold import errors
+from memfold.admin import reembed
 from memfold.cli import main
-from memfold.embedders import Embedder
+from memfold.embedding import Embedder
 from tests.conftest import Connect
 from tests.support import check, ingest, status
 from tests.test_concurrency import together
@@ -48,7 +49,7 @@ EMBEDDER = Embedder(new_vectors, "new", NEW)
 # What is killed in mid-run: it says when it has stored a batch, and would take a minute.
 VICTIM = """
 import sys
-from memfold import reembed
+from memfold.admin import reembed
 from tests.test_reembed import EMBEDDER
 reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=100, told=lambda one: print(one.added, flush=True))
 """
@@ -506,8 +507,8 @@ def test_throttled(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr("memfold.reembed.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("memfold.reembed.time.sleep", sleep)
+    monkeypatch.setattr("memfold.admin.reembed.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("memfold.admin.reembed.time.sleep", sleep)
     reembed.fill(dsn, "old", "new", EMBEDDER, batch=2, per_second=4)
     assert slept == [0.5] * 5
     slept.clear()

@@ -23,8 +23,8 @@ from click.testing import CliRunner
 
 from memfold._text import escape as visible
 from memfold.cli import main
-from memfold.judge import Question, Side
-from memfold.review import _width, differences, side_by_side
+from memfold.judging import Question, Side
+from memfold.review.display import differences, side_by_side, width_of
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -174,7 +174,7 @@ def test_any_text_fits(width: int) -> None:
     older = "x" * 1000 + " " + "東京" * 50 + "\n\n\n\nend"
     shown = side_by_side(question(older, older[::-1]), width, colours=False)
     assert "end" in shown
-    assert max(map(_width, shown.splitlines()[1:])) <= max(width, 32)
+    assert max(map(width_of, shown.splitlines()[1:])) <= max(width, 32)
     assert re.sub(r"\s|memory|[-+{}\[\]]", "", shown).count("東") == 100
 
 
@@ -371,10 +371,10 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
 @pytest.fixture
 def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Has a statement run while the first pair is on the screen."""
-    from memfold import review
+    from memfold.review.keys import Keys
 
     def prepare(statement: str) -> None:
-        ask = review._Keys.ask
+        ask = Keys.ask
         done: list[bool] = []
 
         def interrupted(keys: Any, prompt: str) -> str | None:
@@ -383,7 +383,7 @@ def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                 db.execute(statement.encode())
             return ask(keys, prompt)
 
-        monkeypatch.setattr(review._Keys, "ask", interrupted)
+        monkeypatch.setattr(Keys, "ask", interrupted)
 
     return prepare
 

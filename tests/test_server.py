@@ -23,15 +23,16 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from memfold import _host, cli, server
-from memfold.server import ServerError
+from memfold import cli
+from memfold.admin import cluster, host, server
+from memfold.admin.server import ServerError
 from tests import servers
 from tests.support import until
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not ROOT, reason="only root runs a server as another account")
 
-UP = "import sys, pathlib; from memfold import server; print(server.up(pathlib.Path(sys.argv[1])))"
+UP = "import sys, pathlib; from memfold.admin import server; print(server.up(pathlib.Path(sys.argv[1])))"
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def place() -> Iterator[Path]:
     directory = servers.directory("memfold-test-")
     directory.chmod(0o755)
     yield directory
-    for lock in directory.rglob(_host.LOCK):
+    for lock in directory.rglob(host.LOCK):
         with contextlib.suppress(ServerError):
             server.down(lock.parent, "immediate")
     shutil.rmtree(directory)
@@ -194,7 +195,7 @@ def test_long_path(place: Path) -> None:
 
 
 def test_a_socket_directory_of_someone_else_is_refused(place: Path) -> None:
-    account = _host.Account.choose()
+    account = host.Account.choose()
     if ROOT:
         trap = place / "trap"
         trap.mkdir()
@@ -203,12 +204,12 @@ def test_a_socket_directory_of_someone_else_is_refused(place: Path) -> None:
         trap = Path("/usr")
     before = trap.stat()
     with pytest.raises(PermissionError):
-        _host.private_dir(trap, account)
+        host.private_dir(trap, account)
     assert (trap.stat().st_uid, trap.stat().st_mode) == (before.st_uid, before.st_mode)
     link = place / "link"
     link.symlink_to(place)
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        _host.private_dir(link, account)
+        host.private_dir(link, account)
 
 
 def test_postmaster_killed(home: Path) -> None:
@@ -338,7 +339,7 @@ def test_a_directory_whose_role_is_called_like_the_schema(
 ) -> None:
     """As memfold 0.2.0 made them."""
     with monkeypatch.context() as before:
-        before.setattr(server, "ROLE", "memfold")
+        before.setattr(cluster, "ROLE", "memfold")
         server.up(home)
         server.down(home)
     with pytest.raises(ServerError, match=r"was made by memfold 0\.2\.0 or older") as caught:
@@ -477,9 +478,9 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The wheel may lie where only root can look, and with it all that Python would import later.
     server.up(place / "first")
     server.down(place / "first")
-    monkeypatch.setattr(_host, "SYSTEM_DIR", place / "system")
-    programs = _host.readable_copy(server.bindir())
-    monkeypatch.setattr(server, "bindir", lambda: programs)
+    monkeypatch.setattr(host, "SYSTEM_DIR", place / "system")
+    programs = host.readable_copy(server.bindir())
+    monkeypatch.setattr(cluster, "bindir", lambda: programs)
     dsn = as_account("nobody", lambda: server.up(own / "pg"))
     assert dsn.startswith("postgresql://postgres@/memfold?host=")
     assert as_account("nobody", lambda: ask(dsn, "select 1")) == "1"
@@ -514,8 +515,8 @@ def test_root_with_a_wheel_that_only_root_can_read(
     closed.mkdir(mode=0o700)
     for name in (f"{package.name}/pginstall", f"{package.name}.libs"):
         shutil.copytree(package.parent / name, closed / name)
-    monkeypatch.setattr(server, "bindir", lambda: closed / package.name / "pginstall/bin")
-    monkeypatch.setattr(_host, "SYSTEM_DIR", place / "system")
+    monkeypatch.setattr(cluster, "bindir", lambda: closed / package.name / "pginstall/bin")
+    monkeypatch.setattr(host, "SYSTEM_DIR", place / "system")
 
     assert ask(server.up(home), "select 1") == 1
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700

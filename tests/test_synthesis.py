@@ -13,8 +13,10 @@ import psycopg
 import pytest
 
 from memfold import Answer, Memfold, Question
-from memfold.judge import LETTERS, OpenAIJudge, Side, is_wordless, prompt
-from memfold.worker import Worker
+from memfold.judging import OpenAIJudge, Side
+from memfold.judging.prompt import prompt
+from memfold.judging.questions import LETTERS, is_wordless
+from memfold.judging.worker import Worker
 from tests.chat_server import ChatServer, read_members, writing_model
 from tests.support import check, counters, ingest
 from tests.upkeep import angle, policy, rows, store, storing

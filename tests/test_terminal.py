@@ -13,9 +13,10 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold import _limits, cli
+from memfold import cli
 from memfold._text import escape_line
 from memfold.cli import main
+from memfold.judging import limits
 from tests.chat_server import ChatServer
 from tests.judging import flood
 from tests.rude_endpoint import KEY, RUDE, running
@@ -221,8 +222,8 @@ def check_export(db: DB, exported: str, directory: Path, run: Ran) -> None:
 def test_no_command_repeats_what_an_endpoint_says(
     db: DB, dsn: str, run: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, status: int
 ) -> None:
-    monkeypatch.setattr(_limits, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(_limits, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.01)
     fill(db)
     here = ["--tenant", TENANT, "--bucket", BUCKET]
     with running() as rude:
@@ -267,7 +268,7 @@ def test_no_command_repeats_what_an_endpoint_says(
 def test_what_nobody_expected_is_told_without_what_it_says(
     run: Ran, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
-    from memfold import client
+    from memfold.client import blocking as client
 
     def fail(*_: Any, **__: Any) -> Any:
         try:

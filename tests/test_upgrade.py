@@ -27,7 +27,8 @@ from alembic.util import CommandError
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import cli, errors, migrate
+from memfold import cli, errors
+from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Make, Target
 from tests.support import until

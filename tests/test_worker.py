@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -24,12 +24,12 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow
 
-from memfold import _limits
-from memfold import worker as worker_module
 from memfold.cli import main
 from memfold.errors import ConnectionLostError, MemfoldError
-from memfold.judge import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
-from memfold.worker import Summary, Worker
+from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage, limits
+from memfold.judging.dispatching import Claimed
+from memfold.judging.protocol import Call
+from memfold.judging.worker import Summary, Worker
 from tests.chat_server import ChatServer, control, stats_of
 from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
@@ -191,14 +191,19 @@ class Timed(Worker):
         self.claims: list[tuple[float, int]] = []
         self.applied: list[float] = []
 
-    async def _transact(self, pool: Any, statement: LiteralString, parameters: Any) -> list[DictRow]:
-        began = time.monotonic()
-        rows = await super()._transact(pool, statement, parameters)
-        if statement == worker_module.CLAIM and rows:
-            self.claims.append((began, len(rows)))
-        elif statement == worker_module.RESOLVE:
-            self.applied.append(time.monotonic())
-        return rows
+        self._database.transact = self._timed(self._database.transact)  # type: ignore[method-assign]
+
+    def _timed(self, transact: Any) -> Any:
+        async def call(pool: Any, sent: Call) -> list[DictRow]:
+            began = time.monotonic()
+            rows: list[DictRow] = await transact(pool, sent)
+            if "claim_judgements" in sent.statement and rows:
+                self.claims.append((began, len(rows)))
+            elif "resolve_judgement" in sent.statement:
+                self.applied.append(time.monotonic())
+            return rows
+
+        return call
 
 
 def test_three_pairs_take_as_long_as_one(
@@ -296,7 +301,7 @@ def test_the_endpoint_is_down_for_a_while(
 ) -> None:
     count, slots = 30, 4
     url = endpoint(0.05)
-    monkeypatch.setattr(_limits, "FIRST_PAUSE", 0.4)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.4)
     pairs(dsn, count)
     worker = Worker(dsn, OpenAIJudge("stand-in", base_url=url), slots=slots, poll=0.1)
 
@@ -334,8 +339,8 @@ def test_the_endpoint_asks_for_patience(dsn: str, db: DB) -> None:
 def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_limits, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(_limits, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.1)
     pairs(dsn, 5)
     arguments = ["judge", dsn, "--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"]
     result = CliRunner().invoke(main, arguments)
@@ -589,7 +594,7 @@ def test_budget(
 ) -> None:
     """Five calls in any hour, whether they are counted or paid for."""
     hour = 1.0
-    monkeypatch.setattr(_limits, "HOUR", hour)
+    monkeypatch.setattr(limits, "HOUR", hour)
     pairs(dsn, 12)
     toy = Toy(latency=0.02, cost=0.01)
     with caplog.at_level(logging.WARNING, "memfold.worker"):
@@ -633,9 +638,7 @@ def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
     async def run() -> None:
         worker = Silent("", Toy(), timeout=1000, lease=5000)
         # half of the timeout is left of the first lease, more than the timeout of the second
-        worker._ready.extend(
-            [worker_module._Claimed(short, now + 500), worker_module._Claimed(long, now + 4000)]
-        )
+        worker._ready.extend([Claimed(short, now + 500), Claimed(long, now + 4000)])
         worker._start_calls()
         await asyncio.gather(*worker._tasks)
 

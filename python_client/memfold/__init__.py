@@ -1,7 +1,12 @@
 """memfold folds duplicate memories of AI agents into one, inside PostgreSQL."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memfold._version import __version__
 from memfold.client import AsyncMemfold, Memfold
-from memfold.embedders import Embedder, OpenAIEmbedder
+from memfold.embedding import Embedder
 from memfold.errors import (
     ConnectionLostError,
     InstallError,
@@ -12,7 +17,7 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.judge import Answer, Judge, JudgeError, OpenAIJudge, Question
+from memfold.judging import Answer, Judge, JudgeError, Question
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -27,7 +32,9 @@ from memfold.types import (
     UndoneMemory,
 )
 
-__version__ = "1.0.0"
+if TYPE_CHECKING:
+    from memfold.embedding import OpenAIEmbedder
+    from memfold.judging import OpenAIJudge
 
 __all__ = [
     "Answer",
@@ -60,3 +67,16 @@ __all__ = [
     "UndoneMemory",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Who brings a model of their own does not load what asks an endpoint.
+    if name == "OpenAIEmbedder":
+        from memfold.embedding import OpenAIEmbedder
+
+        return OpenAIEmbedder
+    if name == "OpenAIJudge":
+        from memfold.judging import OpenAIJudge
+
+        return OpenAIJudge
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

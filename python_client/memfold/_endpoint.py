@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from memfold._retry import MAX_RETRY_AFTER
+
 if TYPE_CHECKING:
     import openai
 
@@ -24,7 +26,6 @@ MAX_REPLY: Final = 1_048_576
 """Bytes of a judge's reply, and of an embedder's beside its numbers; what a compressed reply comes to counts."""
 MAX_ERROR_BODY: Final = 65_536
 """Bytes that are read of a reply that is an error."""
-MAX_RETRY_AFTER: Final = 3600.0
 
 # An endpoint's own words may quote the prompt or the key; only codes that are known are passed on.
 _CODES: Final = frozenset(

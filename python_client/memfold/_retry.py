@@ -12,6 +12,8 @@ from memfold.errors import PASSING
 T = TypeVar("T")
 
 ATTEMPTS: Final = 5
+MAX_RETRY_AFTER: Final = 3600.0
+"""Seconds that an endpoint may ask to be left alone for."""
 
 
 def retry(work: Callable[[], T]) -> T:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from memfold.adopt.options import Options
 
 if TYPE_CHECKING:
-    from memfold.adopt.adoption import Adopter, conflict_of, conflict_of_async
+    from memfold.adopt.adoption import Adopter
+    from memfold.adopt.conflicts import conflict_of, conflict_of_async
     from memfold.adopt.importing import Import
 
 __all__ = ["Adopter", "Import", "Options", "conflict_of", "conflict_of_async"]
@@ -19,8 +20,12 @@ def __getattr__(name: str) -> Any:
         from memfold.adopt import importing
 
         return importing.Import
-    if name in __all__:
+    if name == "Adopter":
         from memfold.adopt import adoption
 
-        return getattr(adoption, name)
+        return adoption.Adopter
+    if name in __all__:
+        from memfold.adopt import conflicts
+
+        return getattr(conflicts, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The parts put together: what the command line calls, and what an application catches a conflict with."""
+"""The parts put together: what the command line calls."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, LiteralString, Self
+from typing import Any, Self
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from memfold._text import escape_line
-from memfold.adopt import catalog, duplicates, plan, session, statements, steps, undo
+from memfold.adopt import binding, catalog, duplicates, plan, session, state, statements, steps, undo
 from memfold.adopt import definition as definitions
 from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
-from memfold.adopt.session import Adoption, Paused, Session
-from memfold.errors import AdoptError, MemfoldError, MemoryHashConflict, translate
+from memfold.adopt.session import Paused, Session
+from memfold.adopt.state import Adoption
+from memfold.errors import AdoptError, MemfoldError, translate
 
-__all__ = ["Adopter", "conflict_of", "conflict_of_async"]
+__all__ = ["Adopter"]
 
 LAST = 6
 
@@ -33,9 +33,9 @@ class Adopter:
 
     def __init__(self, dsn: str, say: Callable[[str], None] = lambda _: None) -> None:
         self.say = say
-        self.connection = session.connect(dsn)
+        self.connection = state.connect(dsn)
         try:
-            session.installed(self.connection)
+            state.installed(self.connection)
         except BaseException:
             self.connection.close()
             raise
@@ -66,7 +66,7 @@ class Adopter:
         """
         with _clear("reading the catalog"):
             found = catalog.find(self.connection, table)
-            known = session.load_adoption(self.connection, found.schema, found.name)
+            known = state.load_adoption(self.connection, found.schema, found.name)
             asked = {name: value for name, value in given.items() if value is not None}
             if known is not None:
                 self._compare(known, asked, key, profile, hash_column)
@@ -96,7 +96,7 @@ class Adopter:
             else:
                 loose = [definition.created] if definition.created is not None else []
                 definition = replace(
-                    definition, schemas=catalog.bind(self.connection, found, definition.fixed, loose)
+                    definition, schemas=binding.bind(self.connection, found, definition.fixed, loose)
                 )
             session.check_children(self.connection, definition)
         return definition, known
@@ -130,7 +130,7 @@ class Adopter:
 
     def _free_name(self, table: catalog.Table) -> str:
         name = definitions.short_name(table.schema, table.name)
-        taken = {one.name for one in session.list_adoptions(self.connection)}
+        taken = {one.name for one in state.list_adoptions(self.connection)}
         return name if name not in taken else definitions.short_name(table.schema, table.name, unique=True)
 
     # Commands
@@ -149,7 +149,7 @@ class Adopter:
             " on conflict (table_schema, table_name) do nothing returning 1 as one",
             [table.schema, table.name, definition.name, json.dumps(definition.to_json())],
         )
-        known = session.load_adoption(self.connection, table.schema, table.name)
+        known = state.load_adoption(self.connection, table.schema, table.name)
         assert known is not None  # noqa: S101 (it was just written)
         return known
 
@@ -189,7 +189,7 @@ class Adopter:
                     if step == 4 and not self._step_4(current, confirm, dry_run, report, show):
                         break
                     if step != 4:
-                        self.say(f"step {step}: {steps.NAMES[step]}")
+                        self.say(f"step {step}: {state.NAMES[step]}")
                     with _clear(f"step {step}"):
                         _STEPS[step](current)
                     current.reload()
@@ -275,17 +275,17 @@ class Adopter:
                 "update memfold.adoptions set paused = true where table_schema = $1 and table_name = $2 returning 1 as one",
                 [known.table_schema, known.table_name],
             )
-            return session.running(self.connection, known) is not None
+            return state.running(self.connection, known) is not None
 
     def known(self, table: str) -> Adoption:
         """The adoption of a table, which may be gone or no longer adoptable."""
         with _clear("reading the state"):
-            for one in session.list_adoptions(self.connection):
+            for one in state.list_adoptions(self.connection):
                 if table in {one.name, one.table_name, f"{one.table_schema}.{one.table_name}"}:
                     return one
             with suppress(AdoptError):
                 found = catalog.find(self.connection, table)
-                if (recorded := session.load_adoption(self.connection, found.schema, found.name)) is not None:
+                if (recorded := state.load_adoption(self.connection, found.schema, found.name)) is not None:
                     return recorded
         raise AdoptError(f"no adoption of {table} has begun", hint="See: memfold adopt status")
 
@@ -293,8 +293,7 @@ class Adopter:
         """All adoptions, with the process that works on each."""
         with _clear("status"):
             return [
-                (one, session.running(self.connection, one))
-                for one in session.list_adoptions(self.connection)
+                (one, state.running(self.connection, one)) for one in state.list_adoptions(self.connection)
             ]
 
     def undo(self, table: str, options: Options, *, put_back: bool = False) -> tuple[int, int]:
@@ -373,82 +372,3 @@ def _stopping(current: Session) -> Iterator[None]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-
-
-# The catch --------------------------------------------------------------------------------------------------
-
-
-def conflict_of(
-    connection: psycopg.Connection[Any], error: psycopg.Error, row: Mapping[str, Any]
-) -> MemfoldError:
-    """What to raise for what a plain INSERT into an adopted table raised.
-
-    ``MemoryHashConflict``, with the id of the row that holds the text, if it was the index of the adoption. row: the
-    columns that were to be inserted. The connection must be able to run a query: rolled back, or in autocommit.
-    """
-    names = _names(error)
-    if names is None:
-        return translate(error)
-    with connection.cursor(row_factory=dict_row) as cursor:
-        function = cursor.execute(_FIND, [names]).fetchone()
-        found = None if function is None else cursor.execute(*_question(function, row)).fetchone()
-    return _conflict(found)
-
-
-async def conflict_of_async(
-    connection: psycopg.AsyncConnection[Any], error: psycopg.Error, row: Mapping[str, Any]
-) -> MemfoldError:
-    """As ``conflict_of``."""
-    names = _names(error)
-    if names is None:
-        return translate(error)
-    async with connection.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(_FIND, [names])
-        function = await cursor.fetchone()
-        if function is None:
-            return _conflict(None)
-        await cursor.execute(*_question(function, row))
-        return _conflict(await cursor.fetchone())
-
-
-# The longer name, if there is one, was made because the shorter one was taken.
-_FIND: LiteralString = """
-select p.proname as name, p.proargnames[1:p.pronargs] as columns, array(
-    select pg_catalog.format_type(t.oid, null) from unnest(p.proargtypes::oid[]) with ordinality as t (oid, n) order by t.n
-) as types
-from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
-where n.nspname = 'memfold' and p.proname = any(%s)
-order by pg_catalog.length(p.proname) desc
-limit 1
-"""
-
-
-def _names(error: psycopg.Error) -> list[str] | None:
-    """What the function may be called that finds the row; None: it was another error."""
-    diagnosis = error.diag
-    schema, table = diagnosis.schema_name, diagnosis.table_name
-    if error.sqlstate != "23505" or schema is None or table is None:
-        return None
-    if diagnosis.constraint_name != definitions.index_name(table):
-        return None
-    return [f"find_{definitions.short_name(schema, table, unique=unique)}" for unique in (False, True)]
-
-
-def _question(function: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:
-    # An INSERT casts what it is given to the column's type; so does this, json to jsonb for instance.
-    given = [pair for pair in zip(function["columns"], function["types"], strict=True) if pair[0] in row]
-    arguments = sql.SQL(", ").join(
-        sql.SQL("{} => %s::{}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in given
-    )
-    query = sql.SQL("select * from memfold.{}({})").format(sql.Identifier(function["name"]), arguments)
-    return query, [row[name] for name, _ in given]
-
-
-def _conflict(found: Mapping[str, Any] | None) -> MemoryHashConflict:
-    if found is None:
-        return MemoryHashConflict(None, None)
-    key = [value for name, value in found.items() if name != "content_hash"]
-    existing = key[0] if len(key) == 1 else tuple(key)
-    return MemoryHashConflict(
-        found["content_hash"], None if key[0] is None else existing, hint="Use the row that is there."
-    )

@@ -13,8 +13,8 @@ from sqlglot import exp
 from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child
+from memfold.adopt.dedup_statements import touched
 from memfold.adopt.expressions import build, column, render
-from memfold.adopt.folds import touched
 from memfold.adopt.session import Session
 from memfold.errors import AdoptError
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Column
 from memfold.adopt.expressions import Node, build, column, render
-from memfold.adopt.pieces import Pieces, composed, dollar_quoted, name_of, rendered
+from memfold.adopt.sql_fragments import SqlFragments, composed, dollar_quoted, name_of, rendered
 
 __all__ = ["Functions"]
 
@@ -21,7 +21,7 @@ MADE_BY = "Made by memfold adopt"
 TRIGGERS = ("zz_memfold_insert", "zz_memfold_update")
 
 
-class Functions(Pieces):
+class Functions(SqlFragments):
     """What is made for a table, and taken off again."""
 
     # Step 1

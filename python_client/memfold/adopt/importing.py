@@ -16,11 +16,11 @@ import psycopg
 from psycopg.rows import DictRow
 from sqlglot import exp
 
-from memfold.adopt import catalog, session
+from memfold.adopt import binding, catalog, state
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import fetch
 from memfold.adopt.expressions import Expression, Node, build, column, listed, render, typed
-from memfold.adopt.pieces import parameter
+from memfold.adopt.sql_fragments import parameter
 from memfold.client import Memfold
 from memfold.errors import AdoptError, ConnectionLostError, MemfoldError, OutcomeUnknownError, translate
 
@@ -64,8 +64,8 @@ class Import:
         self.counts: Counter[tuple[str, int | None, str | None]] = Counter()
         self.errors = self.known = self.rows = 0
         try:
-            self._source = session.connect(source)
-            self._probe = session.connect(dsn)
+            self._source = state.connect(source)
+            self._probe = state.connect(dsn)
             with self._source.transaction():
                 self._source.execute("set local timezone = 'UTC'")
             self.table = catalog.find(self._source, table, write=False)
@@ -75,7 +75,7 @@ class Import:
                 for name, text in given.items()
                 if text is not None
             }
-            catalog.bind(self._source, self.table, [], self._given.values())
+            binding.bind(self._source, self.table, [], self._given.values())
             self._source.execute(
                 "set timezone = 'UTC'; set datestyle = 'ISO, YMD'; set extra_float_digits = 1"
             )

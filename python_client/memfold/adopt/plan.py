@@ -9,11 +9,11 @@ import psycopg
 from sqlglot import exp
 
 from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.dedup_statements import DedupStatements
 from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import build, render, text
-from memfold.adopt.folds import Folds
 from memfold.adopt.options import Options
-from memfold.adopt.session import Adoption
+from memfold.adopt.state import Adoption
 from memfold.adopt.statements import Statements
 
 __all__ = ["write"]
@@ -28,8 +28,8 @@ def write(
     made = Statements(definition)
     table = definition.table
     lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, tried again for {options.patience:.0f} s"
-    folds = Folds(connection, definition)
-    children = folds.children(table)
+    dedup = DedupStatements(connection, definition)
+    children = dedup.children(table)
     role = fetch(
         connection,
         "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
@@ -126,8 +126,8 @@ def write(
         [
             *made.find_groups()[1:3],
             made.lock_rows(),
-            made.rank_rows(folds.wanted(table)),
-            *folds.all(),
+            made.rank_rows(dedup.wanted(table)),
+            *dedup.all(),
         ],
     )
     yield from step(

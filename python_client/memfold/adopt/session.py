@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -17,90 +16,24 @@ from memfold.adopt import catalog, statements
 from memfold.adopt.catalog import Connection, fetch
 from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
-from memfold.errors import PASSING, AdoptError, translate
+from memfold.adopt.state import Adoption, load_adoption, running
+from memfold.errors import PASSING, AdoptError
 
-__all__ = ["NAMES", "Adoption", "Session", "connect", "list_adoptions", "load_adoption"]
+__all__ = ["Batches", "Paused", "Session", "check_children"]
 
 T = TypeVar("T")
 
-NAMES = {
-    1: "add the column",
-    2: "writers hash",
-    3: "backfill",
-    4: "duplicates",
-    5: "unique index",
-    6: "the catch",
-}
 _LONG = 1.0
 """Seconds after which a transaction that holds a lock is waited for without queueing behind it."""
 _TRIES = 60
 """How often a run asks, each quarter of a second, for a table that another run works on."""
 
-
-@dataclass
-class Adoption:
-    """A row of memfold.adoptions."""
-
-    table_schema: str
-    table_name: str
-    name: str
-    definition: dict[str, Any]
-    step: int
-    confirmed: bool
-    withheld: bool
-    paused: bool
-    position: list[str] | None
-    row: DictRow
-
-    def describe(self, pid: int | None) -> Iterator[str]:
-        """Where it stands, in lines."""
-        row, table = self.row, f"{self.table_schema}.{self.table_name}"
-        doing = f"process {pid} is at work" if pid else "paused" if self.paused else "no run is at work"
-        yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
-        for number, name in NAMES.items():
-            times = row["steps"].get(str(number), {})
-            if number <= self.step:
-                state = f"done {times.get('ended', '')[:19].replace('T', ' ')}"
-            elif "began" in times and number == self.step + 1:
-                state = f"began {times['began'][:19].replace('T', ' ')}"
-            else:
-                state = "-"
-            yield f"  {number} {name:16} {state}"
-        if row["rows_seen"]:
-            yield f"  rows looked at {row['rows_seen']:,}, hashed {row['rows_hashed']:,}"
-        for reason, rows in row["left_out"].items():
-            yield f"  without a hash {rows:,}: {reason}"
-        if self.confirmed:
-            yield (
-                f"  groups resolved {row['groups_resolved']:,}, rows archived {row['rows_archived']:,}, references"
-                f" re-pointed {row['children_repointed']:,}, colliding rows archived {row['children_archived']:,}"
-            )
-        if self.withheld:
-            yield "  new rows get no hash while the index is built; the next run gives it to them"
-        if row["last_error"]:
-            yield f"  last error: {row['last_error']}"
-        if not pid and self.step == 3 and not self.confirmed:
-            yield f"  next: memfold adopt run --table {table} --dry-run, then --confirm"
-        elif not pid and self.step < 6:
-            yield f"  next: memfold adopt run --table {table}"
-
-
-_ROW: LiteralString = "select * from memfold.adoptions where table_schema = $1 and table_name = $2"
-_ROWS: LiteralString = "select * from memfold.adoptions order by table_schema, table_name"
-_RUNNING: LiteralString = """
-select l.pid
-from pg_catalog.pg_locks as l
-where l.locktype = 'advisory' and l.granted and l.objsubid = 1
-    and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
-    and (l.classid::bigint << 32) | l.objid::bigint
-        = pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)
-"""
 _LOCK: LiteralString = """
 select pg_catalog.pg_try_advisory_lock(
     pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)) as locked
 """
 # Who holds a lock on the table that writers' or readers' own do not exclude, since when its transaction runs.
-_HOLDERS: LiteralString = """
+HOLDERS: LiteralString = """
 select l.pid, a.usename as role, coalesce(nullif(a.application_name, ''), 'unknown') as application, a.state,
     extract(epoch from pg_catalog.clock_timestamp() - a.xact_start)::double precision as age
 from pg_catalog.pg_locks as l
@@ -129,54 +62,6 @@ select coalesce(nullif(r.application_name, ''), r.client_addr::text, 'standby') 
 from pg_catalog.pg_stat_replication as r
 where r.state is null or r.state in ('streaming', 'catchup')
 """
-
-
-def connect(dsn: str) -> Connection:
-    """A connection to where the table is."""
-    try:
-        return psycopg.connect(
-            dsn,
-            autocommit=True,
-            # what is prepared says so itself
-            prepare_threshold=1_000_000_000,
-            client_encoding="UTF8",
-            application_name="memfold adopt",
-            row_factory=dict_row,
-        )
-    except psycopg.Error as error:
-        raise translate(error) from error
-
-
-def _adoption(row: DictRow) -> Adoption:
-    return Adoption(
-        row["table_schema"],
-        row["table_name"],
-        row["name"],
-        row["definition"],
-        row["step"],
-        row["confirmed_at"] is not None,
-        row["withheld"],
-        row["paused"],
-        row["position"],
-        row,
-    )
-
-
-def load_adoption(connection: Connection, schema: str, table: str) -> Adoption | None:
-    """What is recorded of the adoption of a table."""
-    found = fetch(connection, _ROW, [schema, table])
-    return _adoption(found[0]) if found else None
-
-
-def list_adoptions(connection: Connection) -> list[Adoption]:
-    """All adoptions of the database."""
-    return [_adoption(row) for row in fetch(connection, _ROWS)]
-
-
-def running(connection: Connection, adoption: Adoption) -> int | None:
-    """The process that works on it at the moment."""
-    found = fetch(connection, _RUNNING, [adoption.table_schema, adoption.table_name])
-    return int(found[0]["pid"]) if found else None
 
 
 class Paused(Exception):  # noqa: N818 (no error)
@@ -274,7 +159,7 @@ class Session:
         """What such a transaction begins with, for ``fetch_all``."""
         return [("begin", ()), (self._lock_timeout(self.lock_timeout), ())]
 
-    def briefly(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
+    def with_lock_timeout(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
         """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
 
         Whoever waits for a lock makes all that come later wait behind it. So while a transaction that has gone on
@@ -288,7 +173,7 @@ class Session:
         attempt = 0
         while True:
             attempt += 1
-            holders = self.fetch(_HOLDERS, [self.definition.table.oid, list(modes), _LONG])
+            holders = self.fetch(HOLDERS, [self.definition.table.oid, list(modes), _LONG])
             if not holders:
                 try:
                     with self.transaction(lock_timeout=self.deadlock_timeout + 1):
@@ -400,7 +285,7 @@ class Session:
             self._spent_at = now
             self.pause_or_stop()
 
-    def mind_standbys(self) -> None:
+    def throttle_on_lag(self) -> None:
         """Wait while a standby is further behind than it may be."""
         if self.options.ignore_lag or time.monotonic() - self._lag_checked < 0.2:
             return
@@ -457,34 +342,6 @@ class Batches:
         """A batch met a lock: take fewer rows."""
         if not self._fixed:
             self.size = max(self.size // 4, 1)
-
-
-def installed(connection: Connection) -> None:
-    """Refuse a database in which memfold is not, or is older, or where the role may not keep state."""
-    # by the catalog: whoever may not use the schema may not ask for its tables by name
-    row = fetch(
-        connection,
-        "select pg_catalog.pg_is_in_recovery() as standby, current_user::text as role, n.oid is not null as present,"
-        " c.oid is not null as installed, pg_catalog.has_schema_privilege(n.oid, 'create') as functions,"
-        " pg_catalog.has_table_privilege(c.oid, 'insert, update, delete') as state"
-        " from (select 1) as one"
-        " left join pg_catalog.pg_namespace as n on n.nspname = 'memfold'"
-        " left join pg_catalog.pg_class as c on c.relnamespace = n.oid and c.relname = 'adoptions'",
-    )[0]
-    if row["standby"]:
-        raise AdoptError("this server is a standby", hint="Connect to the primary.")
-    if not row["installed"]:
-        raise AdoptError(
-            "memfold is not installed in this database"
-            if not row["present"]
-            else "the memfold in this database is older",
-            hint="Run: memfold init DSN",
-        )
-    if not (row["state"] and row["functions"]):
-        raise AdoptError(
-            f"role {row['role']} may not keep the state of an adoption",
-            hint=f"Have an administrator run: grant memfold_owner to {row['role']}",
-        )
 
 
 def check_children(connection: Connection, definition: Definition) -> list[catalog.Child]:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from memfold.adopt import expressions as x
 from memfold.adopt.expressions import Expression, Node, build, column, listed, render, typed, wrapped
 from memfold.adopt.functions import Functions
-from memfold.adopt.pieces import parameter, remembered
+from memfold.adopt.sql_fragments import parameter, remembered
 
 __all__ = ["Statements"]
 

@@ -15,8 +15,8 @@ from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Table
 from memfold.adopt.expressions import Node, build, column, render, typed
-from memfold.adopt.pieces import composed, name_of, parameter, rendered
 from memfold.adopt.session import ANY, Batches, Session
+from memfold.adopt.sql_fragments import composed, name_of, parameter, rendered
 from memfold.adopt.steps import concurrently
 from memfold.errors import AdoptError
 
@@ -37,7 +37,7 @@ def undo(session: Session, *, forget_it: bool = True) -> None:
         else:
             session.save(step=0, position=None, rows_seen=0, rows_hashed=0)
 
-    session.briefly("undo", ANY, work)
+    session.with_lock_timeout("undo", ANY, work)
 
 
 def forget(session: Session) -> None:

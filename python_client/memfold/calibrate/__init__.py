@@ -16,8 +16,10 @@ from memfold.calibrate.bands import (
     percentiles,
 )
 from memfold.calibrate.bounds import Rate, allowed, lower, needed, upper
+from memfold.calibrate.calibration import Calibration
+from memfold.calibrate.choosing import calibrate_pairs
 from memfold.calibrate.pairs import LABELS, Pair, described, fingerprint, groups_of, parted, read_file
-from memfold.calibrate.run import Calibration, apply, calibrate, calibrate_pairs, save
+from memfold.calibrate.run import apply, calibrate, save
 
 __all__ = [
     "LABELS",

@@ -12,9 +12,9 @@ from uuid import uuid4
 import numpy as np
 
 from memfold.calibrate.bounds import Rate
+from memfold.calibrate.calibration import Calibration
 from memfold.calibrate.pairs import LABELS, Pair
-from memfold.calibrate.run import Calibration
-from memfold.judge import Judge, JudgeError, Question, Side
+from memfold.judging import Judge, JudgeError, Question, Side
 
 FLOOR = 0.75
 """Below it an answer is ``unsure`` and both memories are kept (the policies' confidence_floor)."""

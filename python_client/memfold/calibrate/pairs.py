@@ -15,8 +15,9 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from memfold import queries
+from memfold.calibrate import queries
 from memfold.errors import InvalidPairError
+from memfold.queries import SET_TENANT
 
 LABELS: Final = ("duplicate", "refinement", "contradiction", "distinct")
 _KEYS: Final = {"a", "b", "label", "cosine", "embeddings"}
@@ -179,7 +180,7 @@ def stored(
     asked = {"model": embedding_model, "tenant_id": tenant_id, "weak": weak}
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         if tenant_id is not None:
-            cursor.execute(queries.SET_TENANT, {"memfold_tenant": tenant_id})
+            cursor.execute(SET_TENANT, {"memfold_tenant": tenant_id})
         pairs = [_pair(row) for row in cursor.execute(queries.STORED_PAIRS, asked)]
         left_out = cursor.execute(queries.PAIRS_LEFT_OUT, asked).fetchone()
     return pairs, {name: int(value) for name, value in (left_out or {}).items()}

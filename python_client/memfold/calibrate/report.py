@@ -13,8 +13,8 @@ import numpy as np
 
 from memfold.calibrate.bands import Measured, Sample, curve
 from memfold.calibrate.bounds import Rate
+from memfold.calibrate.calibration import Calibration
 from memfold.calibrate.pairs import LABELS, Bools
-from memfold.calibrate.run import Calibration
 
 _COLOURS: Final = {
     "duplicate": "#0072b2",

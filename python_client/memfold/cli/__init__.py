@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
-from memfold import __version__, _files, migrate, queries, server
 from memfold._text import escape_line
-from memfold.cli import _adopt, _calibrate, _export, _judge, _reembed, _search, _upkeep
+from memfold._version import __version__
+from memfold.admin import migrate, server
+from memfold.cli import _adopt, _calibrate, _doctor, _export, _files, _judge, _reembed, _search, _upkeep
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -19,7 +18,6 @@ from memfold.cli._shared import (
     dsn_option,
     fail,
     open_client,
-    resolve,
     say,
     say_lines,
     show,
@@ -27,9 +25,8 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.client import Memfold
-from memfold.embedders import OpenAIEmbedder
-from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
+from memfold.embedding import OpenAIEmbedder
+from memfold.errors import MemfoldError
 
 __all__ = ["main"]
 
@@ -247,135 +244,11 @@ def stats(dsn: str | None, tenant: str | None) -> None:
             say(f"warning: tenant {one.tenant_id}, bucket {one.bucket_id}: {one.warning}")
 
 
-def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether the role meets no wall between tenants, and what there is to say of it."""
-    why = None
-    if found["is_superuser"]:
-        why = "is a superuser"
-    elif found["bypasses"]:
-        why = "has BYPASSRLS"
-    elif found["owns"]:
-        why = "is a member of memfold_owner"
-    elif "memfold_queue" in found["groups"]:
-        why = "is a member of memfold_queue"
-    elif "memfold_auditor" in found["groups"]:
-        why = "is a member of memfold_auditor"
-    if why is not None:
-        return True, f"{why} and sees every tenant: connect agents as a member of memfold_app"
-    if "memfold_tenant" in found["groups"]:
-        return False, "is bound to one tenant, by tenant_roles"
-    if "memfold_judge" in found["groups"]:
-        return False, "is a judge: it is handed the questions of every tenant, and reads no table"
-    return False, "is walled in"
-
-
-def _revision(client: Memfold) -> str | None:
-    """Where `memfold init` has brought the database to; None where this role may not know."""
-    try:
-        return str(client._query(queries.REVISION)[0]["version_num"])
-    except MemfoldError as error:
-        if error.sqlstate != "42501":
-            raise
-        return None
-
-
-# Of functions that differ, so that the line stays one that can be read.
-_NAMED = 10
-
-
-def _compare(where: str, role: str, report: Callable[..., None]) -> None:
-    try:
-        drifted = migrate.drift(where)
-        more = f" and {len(drifted) - _NAMED} more" if len(drifted) > _NAMED else ""
-        named = f", but {len(drifted)} differ: {', '.join(drifted[:_NAMED])}{more}" if drifted else ""
-        report(not drifted, f"functions are those of memfold {__version__}{named}")
-    except MemfoldError as error:
-        if error.sqlstate != "42501":
-            raise
-        report(False, f"functions not compared: {role} does not own them", problem=False)
-
-
-@main.command()
-@dsn_option
-@tenant_option("Check this tenant's memories against its ledger too.")
-def doctor(dsn: str | None, tenant: str | None) -> None:
-    """Check a database: versions, encoding, canonicalizer, indexes, functions, walls and, per tenant, the ledger.
-
-    Run it as the application connects: the last line says whether row level security holds that role. One line a
-    check: ok, warning or PROBLEM. Exit code 1 if there is a problem.
-
-    \b
-    memfold doctor --tenant acme
-    """
-    problems = 0
-
-    def report(fine: bool, what: str, *, problem: bool = True) -> None:
-        nonlocal problems
-        problems += not fine and problem
-        show(f"{'ok' if fine else 'PROBLEM' if problem else 'warning':8} {what}")
-
-    where = resolve(dsn)
-    with Memfold(where) as client:
-        found = client._query(queries.SERVER)[0]
-        report(found["server_number"] >= 150000, f"PostgreSQL {found['server']} (15 or newer)")
-        version = tuple(int(part) for part in (found["pgvector"] or "0.0").split(".")[:2])
-        report(version >= (0, 8), f"pgvector {found['pgvector'] or 'is not installed'} (0.8 or newer)")
-        report(found["encoding"] == "UTF8", f"encoding {found['encoding']} (UTF8)")
-        if not client._query(queries.INSTALLED)[0]["installed"]:
-            report(False, "memfold is not installed: memfold init DSN")
-            raise SystemExit(1)
-        how = f"as extension {found['extension']}" if found["extension"] else "by memfold init"
-        report(bool(found["extension"] or found["migrated"]), f"memfold is installed {how}")
-        revision = _revision(client) if found["migrated"] else None
-        if advice := migrate.other_version(found["extension"], revision):
-            # all that follows would compare it with what this version makes
-            report(False, advice)
-            raise SystemExit(1)
-        try:
-            test = client._query(queries.SELFTEST)[0]
-            wrong = f": {test['failed']} fail, such as {test['example']}" if test["failed"] else ""
-            report(not test["failed"], f"canonicalizer self-test, {test['checks']} checks{wrong}")
-        except MemfoldError as error:
-            if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
-                report(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
-            elif error.sqlstate == "42501":
-                report(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
-            else:
-                raise
-        invalid = [row["name"] for row in client._query(queries.INVALID_INDEXES)]
-        report(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
-        if client._query(queries.CITUS)[0]["is_distributed"]:
-            nodes = client._query(queries.OTHER_NODES)
-            others = [str(row["node"]) for row in nodes if not row["same"]]
-            named = f", but other ones, or none, on {', '.join(others)}" if others else ""
-            report(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
-        else:
-            _compare(where, str(found["role"]), report)
-        if tenant is not None:
-            broken = client.check_invariants(tenant)
-            first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
-            report(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
-            waiting = client._query(queries.PLAIN_ROWS, tenant)[0]["waiting"]
-            if waiting:
-                what = f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
-                report(False, f"{what}, which memfold upkeep calls", problem=False)
-        faults = [str(row["fault"]) for row in client._query(queries.WALLS)]
-        report(
-            not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"
-        )
-        others = [f"{row['role']} ({row['sessions']})" for row in client._query(queries.UNWALLED_SESSIONS)]
-        if others:
-            report(False, f"connected too, and meets no wall: {', '.join(others)}", problem=False)
-        open_walls, walls = _walls(found)
-        report(not open_walls, f"role {found['role']} {walls}", problem=False)
-    if problems:
-        raise SystemExit(1)
-
-
 for _command in (
     _adopt.adopt,
     _adopt.import_,
     _calibrate.calibrate,
+    _doctor.doctor,
     _export.archive,
     _export.export,
     _export.restore,

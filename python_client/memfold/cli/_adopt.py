@@ -24,7 +24,7 @@ from memfold.cli._shared import (
     show_lines,
     table_of,
 )
-from memfold.embedders import OpenAIEmbedder
+from memfold.embedding import OpenAIEmbedder
 from memfold.errors import ConnectionLostError
 
 

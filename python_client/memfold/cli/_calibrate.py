@@ -27,9 +27,9 @@ from memfold.cli._shared import (
     tenant_option,
 )
 from memfold.client import Memfold
-from memfold.embedders import OpenAIEmbedder
+from memfold.embedding import OpenAIEmbedder
 from memfold.errors import CalibrationRefusedError
-from memfold.judge import Judge, OpenAIJudge
+from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
     from memfold.calibrate import Calibration, Rate

@@ -11,22 +11,15 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from memfold.cli._shared import (
-    dsn_option,
-    fail,
-    open_client,
-    resolve,
-    say,
-    tenant_option,
-)
-from memfold.judge import Judge, OpenAIJudge
-from memfold.labelling import Labelling
-from memfold.review import Review
-from memfold.worker import Summary, Worker
+from memfold.cli._shared import dsn_option, fail, open_client, resolve, say, tenant_option
+from memfold.judging import Judge, OpenAIJudge
+
+if TYPE_CHECKING:
+    from memfold.judging.worker import Summary, Worker
 
 
 @click.command()
@@ -89,6 +82,8 @@ def judge(
         raise click.UsageError("give --model or --judge")
     if plugged_in is None and cost_per_hour is not None and not (input_price or output_price):
         raise click.UsageError("--cost-per-hour needs --input-price or --output-price")
+    from memfold.judging.worker import Worker  # no other command needs it
+
     where = resolve(database or dsn)
     with open_client(where):
         pass
@@ -173,6 +168,8 @@ def review(
         # Not every terminal can show every memory.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    from memfold.review import Labelling, Review  # no other command needs them
+
     with open_client(database or dsn) as client:
         if tenant is not None and model is not None:
             Labelling(client, tenant, model).run()

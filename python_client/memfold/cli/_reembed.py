@@ -9,8 +9,9 @@ from typing import Any
 import click
 import psycopg
 
-from memfold import _files, reembed
 from memfold._text import describe_error, escape_line
+from memfold.admin import reembed
+from memfold.cli import _files
 from memfold.cli._shared import (
     FILE,
     dsn_option,
@@ -23,7 +24,7 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
-from memfold.embedders import Embedder, EmbedderProtocol, OpenAIEmbedder
+from memfold.embedding import Embedder, EmbedderProtocol, OpenAIEmbedder
 from memfold.errors import EndpointError, MemfoldError
 
 _FOLLOW = 1.0

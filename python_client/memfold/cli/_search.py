@@ -8,14 +8,8 @@ import click
 import psycopg
 
 from memfold._text import describe_error
-from memfold.cli._shared import (
-    fail,
-    open_client,
-    say,
-    show_lines,
-    table_of,
-)
-from memfold.embedders import OpenAIEmbedder
+from memfold.cli._shared import fail, open_client, say, show_lines, table_of
+from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError
 
 

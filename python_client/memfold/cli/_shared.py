@@ -10,10 +10,11 @@ from typing import Any, NoReturn, TypeVar
 import click
 import psycopg
 
-from memfold import queries, server
+from memfold import queries
 from memfold._text import escape, escape_line, format_error
+from memfold.admin import server
 from memfold.client import Memfold
-from memfold.embedders import EmbedderProtocol
+from memfold.embedding import EmbedderProtocol
 from memfold.errors import MemfoldError, translate
 
 F = TypeVar("F", bound=Callable[..., Any])

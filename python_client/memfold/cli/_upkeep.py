@@ -15,8 +15,8 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
-from memfold import upkeep as upkeeping
 from memfold._retry import retry
+from memfold.admin import upkeep as upkeeping
 from memfold.cli._shared import (
     dsn_option,
     fail,

@@ -1,36 +1,10 @@
-"""What memfold raises. The server's errors are told apart by SQLSTATE alone, never by their text."""
+"""A class for each error that the database raises, by its SQLSTATE. docs/errors.md has them all."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import psycopg
-
-
-class MemfoldError(Exception):
-    """Any error of memfold, and of the database under it."""
-
-    code: str | None = None
-    """The SQLSTATE that stands for this class."""
-
-    def __init__(
-        self, message: str, *, sqlstate: str | None = None, detail: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.sqlstate = sqlstate or self.code
-        self.detail = detail
-        self.hint = hint
-
-    def __str__(self) -> str:
-        parts = [str(self.message) if self.sqlstate is None else f"{self.sqlstate}: {self.message}"]
-        if self.detail:
-            parts.append(f"DETAIL: {self.detail}")
-        if self.hint:
-            parts.append(f"HINT: {self.hint}")
-        # a text that is quoted shall not look like a DETAIL or HINT of its own
-        return "\n".join(part.replace("\n", "\n    ") for part in parts)
+from memfold.errors.base import MemfoldError
 
 
 class TenantMissingError(MemfoldError):
@@ -391,96 +365,7 @@ class IdempotencyKeyReusedError(MemfoldError):
     code = "MF062"
 
 
-class RetryableError(MemfoldError):
-    """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
-
-
-class ConnectionLostError(MemfoldError):
-    """The database cannot be reached, or was lost before COMMIT; the call left nothing behind."""
-
-
-class OutcomeUnknownError(ConnectionLostError):
-    """The connection was lost during COMMIT: the call may or may not have been written."""
-
-
-class EndpointError(MemfoldError):
-    """An embedder's endpoint gave no usable vectors. The text is memfold's own: it quotes neither texts, nor keys, nor
-    the endpoint."""
-
-    speaks_plainly = True
-
-
-class InstallError(MemfoldError):
-    """memfold cannot be installed in this database."""
-
-
-class AdoptError(MemfoldError):
-    """A table cannot be adopted, or a step of its adoption cannot go on. Nothing is half done."""
-
-
-class MemoryHashConflict(MemfoldError):  # noqa: N818 (its name is part of the contract)
-    """A plain INSERT met the unique index: the bucket holds this text."""
-
-    code = "23505"
-
-    def __init__(
-        self,
-        content_hash: bytes | None,
-        existing_id: Any,
-        *,
-        hint: str = "Call ingest instead: it counts the observation.",
-    ) -> None:
-        """existing_id: a UUID; of an adopted table whatever its key is, several columns as a tuple."""
-        super().__init__(
-            "the bucket has a memory of this content",
-            detail=f"It is memory {existing_id}."
-            if existing_id is not None
-            else "It is not visible to this session.",
-            hint=hint,
-        )
-        self.content_hash = content_hash
-        self.existing_id = existing_id
-
-
 CLASSES: dict[str, type[MemfoldError]] = {
     cls.code: cls for cls in MemfoldError.__subclasses__() if cls.code and cls.code.startswith("MF")
 }
 """SQLSTATE to class, for all that memfold itself raises."""
-
-RETRYABLE = frozenset({"40001", "40P01"})
-PASSING = RETRYABLE | {"55P03"}
-"""The same, and a lock that was not to be had in time: a later attempt may get through."""
-BETWEEN_VERSIONS = frozenset({"42703", "42883"})
-"""What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
-HASH_KEY = "memories_content_hash_key"
-
-
-def is_connection_lost(error: psycopg.Error) -> bool:
-    """Whether the error ended the connection, or is that there was none to be had."""
-    state = error.sqlstate
-    if state is None:
-        return isinstance(error, psycopg.OperationalError)
-    return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
-
-
-def translate(error: psycopg.Error) -> MemfoldError:
-    """The exception that stands for an error of the database."""
-    diagnosis = error.diag
-    state = error.sqlstate
-    message = diagnosis.message_primary or str(error)
-    detail, hint = diagnosis.message_detail, diagnosis.message_hint
-    cls: type[MemfoldError] = MemfoldError
-    if state in RETRYABLE:
-        cls = RetryableError
-    elif is_connection_lost(error):
-        cls = ConnectionLostError
-    elif state is not None:
-        cls = CLASSES.get(state, MemfoldError)
-    return cls(message, sqlstate=state, detail=detail, hint=hint)
-
-
-def is_hash_conflict(error: psycopg.Error) -> bool:
-    """Whether a plain INSERT met the index of tier 1."""
-    # on Citus the index is that of a shard, has its number, and is named in the message alone
-    named = error.diag.constraint_name or error.diag.message_primary or ""
-    return error.sqlstate == "23505" and re.search(rf"\b{HASH_KEY}(_\d+)?\b", named) is not None

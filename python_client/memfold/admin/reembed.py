@@ -17,9 +17,11 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from memfold import upkeep
 from memfold._retry import retry
-from memfold.embedders import EmbedderProtocol, VectorBinary, checked_vectors, is_async
+from memfold.admin import upkeep
+from memfold.embedding import EmbedderProtocol
+from memfold.embedding.embedders import is_async
+from memfold.embedding.vectors import VectorBinary, checked_vectors
 from memfold.errors import EmbeddingsMissingError, MemfoldError, translate
 
 __all__ = ["Progress", "Status", "cut_over", "drop", "fill", "status"]

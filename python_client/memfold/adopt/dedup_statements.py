@@ -11,14 +11,14 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child, Table
 from memfold.adopt.definition import Definition
 from memfold.adopt.expressions import Node, build, column, render, typed
-from memfold.adopt.pieces import parameter, remembered
+from memfold.adopt.sql_fragments import parameter, remembered
 
-__all__ = ["Folds", "Key", "touched"]
+__all__ = ["DedupStatements", "Key", "touched"]
 
 Key = tuple[str, ...]
 
 
-class Folds:
+class DedupStatements:
     """The statements that take rows out of a table, and what refers to them with it."""
 
     def __init__(self, connection: catalog.Connection, definition: Definition) -> None:

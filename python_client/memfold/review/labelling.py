@@ -14,8 +14,9 @@ import click
 
 from memfold import queries
 from memfold.client import Memfold
-from memfold.judge import Question, Side, Verdict
-from memfold.review import _VERDICTS, _count, _interruptible, _Keys, side_by_side
+from memfold.judging import Question, Side, Verdict
+from memfold.review.display import count_of, side_by_side
+from memfold.review.keys import VERDICTS, Keys, interruptible
 
 __all__ = ["Labelling"]
 
@@ -41,7 +42,7 @@ class Labelling:
         self._client = client
         self._tenant_id = tenant_id
         self._model = model
-        self._keys = _Keys()
+        self._keys = Keys()
         self._colours = (
             sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         )
@@ -58,9 +59,9 @@ class Labelling:
     def run(self) -> None:
         """Until there is nothing more to label, or the person has had enough."""
         found = self._call(queries.COLLECT_PAIRS, bucket_id=None, embedding_model=self._model, min_age="0")
-        click.echo(f"{_count(sum(row['pairs'] for row in found), 'pair')} found in past decisions")
+        click.echo(f"{count_of(sum(row['pairs'] for row in found), 'pair')} found in past decisions")
         ended = "stopped"
-        with _interruptible():
+        with interruptible():
             try:
                 while True:
                     pair = self._next()
@@ -72,7 +73,7 @@ class Labelling:
             except KeyboardInterrupt:
                 click.echo()
         given = ", ".join(f"{count} {label}" for label, count in sorted(self.labels.items()))
-        click.echo(f"{ended}: {_count(self.labels.total(), 'label')}" + (f" ({given})" if given else ""))
+        click.echo(f"{ended}: {count_of(self.labels.total(), 'label')}" + (f" ({given})" if given else ""))
 
     def _next(self) -> Mapping[str, Any] | None:
         if not self._ahead:
@@ -96,8 +97,8 @@ class Labelling:
             if key[:1] == "u":
                 if self._undo(pair):
                     return True
-            elif key[:1] in _VERDICTS and key[:1]:
-                label = _VERDICTS[key[:1]]
+            elif key[:1] in VERDICTS and key[:1]:
+                label = VERDICTS[key[:1]]
                 rows = self._call(
                     queries.ADD_PAIR, content_a=pair["content_a"], content_b=pair["content_b"], label=label
                 )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import conninfo, sql
 
-import memfold
-from memfold import queries
+from memfold._version import __version__
+from memfold.admin import queries
 from memfold.errors import InstallError, translate
 
 # Alembic is imported where it is used: with SQLAlchemy it would take half of the time in which any command starts.
@@ -29,7 +29,7 @@ _LIST_ITEM = re.compile(r'\s*("(?:[^"]|"")*"|[^,\s]+)\s*(?:,|$)')
 # Alembic keeps what it works on in a module of its own: threads take turns.
 _one_at_a_time = threading.Lock()
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def _files(folder: str) -> list[Path]:
@@ -96,7 +96,9 @@ def script(dsn: str | None = None) -> str:
         raise InstallError(f"memfold in this database is newer (revision {revision}) than this package")
     _upgrade(config, f"{revision or 'base'}:head", sql=True)
     made_for = f"a database at revision {revision}" if revision else "a database without memfold"
-    head = f"-- memfold {memfold.__version__}, for {made_for}: one transaction, to be run by psql -v ON_ERROR_STOP=1 -f"
+    head = (
+        f"-- memfold {__version__}, for {made_for}: one transaction, to be run by psql -v ON_ERROR_STOP=1 -f"
+    )
     return f"{head}\n\n{output.getvalue()}"
 
 
@@ -184,7 +186,7 @@ def other_version(extension: str | None, revision: str | None) -> str | None:
 
     ``extension``: its version, ``revision``: what ``memfold init`` has left behind, as far as they are known.
     """
-    ours = memfold.__version__
+    ours = __version__
     if extension is not None:
         if extension == ours:
             return None

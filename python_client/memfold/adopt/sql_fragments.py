@@ -13,7 +13,7 @@ from memfold.adopt import expressions as x
 from memfold.adopt.definition import Definition, index_name
 from memfold.adopt.expressions import Node, build, column, render, typed, wrapped
 
-__all__ = ["Pieces", "composed", "dollar_quoted", "name_of", "parameter", "remembered", "rendered"]
+__all__ = ["SqlFragments", "composed", "dollar_quoted", "name_of", "parameter", "remembered", "rendered"]
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def remembered(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-class Pieces:
+class SqlFragments:
     """What several statements of one adoption have in common."""
 
     def __init__(self, definition: Definition) -> None:

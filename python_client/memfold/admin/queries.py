@@ -1,0 +1,222 @@
+"""What installing and `memfold doctor` ask. Names are qualified: no search_path is relied upon."""
+
+# installing ------------------------------------------------------------------------------------------------
+
+REVISION = "select version_num from memfold.alembic_version"
+HAS_REVISION = "select pg_catalog.to_regclass('memfold.alembic_version') is not null"
+
+# The setting of the database; without one, what the server starts a session with, but for this role's own. Then whether
+# this role is called like memfold's schema, to which "$user" leads it, and has no search_path of its own in the database.
+SEARCH_PATH = """
+select current_database(), coalesce(
+    (
+        select substr(c.entry, length('search_path=') + 1)
+        from pg_catalog.pg_db_role_setting as s
+        join pg_catalog.pg_database as d on d.oid = s.setdatabase and d.datname = current_database()
+        cross join unnest(s.setconfig) as c (entry)
+        where s.setrole = 0 and c.entry like 'search\\_path=%'
+    ),
+    (
+        select case when s.source in ('default', 'configuration file', 'command line') then s.reset_val
+            else s.boot_val end
+        from pg_catalog.pg_settings as s
+        where s.name = 'search_path'
+    )
+), current_user = 'memfold' and not exists (
+    select from pg_catalog.pg_db_role_setting as s
+    join pg_catalog.pg_database as d on d.oid = s.setdatabase and d.datname = current_database()
+    cross join unnest(s.setconfig) as c (entry)
+    where s.setrole = current_user::regrole and c.entry like 'search\\_path=%'
+)
+"""
+
+# What the files of functions are executed under, in every path of installation.
+INSTALL_PATH = """
+select
+    pg_catalog.set_config('search_path',
+        'memfold, ' || pg_catalog.quote_ident(n.nspname) || ', pg_temp', true),
+    pg_catalog.set_config('client_min_messages', 'warning', true),
+    pg_catalog.set_config('lock_timeout', '3s', true)
+from pg_catalog.pg_extension as e
+join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
+where e.extname = 'vector'
+"""
+
+STEP_ASIDE = "alter schema memfold rename to memfold_as_found; create schema memfold"
+
+# A body that is kept parsed is printed with other parentheses after pg_dump and pg_upgrade have parsed it again.
+DEFINITIONS = """
+select p.oid::regprocedure::text, case
+    when p.prosqlbody is null then pg_catalog.pg_get_functiondef(p.oid)
+    else pg_catalog.regexp_replace(pg_catalog.pg_get_functiondef(p.oid), '[()\\s]', '', 'g')
+end
+from pg_catalog.pg_proc as p
+where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
+    -- of no file: `memfold adopt` makes these for a table, apply_calibration() for a model
+    and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Made by (memfold adopt|apply_calibration)'
+    -- nor are those of memfold_py, an extension of its own
+    and not exists (
+        select from pg_catalog.pg_depend as d
+        join pg_catalog.pg_extension as e on e.oid = d.refobjid
+        where d.classid = 'pg_catalog.pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e'
+            and d.refclassid = 'pg_catalog.pg_extension'::regclass and e.extname = 'memfold_py'
+    )
+"""
+
+# doctor ----------------------------------------------------------------------------------------------------
+
+SERVER = """
+select
+    pg_catalog.current_setting('server_version') as server,
+    pg_catalog.current_setting('server_version_num')::integer as server_number,
+    pg_catalog.current_setting('server_encoding') as encoding,
+    current_database() as database,
+    current_user as role,
+    (select r.rolsuper from pg_catalog.pg_roles as r where r.rolname = current_user) as is_superuser,
+    (select r.rolbypassrls from pg_catalog.pg_roles as r where r.rolname = current_user) as bypasses,
+    (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'vector') as pgvector,
+    (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'memfold') as extension,
+    pg_catalog.to_regclass('memfold.alembic_version') is not null as migrated,
+    coalesce((
+        select pg_catalog.pg_has_role(current_user, r.oid, 'member')
+        from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
+    ), false) as owns,
+    -- which of the roles that look over the walls, and which that are bound to one tenant, this login is a member of
+    array(
+        select r.rolname::text from pg_catalog.pg_roles as r
+        where r.rolname in ('memfold_auditor', 'memfold_queue', 'memfold_judge', 'memfold_tenant')
+            and pg_catalog.pg_has_role(current_user, r.oid, 'member')
+        order by 1
+    ) as groups
+"""
+
+# Whether the database is one of Citus, and memfold is distributed there.
+CITUS = """
+select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
+    pg_catalog.to_regprocedure('memfold._lives_here(text)') is not null as is_distributed
+"""
+
+# Nodes whose functions are not the coordinator's.
+OTHER_NODES = """
+with here as (
+    select pg_catalog.md5(pg_catalog.string_agg(
+        p.proname || p.prosrc, '' order by p.proname, p.prosrc collate pg_catalog."C")) as functions
+    from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace('memfold')
+)
+select w.nodename || ':' || w.nodeport as node, w.success and w.result = h.functions as same
+from here as h
+cross join lateral pg_catalog.run_command_on_workers(
+    'select pg_catalog.md5(pg_catalog.string_agg('
+    'p.proname || p.prosrc, '''' order by p.proname, p.prosrc collate pg_catalog."C"))'
+    ' from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace(''memfold'')'
+) as w
+"""
+
+# What row level security is to be: each table of tenants, and each policy on it.
+WALLS = """
+with walled as (
+    select c.oid, c.relname::text as name, c.relrowsecurity,
+        -- on Citus the tables are another's, and bind memfold_owner without force
+        c.relforcerowsecurity or c.relowner::regrole::text = 'memfold_rules' as is_forced
+    from pg_catalog.pg_class as c
+    where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p') and exists (
+        select from pg_catalog.pg_attribute as a
+        where a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+    ) and c.relname <> 'staged_candidates'
+),
+meant (policy, command, roles, condition, tables) as (
+    values
+    ('tenant_wall', 'ALL', 'memfold_owner', 'tenant_id = current_setting(''memfold.tenant_id''::text, true)', null),
+    ('tenant_read', 'SELECT', 'memfold_app', 'tenant_id = _tenant()', null),
+    ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from walled)),
+    ('any_tenant_read', 'SELECT', 'memfold_app, memfold_owner', 'tenant_id = ''*''::text',
+        array['antonyms', 'policies', 'predicates']),
+    ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
+    ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_events']),
+    ('own_row', 'SELECT', 'memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),
+    ('owner_all', 'ALL', 'memfold_owner', 'true', array['tenant_roles'])
+),
+wanted as (
+    select w.name, m.policy, m.command, m.roles, m.condition
+    from walled as w
+    join meant as m on w.name = any(m.tables) or m.tables is null and w.name <> 'tenant_roles'
+),
+present as (
+    select w.name, p.policyname::text as policy, p.cmd as command, (
+            select pg_catalog.string_agg(r::text, ', ' order by r::text) from unnest(p.roles) as r
+        ) as roles,
+        pg_catalog.replace(
+            pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold\\._|pg_catalog\\.', '_', 'g'),
+                '^\\((.*)\\)$', '\\1'),
+            '_tenant_here()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
+        p.permissive, p.with_check
+    from walled as w
+    join pg_catalog.pg_policies as p on p.schemaname = 'memfold' and p.tablename = w.name
+)
+select w.name || case when w.relrowsecurity then ': row level security is not forced'
+    else ': row level security is off' end as fault
+from walled as w
+where not (w.relrowsecurity and w.is_forced)
+union all
+select coalesce(w.name, p.name) || ': policy ' || coalesce(w.policy, p.policy) || case
+    when p.policy is null then ' is missing'
+    when w.policy is null then ' is not memfold''s'
+    else ' differs' end
+from wanted as w
+full join present as p on p.name = w.name and p.policy = w.policy
+where p.policy is null or w.policy is null
+    or (p.command, p.roles, p.condition) is distinct from (w.command, w.roles, w.condition)
+    or p.permissive <> 'PERMISSIVE' or p.with_check is not null
+union all
+select c.relname::text || ': ' || coalesce(nullif(a.grantee, 0)::regrole::text, 'everybody') || ' may '
+    || pg_catalog.string_agg(pg_catalog.lower(a.privilege_type), ', ' order by a.privilege_type)
+from pg_catalog.pg_class as c
+cross join lateral pg_catalog.aclexplode(c.relacl) as a
+where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p', 'v')
+    and a.grantee <> c.relowner and a.grantee::regrole::text <> 'memfold_owner' and (
+        a.grantee = 0 or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+        and not (c.relname = 'staged_candidates' and a.privilege_type = 'INSERT'
+            and a.grantee::regrole::text = 'memfold_app')
+        and not (c.relname = 'judgements' and a.privilege_type in ('INSERT', 'UPDATE')
+            and a.grantee::regrole::text = 'memfold_queue')
+    )
+group by c.relname, a.grantee
+order by 1
+"""
+
+# Who else is connected, and meets no wall.
+UNWALLED_SESSIONS = """
+select s.usename::text as role, pg_catalog.count(*) as sessions
+from pg_catalog.pg_stat_activity as s
+join pg_catalog.pg_roles as r on r.oid = s.usesysid
+where s.datname = current_database() and s.pid <> pg_catalog.pg_backend_pid() and s.backend_type = 'client backend'
+    and (r.rolsuper or r.rolbypassrls or pg_catalog.pg_has_role(r.oid, 'memfold_owner', 'member'))
+group by 1
+order by 1
+"""
+
+SELFTEST = """
+select
+    count(*) as checks,
+    count(*) filter (where not s.ok) as failed,
+    min(s.profile || ': ' || left(s.input, 60)) filter (where not s.ok) as example
+from memfold.canonicalizer_selftest() as s
+"""
+
+# Rows that came by a plain INSERT, and that nothing in the ledger speaks of yet.
+PLAIN_ROWS = """
+select count(*) as waiting
+from memfold.memories as m
+where m.tenant_id = %(tenant_id)s and m.plain and not exists (
+    select from memfold.memory_events as e
+    where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.observation
+)
+"""
+
+INVALID_INDEXES = """
+select i.indexrelid::regclass::text as name
+from pg_catalog.pg_index as i
+join pg_catalog.pg_class as c on c.oid = i.indexrelid
+where c.relnamespace = pg_catalog.to_regnamespace('memfold') and not (i.indisvalid and i.indisready)
+order by 1
+"""

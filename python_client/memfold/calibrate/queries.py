@@ -1,0 +1,47 @@
+"""What a calibration asks and stores. Names are qualified: no search_path is relied upon."""
+
+DESCRIBE_PAIRS = """
+select p.a, p.b, p.label, p.cosine, memfold.canonicalize(p.a, 'prose/1') as key_a,
+    memfold.canonicalize(p.b, 'prose/1') as key_b, memfold._guard(%(tenant_id)s, p.a, p.b) as guard,
+    %(tenant_id)s::text as tenant_id
+from rows from (
+    pg_catalog.jsonb_to_recordset(%(pairs)s) as (a text, b text, label text, cosine double precision)
+) with ordinality as p (a, b, label, cosine, place)
+order by p.place
+"""
+PAIR_FEATURES = """
+select memfold._pair_features(p.pair ->> 0, (p.pair ->> 1)::double precision, p.pair ->> 2, p.pair ->> 3,
+    array(select pg_catalog.jsonb_array_elements_text(p.pair -> 4)))
+from pg_catalog.jsonb_array_elements(%(pairs)s) with ordinality as p (pair, place)
+order by p.place
+"""
+FEATURE_NAMES = "select memfold._pair_feature_names()"
+STORED_PAIRS = """
+select l.content_a as a, l.content_b as b, l.label, (l.similarities ->> %(model)s)::double precision as cosine,
+    memfold.canonicalize(l.content_a, 'prose/1') as key_a, memfold.canonicalize(l.content_b, 'prose/1') as key_b,
+    memfold._guard(l.tenant_id, l.content_a, l.content_b) as guard, coalesce(l.evidence, l.origin) as origin,
+    l.tenant_id
+from memfold.labelled_pairs as l
+where (%(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s) and l.similarities ? %(model)s
+    and (%(weak)s or not l.weak)
+order by l.tenant_id, l.pair_key
+"""
+PAIRS_LEFT_OUT = """
+select pg_catalog.count(*) filter (where not l.similarities ? %(model)s) as without_cosine,
+    pg_catalog.count(*) filter (where l.similarities ? %(model)s and l.weak and not %(weak)s) as weak
+from memfold.labelled_pairs as l
+where %(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s
+"""
+ADD_CALIBRATION = """
+insert into memfold.calibrations (
+    calibration_id, model, merge_threshold, judge_threshold, method, score, score_sql, candidate_threshold, report,
+    fingerprint
+) values (
+    %(calibration_id)s, %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s::jsonb, %(score_sql)s,
+    %(candidate_threshold)s, %(report)s, %(fingerprint)s
+)
+"""
+EMBEDDING_MODEL = """
+select m.dimensions, m.merge_threshold, m.judge_threshold, m.score_function, m.calibration_id
+from memfold.embedding_models as m where m.model = %(model)s
+"""

@@ -1,0 +1,306 @@
+"""``AsyncMemfold``, the client that is awaited. What it does is in ``memfold.client.core``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from memfold import queries
+from memfold.client import recall as _recall
+from memfold.client.batch import Batches
+from memfold.client.driving import Client, asked, run, together
+from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
+from memfold.client.transactions import transact_async
+from memfold.embedding.embedders import is_async
+from memfold.errors import MemfoldError
+from memfold.types import (
+    BatchItem,
+    BucketStats,
+    Candidate,
+    CandidateFields,
+    CurrentMemory,
+    Embedding,
+    EmbedReport,
+    Feedback,
+    FoundMemory,
+    IngestResult,
+    KnownMemory,
+    OnError,
+    ProbeFields,
+    Row,
+    SearchFields,
+    SimilarFields,
+    SimilarMemory,
+    UndoneMemory,
+)
+
+T = TypeVar("T")
+
+
+class AsyncMemfold(Client):
+    """The asynchronous client. One connection; tasks that share it take turns at it, but not at the embedder.
+
+    >>> async with AsyncMemfold(dsn, tenant_id="acme") as memfold:
+    ...     result = await memfold.ingest("Alice has a cat.", subject="Alice")
+    """
+
+    def _set_up(self) -> None:
+        self._connection: psycopg.AsyncConnection[DictRow] | None = None
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As ``Memfold.close``."""
+        async with self._lock:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+    async def ingest(
+        self,
+        content: str,
+        tenant_id: str | None = None,
+        *,
+        wait: bool | float = False,
+        **fields: Unpack[CandidateFields],
+    ) -> IngestResult:
+        """As ``Memfold.ingest``."""
+        return await self._drive(self._core.ingest(content, tenant_id, fields, wait=wait))
+
+    def ingest_many(
+        self,
+        candidates: Iterable[Candidate] | AsyncIterable[Candidate],
+        tenant_id: str | None = None,
+        *,
+        batch_size: int = 500,
+        wait: bool | float = False,
+        on_error: OnError = "report",
+        progress: Callable[[int, Counter[str]], object] | None = None,
+        **defaults: Unpack[CandidateFields],
+    ) -> AsyncIterator[BatchItem]:
+        """As ``Memfold.ingest_many``, of any iterable or asynchronous one: ``async for item in ...``."""
+        batches = Batches(
+            self._core,
+            tenant_id,
+            defaults,
+            batch_size=batch_size,
+            wait=wait,
+            on_error=on_error,
+            progress=progress,
+        )
+        return self._ingest_many(batches, candidates)
+
+    async def _ingest_many(
+        self, batches: Batches, candidates: Iterable[Candidate] | AsyncIterable[Candidate]
+    ) -> AsyncIterator[BatchItem]:
+        if isinstance(candidates, AsyncIterable):
+            async for candidate in candidates:
+                if batches.add(candidate):
+                    for item in await self._drive(batches.send()):
+                        yield item
+        else:
+            for candidate in candidates:
+                if batches.add(candidate):
+                    for item in await self._drive(batches.send()):
+                        yield item
+        for item in await self._drive(batches.send()):
+            yield item
+
+    async def preview(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """As ``Memfold.preview``."""
+        return await self._drive(self._core.ingest(content, tenant_id, fields, preview=True))
+
+    async def known(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> KnownMemory | None:
+        """As ``Memfold.known``."""
+        return await self._drive(self._core.known(content, tenant_id, fields))
+
+    async def find_similar(
+        self,
+        content: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        **options: Unpack[SimilarFields],
+    ) -> tuple[SimilarMemory, ...]:
+        """As ``Memfold.find_similar``."""
+        return await self._drive(
+            self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
+        )
+
+    async def search(
+        self,
+        query: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        verify: bool = False,
+        merge_text: bool = False,
+        judge_timeout: float = 30.0,
+        **options: Unpack[SearchFields],
+    ) -> tuple[FoundMemory, ...]:
+        """As ``Memfold.search``."""
+        named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
+        return await self._drive(
+            _recall.search(
+                self._core, query, tenant_id, named, options,
+                verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
+            )
+        )  # fmt: skip
+
+    async def record_feedback(
+        self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None
+    ) -> Feedback:
+        """As ``Memfold.record_feedback``."""
+        return await self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
+
+    async def attach_embedding(
+        self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
+    ) -> IngestResult:
+        """As ``Memfold.attach_embedding``."""
+        return await self._drive(
+            self._core.attach_embedding(memory_id, embedding, embedding_model, tenant_id)
+        )
+
+    async def embed_pending(
+        self, tenant_id: str | None = None, bucket_id: str | None = None, batch: int = 64
+    ) -> EmbedReport:
+        """As ``Memfold.embed_pending``."""
+        return await self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
+
+    async def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
+        """As ``Memfold.explain``."""
+        return await self._drive(self._core.explain(memory_id, tenant_id))
+
+    async def stats(
+        self, tenant_id: str | None = None, bucket_id: str | None = None
+    ) -> tuple[BucketStats, ...]:
+        """As ``Memfold.stats``."""
+        return await self._drive(self._core.stats(tenant_id, bucket_id))
+
+    async def undo(
+        self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> tuple[UndoneMemory, ...]:
+        """As ``Memfold.undo``."""
+        return await self._drive(self._core.undo(event_id, reason, tenant_id))
+
+    async def reject(
+        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> IngestResult:
+        """As ``Memfold.reject``."""
+        given = {"memory_id": memory_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+
+    async def merge(
+        self,
+        memory_id: UUID | str,
+        into_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.merge``."""
+        given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+
+    async def supersede(
+        self,
+        memory_id: UUID | str,
+        by_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.supersede``."""
+        given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
+        return await self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+
+    async def update(
+        self,
+        memory_id: UUID | str,
+        content: str,
+        object: str | None = None,  # noqa: A002 (its name in every interface of memfold)
+        reason: str | None = None,
+        tenant_id: str | None = None,
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+    ) -> IngestResult:
+        """As ``Memfold.update``."""
+        given = {
+            "object": object,
+            "embedding": embedding,
+            "embedding_model": embedding_model,
+            "reason": reason,
+        }
+        return await self._drive(self._core.update(memory_id, content, given, tenant_id))
+
+    async def current_memories(
+        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+    ) -> tuple[CurrentMemory, ...]:
+        """As ``Memfold.current_memories``."""
+        return await self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+
+    async def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+        """As ``Memfold.check_invariants``."""
+        return await self._drive(self._core.check_invariants(tenant_id))
+
+    async def register_embedding_model(self, model: str, dimensions: int) -> None:
+        """As ``Memfold.register_embedding_model``."""
+        await self._drive(self._core.register_embedding_model(model, dimensions))
+
+    async def translate_unique_violation(
+        self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> MemfoldError:
+        """As ``Memfold.translate_unique_violation``."""
+        return await self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        return await run(steps, self._carry_out)
+
+    async def _carry_out(self, step: Step) -> Any:
+        match step:
+            case Transact():
+                async with self._lock:
+                    return await self._transact(step)
+            case Embed():
+                embedder = self._core.embedder
+                assert embedder is not None  # noqa: S101 (only it asks for this)
+                if (aembed := getattr(embedder, "aembed", None)) is not None:
+                    return await aembed(step.texts)
+                if is_async(embedder):
+                    return await embedder.embed(step.texts)
+                answer = await asyncio.to_thread(embedder.embed, step.texts)
+                return await answer if inspect.isawaitable(answer) else answer
+            case Ask():
+                return await asked(self._core, step, self._carry_out)
+            case Pause():
+                return await asyncio.sleep(step.seconds)
+            case Together():
+                return await together(step, self._carry_out)
+
+    async def _transact(self, step: Transact) -> list[Row]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
+        return await transact_async(self._connection, step)

@@ -1,0 +1,364 @@
+"""``Memfold``, the client that blocks. What it does is in ``memfold.client.core``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, LiteralString, Self, TypeVar, Unpack
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from memfold import queries
+from memfold.client import recall as _recall
+from memfold.client.batch import Batches
+from memfold.client.driving import Client, ask, asked, background, together
+from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
+from memfold.client.transactions import transact
+from memfold.embedding.embedders import is_async
+from memfold.errors import MemfoldError
+from memfold.types import (
+    BatchItem,
+    BucketStats,
+    Candidate,
+    CandidateFields,
+    CurrentMemory,
+    Embedding,
+    EmbedReport,
+    Feedback,
+    FoundMemory,
+    IngestResult,
+    KnownMemory,
+    OnError,
+    ProbeFields,
+    Row,
+    SearchFields,
+    SimilarFields,
+    SimilarMemory,
+    UndoneMemory,
+)
+
+T = TypeVar("T")
+
+
+class Memfold(Client):
+    """The blocking client. One connection; threads that share it take turns.
+
+    >>> with Memfold(dsn, tenant_id="acme") as memfold:
+    ...     memfold.ingest("Alice has a cat.", subject="Alice").action
+    'inserted'
+    """
+
+    def _set_up(self) -> None:
+        if self._core.embedder is not None and is_async(self._core.embedder):
+            raise TypeError("a coroutine function embeds for AsyncMemfold only")
+        self._connection: psycopg.Connection[DictRow] | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; another call opens a new one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def ingest(
+        self,
+        content: str,
+        tenant_id: str | None = None,
+        *,
+        wait: bool | float = False,
+        **fields: Unpack[CandidateFields],
+    ) -> IngestResult:
+        """Hand in one fact: the database decides whether it is new, known, changed or unclear.
+
+        wait: where it is unclear, have the client's judge asked at once (or wait for the worker that has the
+        judgement already, or for any if the client has no judge), for so many seconds or, True, 60;
+        ``resolution`` of the result says what came of it. A judge that fails costs nothing but the answer.
+        """
+        return self._drive(self._core.ingest(content, tenant_id, fields, wait=wait))
+
+    def ingest_many(
+        self,
+        candidates: Iterable[Candidate],
+        tenant_id: str | None = None,
+        *,
+        batch_size: int = 500,
+        wait: bool | float = False,
+        on_error: OnError = "report",
+        progress: Callable[[int, Counter[str]], object] | None = None,
+        **defaults: Unpack[CandidateFields],
+    ) -> Iterator[BatchItem]:
+        """Hand in any number of facts, a batch at a time: what ``ingest`` would do with each, in order, faster.
+
+        An iterator, which must be run through: it reads so many candidates, stores them in one transaction,
+        and gives an item for each; then it reads on. candidates: texts, or mappings of ``content`` and the
+        arguments of ``ingest``; None in them stands for the server's default. defaults: arguments of all that
+        do not give their own. A candidate that cannot be stored becomes an item with an error; on_error
+        'abort': its error is raised, which names its index, and nothing of its batch is stored. A batch whose
+        connection is lost, even during COMMIT, is sent again, and counts once. With an embedder, the distinct
+        texts of a batch that tier 1 does not know are embedded together. wait: as of ``ingest``, for each
+        candidate; ten judgements are under way at once. progress: called after each batch with the number of
+        candidates so far and of each action ('error' for those that failed).
+        """
+        batches = Batches(
+            self._core,
+            tenant_id,
+            defaults,
+            batch_size=batch_size,
+            wait=wait,
+            on_error=on_error,
+            progress=progress,
+        )
+        return self._ingest_many(batches, candidates)
+
+    def _ingest_many(self, batches: Batches, candidates: Iterable[Candidate]) -> Iterator[BatchItem]:
+        for candidate in candidates:
+            if batches.add(candidate):
+                yield from self._drive(batches.send())
+        yield from self._drive(batches.send())
+
+    def preview(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]
+    ) -> IngestResult:
+        """What ``ingest`` would do now with the same arguments. Nothing is written."""
+        return self._drive(self._core.ingest(content, tenant_id, fields, preview=True))
+
+    def known(
+        self, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> KnownMemory | None:
+        """The memory that holds this very text, if the bucket knows it: tier 1 alone."""
+        return self._drive(self._core.known(content, tenant_id, fields))
+
+    def find_similar(
+        self,
+        content: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        **options: Unpack[SimilarFields],
+    ) -> tuple[SimilarMemory, ...]:
+        """Active memories whose cosine to the embedding, or to the content's, is at least ``threshold``."""
+        return self._drive(
+            self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
+        )
+
+    def search(
+        self,
+        query: str | None = None,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        verify: bool = False,
+        merge_text: bool = False,
+        judge_timeout: float = 30.0,
+        **options: Unpack[SearchFields],
+    ) -> tuple[FoundMemory, ...]:
+        """The active memories nearest to the query (or to its embedding), best first, each fact once.
+
+        verify: the client's judge is asked about each memory that is hidden behind another; only what it calls
+        a duplicate or a refinement stays hidden. merge_text: it writes one text for those that are shown as
+        one, ``display_text``, which is stored nowhere. Each takes a call of the judge for each hidden memory;
+        where it fails, or has no answer in judge_timeout seconds, memories are shown by themselves, with their
+        own texts.
+        """
+        named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
+        return self._drive(
+            _recall.search(
+                self._core, query, tenant_id, named, options,
+                verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
+            )
+        )  # fmt: skip
+
+    def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None) -> Feedback:
+        """Count that a memory helped, or harmed: ``search`` ranks by it. Both counts as they are now."""
+        return self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
+
+    def attach_embedding(
+        self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
+    ) -> IngestResult:
+        """Give a memory that was stored without a vector its vector, and run the tier 2 that was skipped."""
+        return self._drive(self._core.attach_embedding(memory_id, embedding, embedding_model, tenant_id))
+
+    def embed_pending(
+        self, tenant_id: str | None = None, bucket_id: str | None = None, batch: int = 64
+    ) -> EmbedReport:
+        """Embed what was stored without a vector, and attach the vectors. Stops when the embedder is down."""
+        return self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
+
+    def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
+        """The whole life of a memory, as text."""
+        return self._drive(self._core.explain(memory_id, tenant_id))
+
+    def stats(self, tenant_id: str | None = None, bucket_id: str | None = None) -> tuple[BucketStats, ...]:
+        """What deduplication did, a bucket each."""
+        return self._drive(self._core.stats(tenant_id, bucket_id))
+
+    def undo(
+        self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> tuple[UndoneMemory, ...]:
+        """Take back one event: a fold, a retirement, a rejection, a restatement. Its memories as they are now."""
+        return self._drive(self._core.undo(event_id, reason, tenant_id))
+
+    def reject(
+        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> IngestResult:
+        """Not this: the memory is no longer shown, and its texts are refused when they arrive again."""
+        given = {"memory_id": memory_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+
+    def merge(
+        self,
+        memory_id: UUID | str,
+        into_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """Fold a memory into another one, which counts its observations from now on."""
+        given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+
+    def supersede(
+        self,
+        memory_id: UUID | str,
+        by_id: UUID | str,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> IngestResult:
+        """Retire a memory in favour of another one, from now on."""
+        given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
+        return self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+
+    def update(
+        self,
+        memory_id: UUID | str,
+        content: str,
+        object: str | None = None,  # noqa: A002 (its name in every interface of memfold)
+        reason: str | None = None,
+        tenant_id: str | None = None,
+        *,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+    ) -> IngestResult:
+        """Give a memory another text: a new memory, into which the old one is folded, compared by tier 2."""
+        given = {
+            "object": object,
+            "embedding": embedding,
+            "embedding_model": embedding_model,
+            "reason": reason,
+        }
+        return self._drive(self._core.update(memory_id, content, given, tenant_id))
+
+    def current_memories(
+        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+    ) -> tuple[CurrentMemory, ...]:
+        """What was believed true at a time (None: now), by what is known today."""
+        return self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+
+    def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+        """Where the tenant's memories differ from what the ledger says; empty when all is well."""
+        return self._drive(self._core.check_invariants(tenant_id))
+
+    def register_embedding_model(self, model: str, dimensions: int) -> None:
+        """Make an embedding model known; the client does so itself for its embedder's."""
+        self._drive(self._core.register_embedding_model(model, dimensions))
+
+    def translate_unique_violation(
+        self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
+    ) -> MemfoldError:
+        """What to raise for what a plain INSERT into memfold.memories raised.
+
+        ``MemoryHashConflict`` with the id of the memory that holds the text, if it was the index of tier 1.
+        """
+        return self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
+
+    def _query(self, statement: LiteralString, tenant_id: str | None = None) -> list[Row]:
+        return self._drive(self._core.query(statement, tenant_id))
+
+    def _drive(self, steps: Steps[T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = self._carry_out(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _carry_out(self, step: Step) -> Any:
+        match step:
+            case Transact():
+                with self._lock:
+                    return self._transact(step)
+            case Embed():
+                assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
+                return self._core.embedder.embed(step.texts)
+            case Ask():
+                try:
+                    return background.run(ask(self._core.judge, step))
+                except KeyboardInterrupt:
+                    if step.leased:
+                        with contextlib.suppress(Exception):
+                            self._drive(self._core.give_back(step.question, "its caller was interrupted"))
+                    raise
+            case Pause():
+                return time.sleep(step.seconds)
+            case Together():
+                return self._carry_out_together(step)
+
+    def _carry_out_together(self, step: Together) -> list[Any]:
+        """On the background's loop, for it is where judges are asked; a thread at a time for the database."""
+        turn: asyncio.Lock
+        ended = threading.Event()
+
+        async def carry_out(step: Step) -> Any:
+            match step:
+                case Ask():
+                    return await asked(self._core, step, carry_out)
+                case Pause():
+                    return await asyncio.sleep(step.seconds)
+                case _:
+                    async with turn:
+                        return await asyncio.to_thread(self._carry_out, step)
+
+        async def work() -> list[Any]:
+            nonlocal turn
+            turn = asyncio.Lock()
+            try:
+                return await together(step, carry_out)
+            finally:
+                ended.set()
+
+        try:
+            return background.run(work())
+        except BaseException:
+            ended.wait(5)  # what was being asked is given back
+            raise
+
+    def _transact(self, step: Transact) -> list[Row]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(**self._options, row_factory=dict_row)
+        return transact(self._connection, step)

@@ -1,0 +1,88 @@
+"""Sending a statement until it is through, or until nothing more can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, LiteralString, NoReturn
+
+import psycopg
+
+from memfold import errors, queries
+from memfold._checks import check_text
+from memfold._log import logger
+from memfold.client.arguments import prepared
+from memfold.client.steps import CommitLostError, Steps, Transact, pause_before
+from memfold.judging.protocol import Call
+from memfold.types import Row
+
+
+class Sending:
+    """Whose statements they are, and how often they are sent."""
+
+    def __init__(self, tenant_id: str | None, max_attempts: int) -> None:
+        if max_attempts < 1:
+            raise ValueError("max_attempts is at least 1")
+        self.tenant_id = tenant_id
+        self.max_attempts = max_attempts
+
+    def _arguments(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
+        arguments = prepared(given)
+        check_text("tenant_id", tenant_id)
+        arguments["tenant_id"] = self.tenant_id if tenant_id is None else tenant_id
+        return arguments
+
+    def run(
+        self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False
+    ) -> Steps[list[Row]]:
+        return self.send(queries.call(function, arguments), arguments, repeatable=repeatable)
+
+    def call(self, made: Call) -> Steps[list[Row]]:
+        """Send what may be sent twice."""
+        return self.send(made.statement, made.arguments, repeatable=True)
+
+    def query(self, statement: LiteralString, tenant_id: str | None = None) -> Steps[list[Row]]:
+        return (yield from self.send(statement, {"tenant_id": tenant_id}, repeatable=True))
+
+    def send(
+        self, statement: LiteralString, arguments: Mapping[str, Any], *, repeatable: bool
+    ) -> Steps[list[Row]]:
+        """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
+        parameters = {**arguments, "memfold_tenant": arguments.get("tenant_id")}
+        attempts = 0
+        reconnected = upgraded = unsure = False
+        while True:
+            error: psycopg.Error
+            try:
+                rows: list[Row] = yield Transact(statement, parameters)
+                return rows
+            except CommitLostError as lost:
+                unsure = True
+                if not repeatable:
+                    self._give_up(lost.error, unsure)
+                error = lost.error
+            except psycopg.Error as caught:
+                error = caught
+            attempts += 1
+            if errors.is_connection_lost(error):
+                if reconnected:
+                    self._give_up(error, unsure)
+                reconnected = True
+            elif error.sqlstate in errors.BETWEEN_VERSIONS and not upgraded:
+                upgraded = True
+            elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
+                self._give_up(error, unsure)
+            logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
+            yield pause_before(attempts)
+
+    @staticmethod
+    def _give_up(error: psycopg.Error, unsure: bool) -> NoReturn:
+        """unsure: COMMIT was under way, now or when the same was sent before. An error of memfold's is an answer."""
+        if unsure and not (error.sqlstate or "").startswith("MF"):
+            raise errors.OutcomeUnknownError(
+                "the connection was lost during COMMIT",
+                sqlstate=error.sqlstate,
+                detail=str(error),
+                hint="Whether the call was written is not known. With an idempotency_key, or with"
+                " Memfold(retry_safe=True), it is sent again once; with a key of yours you may repeat it yourself.",
+            ) from error
+        raise errors.translate(error) from error

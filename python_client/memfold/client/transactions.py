@@ -1,0 +1,88 @@
+"""A step of a call as a transaction of its own, on a connection that blocks and on one that is awaited."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.rows import DictRow
+
+from memfold import queries
+from memfold._connection import pipeline
+from memfold.client.steps import CommitLostError, Transact
+from memfold.errors import is_connection_lost
+from memfold.types import Row
+
+
+def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Row]:
+    """Send it, and commit. Raises CommitLostError where nobody can say whether that is done."""
+    try:
+        with pipeline(connection):
+            connection.execute(queries.BEGIN)
+            connection.execute(queries.SET_TENANT, step.parameters)
+            for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
+                connection.execute(statement)
+            if step.copy is None:
+                cursor = connection.execute(step.statement, step.parameters)
+        if step.copy is not None:
+            with connection.cursor() as copying, copying.copy(step.copy.statement) as copy:
+                copy.set_types(step.copy.types)
+                for row in step.copy.rows:
+                    copy.write_row(row)
+            cursor = connection.execute(step.statement, step.parameters)
+        rows: list[Row] = [*cursor.fetchall()]
+        if step.keep is not None and not step.keep(rows):
+            connection.rollback()
+            return rows
+    except BaseException as error:
+        try:
+            if not isinstance(error, psycopg.Error):
+                raise psycopg.OperationalError("interrupted")
+            connection.rollback()
+        except psycopg.Error:
+            connection.close()
+        raise
+    try:
+        connection.commit()
+    except psycopg.Error as error:
+        connection.close()
+        if is_connection_lost(error):
+            raise CommitLostError(error, rows) from error
+        raise
+    return rows
+
+
+async def transact_async(connection: psycopg.AsyncConnection[DictRow], step: Transact) -> list[Row]:
+    """As ``transact``."""
+    try:
+        async with pipeline(connection):
+            await connection.execute(queries.BEGIN)
+            await connection.execute(queries.SET_TENANT, step.parameters)
+            for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
+                await connection.execute(statement)
+            if step.copy is None:
+                cursor = await connection.execute(step.statement, step.parameters)
+        if step.copy is not None:
+            async with connection.cursor() as copying, copying.copy(step.copy.statement) as copy:
+                copy.set_types(step.copy.types)
+                for row in step.copy.rows:
+                    await copy.write_row(row)
+            cursor = await connection.execute(step.statement, step.parameters)
+        rows: list[Row] = [*await cursor.fetchall()]
+        if step.keep is not None and not step.keep(rows):
+            await connection.rollback()
+            return rows
+    except BaseException as error:
+        try:
+            if not isinstance(error, psycopg.Error):
+                raise psycopg.OperationalError("interrupted")
+            await connection.rollback()
+        except psycopg.Error:
+            await connection.close()
+        raise
+    try:
+        await connection.commit()
+    except psycopg.Error as error:
+        await connection.close()
+        if is_connection_lost(error):
+            raise CommitLostError(error, rows) from error
+        raise
+    return rows

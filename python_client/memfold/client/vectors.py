@@ -1,0 +1,93 @@
+"""Vectors for what tier 1 does not know. A failing embedder costs no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memfold import errors, queries
+from memfold._checks import check_text
+from memfold._log import logger, quoted
+from memfold._text import describe_error
+from memfold.client.sending import Sending
+from memfold.client.steps import Embed, Steps
+from memfold.embedding import EmbedderProtocol
+from memfold.embedding.vectors import VectorBinary, checked_vectors
+from memfold.types import KnownMemory
+
+_NEVER_EMBEDDED = "; it has given none so far: embed takes a list of texts and gives a list of vectors"
+
+
+class Vectors(Sending):
+    """What a client asks its embedder."""
+
+    _registered = False
+    _has_embedded = False
+
+    def register_embedding_model(self, model: str, dimensions: int) -> Steps[None]:
+        check_text("model", model)
+        yield from self.run(
+            queries.REGISTER_MODEL, {"model": model, "dimensions": dimensions}, repeatable=True
+        )
+
+    def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector to the arguments where tier 1 does not know the text and a vector is to be had."""
+        arguments.pop("embedding", None)
+        arguments.pop("embedding_model", None)
+        if (yield from self._known(arguments)) is None:
+            yield from self._embed_or_not(embedder, arguments)
+
+    def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector of the content to the arguments, where one is to be had."""
+        vectors = yield from self.vectors_or_none(embedder, [arguments["content"]])
+        if vectors[0] is not None:
+            yield from self.register(embedder, vectors[0])
+            arguments.update(embedding=vectors[0], embedding_model=embedder.model)
+
+    def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
+        probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}
+        rows = yield from self.run(queries.KNOWN, probe, repeatable=True)
+        return KnownMemory.from_row(rows[0]) if rows else None
+
+    def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
+        answer = yield Embed(texts)
+        vectors = checked_vectors(answer, texts, embedder.dimensions)
+        self._has_embedded = True
+        return vectors
+
+    def vectors_or_none(
+        self, embedder: EmbedderProtocol, texts: list[str]
+    ) -> Steps[list[VectorBinary | None]]:
+        """A failing embedder costs no data: whoever gets None stores without a vector."""
+        try:
+            return list((yield from self._vectors(embedder, texts)))
+        except Exception as error:
+            if len(texts) == 1:
+                logger.warning(
+                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector%s",
+                    quoted(texts[0]),
+                    embedder.model,
+                    describe_error(error),
+                    "" if self._has_embedded else _NEVER_EMBEDDED,
+                )
+                return [None]
+        # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
+        # as down.
+        made: list[VectorBinary | None] = []
+        for text in texts:
+            made += yield from self.vectors_or_none(embedder, [text])
+            if made == [None, None]:
+                return [None] * len(texts)
+        return made
+
+    def register(self, embedder: EmbedderProtocol, vector: VectorBinary) -> Steps[None]:
+        if self._registered:
+            return
+        dimensions = embedder.dimensions or vector.dimensions
+        try:
+            yield from self.register_embedding_model(embedder.model, dimensions)
+        except errors.MemfoldError as error:
+            if error.sqlstate != "42501":  # not permitted: then somebody else has registered it
+                raise
+            logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
+        self._registered = True

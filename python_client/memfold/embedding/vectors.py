@@ -1,0 +1,111 @@
+"""What a vector must be, and how pgvector receives it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+try:
+    from pgvector import Vector
+except ImportError:  # before 0.4, which langchain-postgres asks for
+    from pgvector.utils import Vector  # type: ignore[no-redef]
+
+from memfold.errors import InvalidEmbeddingError
+from memfold.types import Embedding
+
+MAX_DIMENSIONS = 16000
+_MAX_FLOAT32 = 3.4028234663852886e38
+
+
+class VectorBinary(bytes):
+    """A vector as pgvector receives and sends it, made and checked here."""
+
+    __slots__ = ()
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers it has."""
+        return int.from_bytes(self[:2])
+
+
+class _VectorBinaryDumper(Dumper):
+    """Its type is left to the server, who takes it from the function's argument: it may live in any schema."""
+
+    format = Format.BINARY
+    oid = 0
+
+    def dump(self, obj: VectorBinary) -> bytes:
+        return bytes(obj)
+
+
+psycopg.adapters.register_dumper(VectorBinary, _VectorBinaryDumper)
+
+
+def vector_binary(embedding: Embedding | VectorBinary) -> VectorBinary:
+    """The vector as pgvector receives it: a third of the text, and no number is printed and read. Raises MF031."""
+    if isinstance(embedding, VectorBinary):
+        return embedding
+    values: Any = embedding.tolist() if hasattr(embedding, "tolist") else embedding
+    # Nearly always these are plain floats: then no look at each one is needed.
+    if (
+        isinstance(values, list | tuple)
+        and len(values) <= MAX_DIMENSIONS
+        and set(map(type, values)) == {float}
+    ):
+        with contextlib.suppress(OverflowError):
+            packed = struct.pack(f">HH{len(values)}f", len(values), 0, *values)
+            if all(map(math.isfinite, values)):
+                return VectorBinary(packed)
+    return VectorBinary(Vector(_floats(embedding)).to_binary())
+
+
+def _floats(embedding: Embedding) -> list[float]:
+    values: Any = embedding
+    if isinstance(values, Vector):
+        values = values.to_list()
+    elif hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise _invalid(f"it is a {type(embedding).__name__}")
+    if not 1 <= len(values) <= MAX_DIMENSIONS:
+        raise _invalid(f"it has {len(values)} dimensions")
+    floats = []
+    for place, value in enumerate(values):
+        try:
+            number = math.nan if isinstance(value, str | bytes | bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not abs(number) <= _MAX_FLOAT32:
+            raise _invalid(f"element {place} is {value!r:.40}")
+        floats.append(number)
+    return floats
+
+
+def _invalid(detail: str) -> InvalidEmbeddingError:
+    return InvalidEmbeddingError(
+        "the embedding is not a vector",
+        detail=f"{detail[0].upper()}{detail[1:]}.",
+        hint=f"Pass a flat list of 1 to {MAX_DIMENSIONS} finite numbers.",
+    )
+
+
+def checked_vectors(answer: Any, texts: list[str], dimensions: int | None) -> list[VectorBinary]:
+    """What an embedder gave, as pgvector receives it; raises where it is not one usable vector per text."""
+    vectors = answer.tolist() if hasattr(answer, "tolist") else list(answer)
+    if len(vectors) != len(texts):
+        raise ValueError(f"{len(vectors)} vectors for {len(texts)} texts")
+    made = [vector_binary(vector) for vector in vectors]
+    for vector in made:
+        size = vector.dimensions
+        if dimensions is not None and size != dimensions:
+            raise ValueError(f"a vector of {size} dimensions instead of {dimensions}")
+        if not any(struct.unpack_from(f">{size}f", vector, 4)):
+            raise ValueError("a vector without direction: all zeros")
+    return made

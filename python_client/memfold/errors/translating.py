@@ -1,0 +1,48 @@
+"""Which class stands for an error of psycopg's, and what may be tried again: by SQLSTATE alone, never by the text."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from memfold.errors.base import ConnectionLostError, MemfoldError, RetryableError
+from memfold.errors.server import CLASSES
+
+RETRYABLE = frozenset({"40001", "40P01"})
+PASSING = RETRYABLE | {"55P03"}
+"""The same, and a lock that was not to be had in time: a later attempt may get through."""
+BETWEEN_VERSIONS = frozenset({"42703", "42883"})
+"""What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
+HASH_KEY = "memories_content_hash_key"
+
+
+def is_connection_lost(error: psycopg.Error) -> bool:
+    """Whether the error ended the connection, or is that there was none to be had."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
+
+
+def translate(error: psycopg.Error) -> MemfoldError:
+    """The exception that stands for an error of the database."""
+    diagnosis = error.diag
+    state = error.sqlstate
+    message = diagnosis.message_primary or str(error)
+    detail, hint = diagnosis.message_detail, diagnosis.message_hint
+    cls: type[MemfoldError] = MemfoldError
+    if state in RETRYABLE:
+        cls = RetryableError
+    elif is_connection_lost(error):
+        cls = ConnectionLostError
+    elif state is not None:
+        cls = CLASSES.get(state, MemfoldError)
+    return cls(message, sqlstate=state, detail=detail, hint=hint)
+
+
+def is_hash_conflict(error: psycopg.Error) -> bool:
+    """Whether a plain INSERT met the index of tier 1."""
+    # on Citus the index is that of a shard, has its number, and is named in the message alone
+    named = error.diag.constraint_name or error.diag.message_primary or ""
+    return error.sqlstate == "23505" and re.search(rf"\b{HASH_KEY}(_\d+)?\b", named) is not None

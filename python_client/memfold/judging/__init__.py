@@ -1,0 +1,21 @@
+"""Tier 3: asking a model whether memories say the same. The worker is ``memfold.judging.worker``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memfold.judging.questions import Answer, Judge, JudgeError, Question, Side, Usage, Verdict
+
+if TYPE_CHECKING:
+    from memfold.judging.openai_judge import OpenAIJudge
+
+__all__ = ["Answer", "Judge", "JudgeError", "OpenAIJudge", "Question", "Side", "Usage", "Verdict"]
+
+
+def __getattr__(name: str) -> Any:
+    # Who brings a model of their own does not load what asks an endpoint.
+    if name == "OpenAIJudge":
+        from memfold.judging.openai_judge import OpenAIJudge
+
+        return OpenAIJudge
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,162 @@
+"""The worker's connections: one that claims, some that write, and patience while the database is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
+
+from memfold import queries
+from memfold._connection import pipeline
+from memfold._log import get_logger
+from memfold.errors import PASSING, is_connection_lost
+from memfold.judging.protocol import Call
+
+logger = get_logger("memfold.worker")
+
+# Errors that say: the same call may be through a moment later. 55P03: lock_timeout, 57014: statement_timeout.
+_SOON = PASSING | {"57014"}
+_ATTEMPTS = 20
+# So that it notices within a minute or so when a server has gone without a word.
+_NOTICE: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+
+
+def first_line(error: psycopg.Error) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether the same call may be through later: the server is away, full, or a standby for now."""
+    state = error.sqlstate or ""
+    return is_connection_lost(error) or state in _SOON or state.startswith("53") or state == "25006"
+
+
+class Pool:
+    """A few connections, opened when they are needed. No session setting is relied upon."""
+
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[DictRow]]], size: int) -> None:
+        self._connect = connect
+        self._turn = asyncio.Semaphore(size)
+        self._idle: list[psycopg.AsyncConnection[DictRow]] = []
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[DictRow]]:
+        async with self._turn:
+            connection = self._idle.pop() if self._idle else await self._connect()
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if is_connection_lost(error):
+                    await connection.close()
+                    await self.close()  # the others have most likely gone with it
+                else:
+                    with contextlib.suppress(psycopg.Error):
+                        await connection.rollback()
+                raise
+            except BaseException:
+                await connection.close()
+                raise
+            finally:
+                if not connection.closed:
+                    self._idle.append(connection)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+class Database:
+    """Sends calls, each in a transaction of its own."""
+
+    def __init__(self, dsn: str, tenant_id: str | None, connections: int) -> None:
+        self._dsn = dsn
+        self._tenant_id = tenant_id
+        # One connection claims: the turns that tenants take are the session's.
+        self._claims = Pool(self.connect, 1)
+        self._writes = Pool(self.connect, connections - 1)
+        self._away = 0
+
+    @property
+    def is_away(self) -> bool:
+        return self._away > 0
+
+    async def check(self) -> None:
+        """Connect. Raises what the server says to that."""
+        async with self._claims.connection():
+            pass
+
+    async def close(self) -> None:
+        await self._claims.close()
+        await self._writes.close()
+
+    async def claim(self, call: Call) -> list[DictRow]:
+        """Sent once, on the connection that claims."""
+        return await self.transact(self._claims, call)
+
+    async def write(self, call: Call) -> list[DictRow]:
+        """Until it is written or refused, however long the database is away. May be sent twice: the database
+        takes an answer once, and a give-back only from the holder of the lease."""
+        attempts = 0
+        while True:
+            try:
+                rows = await self.transact(self._writes, call)
+                self.up()
+                return rows
+            except psycopg.Error as error:
+                attempts += 1
+                if not is_passing(error) or (error.sqlstate in _SOON and attempts >= _ATTEMPTS):
+                    raise
+                logger.debug("attempt %d failed (%s), trying again", attempts, error.sqlstate or error)
+                if error.sqlstate in _SOON:
+                    await asyncio.sleep(min(0.01 * 2**attempts, 2.0) * random.uniform(0.5, 1))  # noqa: S311
+                else:
+                    await self.pause_for(error)
+
+    async def transact(self, pool: Pool, call: Call) -> list[DictRow]:
+        """One statement in a transaction of its own, in one round trip. Which isolation level the database
+        starts with is not relied upon, nor is any other setting."""
+        async with pool.connection() as connection:
+            async with pipeline(connection):
+                await connection.execute(queries.BEGIN)
+                if self._tenant_id is not None:  # an application's role must say whose it is
+                    await connection.execute(queries.SET_TENANT, {"memfold_tenant": self._tenant_id})
+                cursor = await connection.execute(call.statement, call.arguments)
+                await connection.execute("commit")
+            return await cursor.fetchall()
+
+    async def connect(self) -> psycopg.AsyncConnection[DictRow]:
+        said = conninfo_to_dict(self._dsn)
+        return await psycopg.AsyncConnection.connect(
+            self._dsn,
+            autocommit=True,
+            prepare_threshold=None,
+            row_factory=dict_row,
+            client_encoding="UTF8",
+            fallback_application_name="memfold judge",
+            **{name: value for name, value in _NOTICE.items() if name not in said},
+        )
+
+    async def pause_for(self, error: psycopg.Error) -> None:
+        """Wait before the database is tried again; says once that it is away."""
+        if not self._away and error.sqlstate not in _SOON:
+            logger.warning("lost the database, trying again: %s", first_line(error))
+        self._away += 1
+        wait = min(0.05 * 2 ** min(self._away, 6), 2.0)
+        await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 (jitter)
+
+    def up(self) -> None:
+        if self._away:
+            logger.warning("the database is back")
+        self._away = 0

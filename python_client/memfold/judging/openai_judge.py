@@ -1,0 +1,304 @@
+"""``OpenAIJudge`` asks any endpoint that speaks the protocol of chat completions.
+
+A judge only answers: what its verdict does is decided and applied in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from memfold import _endpoint
+from memfold._text import MASK, remember_key
+from memfold.errors import MemfoldError
+from memfold.judging.prompt import BY_MODE, SCHEMA, Json, prompt, response_format
+from memfold.judging.questions import (
+    LETTERS,
+    MERGING_KINDS,
+    VERDICTS,
+    Answer,
+    JudgeError,
+    Question,
+    Usage,
+    clamp_usage,
+    is_wordless,
+)
+
+if TYPE_CHECKING:
+    import openai
+
+MAX_MERGED_TEXT: Final = 20_000
+"""Longest merged text that is accepted, in characters, where the memories are not longer together."""
+MAX_REASON: Final = 1_000
+
+# 408, 409, 425, 429 and 5xx pass by; 401, 402, 403, 404 and the like wait for whoever set up the endpoint. Only
+# these may be about the pair: it cannot be processed, is too long, or may not be.
+_PAIRS_FAULT = frozenset({400, 413, 422, 451})
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class OpenAIJudge:
+    """Asks a model at OpenAI, or at any server that speaks its chat completions with structured output.
+
+    ``input_price`` and ``output_price`` are per million tokens. Nothing is retried here: the queue does that.
+    Without ``api_key`` the environment variable OPENAI_API_KEY counts; a server of one's own may need none.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        input_price: float = 0.0,
+        output_price: float = 0.0,
+        client: openai.AsyncOpenAI | None = None,
+    ) -> None:
+        self.model = model
+        self.timeout = timeout
+        self.input_price = input_price
+        self.output_price = output_price
+        self._base_url = base_url
+        self._api_key = client.api_key if client is not None else api_key or os.environ.get("OPENAI_API_KEY")
+        if client is None and self._api_key is None:
+            if base_url is None and "OPENAI_BASE_URL" not in os.environ:
+                raise MemfoldError(
+                    "the judge has no API key",
+                    hint="Pass api_key or set OPENAI_API_KEY; a server of your own needs base_url.",
+                )
+            self._api_key = "none"  # the package insists on one, a server of one's own does not
+        remember_key(self._api_key)
+        self._given = client
+        self._clients: dict[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = {}
+        self._knows_schema = True
+
+    def _client(self) -> openai.AsyncOpenAI:
+        """The client of the running event loop: its connections cannot be used in another one."""
+        # Imported where it is used: the package takes longer to load than all else together.
+        import openai
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            for closed in [known for known in self._clients if known.is_closed()]:
+                self._clients.pop(closed, None)
+            self._clients[loop] = (
+                openai.AsyncOpenAI(
+                    base_url=self._base_url,
+                    api_key=self._api_key,
+                    timeout=self.timeout,
+                    max_retries=0,
+                    http_client=_endpoint.async_http_client(),
+                )
+                if self._given is None
+                else self._given.with_options(timeout=self.timeout, max_retries=0)
+            )
+        return self._clients[loop]
+
+    async def close(self) -> None:
+        """Close the connections that the running event loop has, unless the client was given."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None and self._given is None:
+            await client.close()
+
+    async def judge(self, question: Question) -> Answer:
+        """Ask once. Raises JudgeError."""
+        system, user = prompt(question, secrets.token_hex(16))
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        wanted = response_format(question) if self._knows_schema else BY_MODE
+        reply = await self._ask(question, messages, wanted)
+        if reply is None:
+            wanted = BY_MODE
+            reply = await self._ask(question, messages, wanted)
+            if reply is None:
+                raise self._error("it knows neither json_schema nor json_object as response_format", False)
+            self._knows_schema = False
+        return self._answer(question, reply)
+
+    async def _ask(self, question: Question, messages: list[Json], wanted: Json) -> bytes | None:
+        """The body of the reply; None where the endpoint does not know this response_format."""
+        import openai
+
+        # So that a call can be found in the endpoint's log, by the judgement and its attempt.
+        request = f"{question.judgement_id}.{question.attempts}"
+        try:
+            # The package's time limit is one for each read: an endpoint that drips would never reach it.
+            with _endpoint.limited(_endpoint.MAX_REPLY):
+                async with asyncio.timeout(self.timeout):
+                    # Not chat.completions.create(), whose check of typed arguments takes longer than all the rest.
+                    return await self._client().post(
+                        "/chat/completions",
+                        cast_to=bytes,
+                        body={"model": self.model, "messages": messages, "response_format": wanted},
+                        options={"headers": {"X-Client-Request-Id": request}, "follow_redirects": False},
+                    )
+        # from None: what is behind these errors quotes requests and replies.
+        except (TimeoutError, openai.APITimeoutError):
+            raise self._error(f"no answer within {self.timeout:g} s", True) from None
+        except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 takes it for that
+                raise self._error(str(error.__cause__), error.__cause__.transient) from None
+            cause = type(error.__cause__).__name__ if error.__cause__ else "no connection"
+            raise self._error(f"cannot be reached ({cause})", True) from None
+        except openai.APIStatusError as error:
+            status = error.status_code
+            if status in (400, 422) and re.search(
+                r"response_format|json_schema|json_object", str(error.body or "")
+            ):
+                return None
+            raise self._status(status, error.body, error.response.headers) from None
+        except openai.OpenAIError as error:
+            raise self._error(f"{type(error).__name__}", True) from None
+        except _endpoint.BadReplyError as error:
+            raise self._error(str(error), error.transient) from None
+
+    def _status(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> JudgeError:
+        return self._error(
+            _endpoint.describe_status(status, body),
+            status not in _PAIRS_FAULT,
+            retry_after=_endpoint.retry_after(headers or {}),
+        )
+
+    def _error(
+        self, text: str, transient: bool, *, retry_after: float | None = None, usage: Usage | None = None
+    ) -> JudgeError:
+        return JudgeError(
+            f"judge endpoint: {text}",
+            transient=transient,
+            retry_after=retry_after,
+            usage=usage or Usage(model=self.model),
+        )
+
+    def _usage(self, completion: Json) -> Usage:
+        counted = completion.get("usage")
+        counts = counted if isinstance(counted, dict) else {}
+        named = completion.get("model")
+        model = named if isinstance(named, str) and named.strip() else self.model
+        told = clamp_usage(
+            Usage(
+                self._without_key(_UNSTORABLE.sub("", model))[:200],
+                counts.get("prompt_tokens", 0),
+                counts.get("completion_tokens", 0),
+            )
+        )
+        cost = (told.input_tokens * self.input_price + told.output_tokens * self.output_price) / 1e6
+        return replace(told, cost=cost)
+
+    def _without_key(self, text: str) -> str:
+        """What the endpoint says, but for the key that it was told."""
+        key = self._api_key
+        return text.replace(key, MASK) if key is not None and len(key) >= 8 else text
+
+    def _answer(self, question: Question, body: bytes) -> Answer:
+        """The answer in a reply. Nothing is taken on trust: not every endpoint enforces the schema."""
+        try:
+            completion = _parse(body)
+        except ValueError:
+            raise self._error("the reply is not a chat completion", False) from None
+        usage = self._usage(completion)
+
+        def refuse(text: str, transient: bool = False) -> NoReturn:
+            raise self._error(text, transient, usage=usage)
+
+        failed = completion.get("error")
+        if isinstance(failed, dict) and not completion.get("choices"):
+            # Some gateways report the trouble of what is behind them under status 200.
+            status = failed.get("code")
+            if isinstance(status, int) and 400 <= status < 600:
+                raise self._status(status, failed)
+            refuse("the reply is an error", True)
+        choices = completion.get("choices")
+        if not isinstance(choices, list) or not choices:
+            refuse("the reply has no choices")
+        choice = choices[0]
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            refuse("the reply has no message")
+        finish = choice.get("finish_reason")
+        if finish == "length":
+            refuse("the answer was cut off at the limit of its length")
+        if finish == "content_filter":
+            refuse("the model's content filter stopped the answer")
+        if message.get("refusal"):
+            refuse("the model refused to answer")
+        text = message.get("content")
+        if not isinstance(text, str):
+            refuse("the message has no text")
+        try:
+            given = _parse(text)
+        except ValueError:
+            refuse("the answer is not a JSON object")
+
+        missing = [name for name in SCHEMA["required"] if name not in given]
+        if missing:
+            refuse(f"the answer lacks {', '.join(missing)}")
+        verdict, confidence, fuller = given["verdict"], given["confidence"], given["fuller"]
+        reason, merged_text = given["reason"], given["merged_text"]
+        if not (isinstance(verdict, str) and verdict in VERDICTS):
+            refuse("the verdict is none of the four")
+        if (
+            isinstance(confidence, bool)
+            or not isinstance(confidence, int | float)
+            or not 0 <= confidence <= 1
+        ):
+            refuse("the confidence is not a number from 0 to 1")
+        names = {letter: side.memory_id for letter, side in zip(LETTERS, question.sides, strict=False)}
+        if not (fuller is None or (isinstance(fuller, str) and fuller in names)):
+            refuse(f"fuller is neither {', '.join(names)} nor null")
+        about = given.get("members") if question.members else None
+        if about is not None and not (
+            isinstance(about, list)
+            and all(isinstance(name, str) and name in names for name in about)
+            and len(about) == len(set(about)) >= 2
+        ):
+            refuse(f"members are neither two or more of {', '.join(names)} nor null")
+        if about is not None and verdict == "refinement" and fuller is not None and fuller not in about:
+            refuse("fuller is none of the members that the verdict is about")
+        if not isinstance(reason, str):
+            refuse("the reason is not a text")
+        if not (merged_text is None or isinstance(merged_text, str)):
+            refuse("the merged text is neither a text nor null")
+
+        same = verdict in ("duplicate", "refinement")
+        if not (same and question.kind in MERGING_KINDS and merged_text and not is_wordless(merged_text)):
+            merged_text = None  # not asked for, or nothing in it
+        elif _UNSTORABLE.search(merged_text):
+            refuse("the merged text cannot be stored: it has a NUL or a lone surrogate")
+        elif len(merged_text) > max(MAX_MERGED_TEXT, sum(len(side.content) for side in question.sides)):
+            refuse(f"the merged text is too long: {len(merged_text)} characters")
+        return Answer(
+            verdict=verdict,
+            confidence=float(confidence),
+            reason=self._without_key(_UNSTORABLE.sub("", reason)).strip()[:MAX_REASON] or None,
+            merged_text=merged_text,
+            fuller=names[fuller] if verdict == "refinement" and fuller else None,
+            usage=usage,
+            member_ids=None if about is None else tuple(names[name] for name in about),
+        )
+
+
+def _parse(text: str | bytes) -> Json:
+    """A JSON object: no NaN, no member twice. Raises ValueError."""
+
+    def number(name: str) -> NoReturn:
+        raise ValueError(name)
+
+    def members(pairs: list[tuple[str, Any]]) -> Json:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            raise ValueError("a member occurs twice")
+        return made
+
+    try:
+        value = json.loads(text, parse_constant=number, object_pairs_hook=members)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value

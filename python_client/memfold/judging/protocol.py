@@ -1,0 +1,163 @@
+"""Claim, ask, resolve, fail: the one protocol of whoever judges, be it the worker, a client or a person.
+
+Nothing is sent here. A ``Call`` is what to send; it leaves out what the server has a default for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, LiteralString, TypeAlias
+from uuid import UUID
+
+from memfold import queries
+from memfold._checks import check_text, checked_number
+from memfold._retry import MAX_RETRY_AFTER
+from memfold._text import sanitize_text
+from memfold.judging.questions import Answer, Judge, JudgeError, Question, Verdict, clamp_usage
+from memfold.types import JudgementState, Row
+
+LONGEST_LEASE: Final = 86_400.0
+
+Failed: TypeAlias = JudgementState | Literal["replaced"]
+"""The state of a judgement after a failure, or what the policy has done at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A statement, and its arguments."""
+
+    statement: LiteralString
+    arguments: Mapping[str, Any]
+
+
+def _call(function: str, arguments: Mapping[str, Any]) -> Call:
+    return Call(queries.call(function, arguments), arguments)
+
+
+def claim(
+    worker: str,
+    lease: float,
+    *,
+    tenant_id: str | None,
+    most: int = 1,
+    review: bool = False,
+    judgement_ids: Sequence[UUID] | None = None,
+) -> Call:
+    """Questions that wait, for so many seconds this worker's. Without a tenant: of any."""
+    arguments: dict[str, Any] = {
+        "worker": worker,
+        "max": most,
+        "lease": timedelta(seconds=min(lease, LONGEST_LEASE)),
+        "review": review,
+        "tenant_id": tenant_id,
+    }
+    if judgement_ids is not None:
+        arguments["judgement_ids"] = list(judgement_ids)
+    return _call(queries.CLAIM, arguments)
+
+
+async def ask(judge: Judge, question: Question, seconds: float) -> Answer:
+    """The judge's answer, in time or not at all. Raises what the judge raised, and JudgeError after so many seconds."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await judge.judge(question)
+    except TimeoutError as error:
+        if deadline.expired():
+            shown = f"{seconds:.3g}" if seconds < 1000 else f"{seconds:.0f}"
+            raise JudgeError(f"no answer within {shown} s", transient=True) from error
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the judge cancelled its own call") from error
+
+
+def usage_arguments(judge: object, usage: object) -> dict[str, Any]:
+    """What a call has cost, as resolve_judgement and fail_judgement take it."""
+    spent = clamp_usage(usage)
+    # Without a model the answer would count as a person's.
+    model = spent.model or getattr(judge, "model", None) or type(judge).__name__
+    return {
+        "model": sanitize_text(str(model), 200),
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost": spent.cost,
+    }
+
+
+def resolve(judge: object, question: Question, answer: Answer) -> Call:
+    """Hand in a judge's answer. Raises TypeError or InvalidTextError for what the server could not even read."""
+    check_text("verdict", answer.verdict)
+    check_text("merged_text", answer.merged_text)
+    return _call(
+        queries.RESOLVE,
+        {
+            "judgement_id": question.judgement_id,
+            "verdict": answer.verdict,
+            "confidence": checked_number("confidence", answer.confidence),
+            "reason": None if answer.reason is None else sanitize_text(answer.reason),
+            "merged_text": answer.merged_text,
+            "fuller": answer.fuller,
+            "member_ids": None if answer.member_ids is None else list(answer.member_ids),
+            "tenant_id": question.tenant_id,
+            **usage_arguments(judge, answer.usage),
+        },
+    )
+
+
+def resolve_by_person(
+    question: Question, verdict: Verdict, fuller: UUID | None, member_ids: Sequence[UUID] | None
+) -> Call:
+    """Hand in a person's answer: without a model, and certain."""
+    return _call(
+        queries.RESOLVE,
+        {
+            "judgement_id": question.judgement_id,
+            "verdict": verdict,
+            "fuller": fuller,
+            "member_ids": None if member_ids is None else list(member_ids),
+            "tenant_id": question.tenant_id,
+        },
+    )
+
+
+def fail(
+    worker: str,
+    judgement_id: UUID,
+    tenant_id: str,
+    error: str,
+    *,
+    counted: bool,
+    retry_after: float | None,
+    usage: Mapping[str, Any] | None = None,
+) -> Call:
+    """Give a lease back without an answer. retry_after: None leaves it to the server."""
+    wait = None if retry_after is None else min(max(retry_after, 0.0), MAX_RETRY_AFTER)
+    return _call(
+        queries.FAIL,
+        {
+            "judgement_id": judgement_id,
+            "error": sanitize_text(error),
+            "worker": worker,
+            "counted": counted,
+            "retry_after": None if wait is None else timedelta(seconds=wait),
+            "tenant_id": tenant_id,
+            **(usage or {}),
+        },
+    )
+
+
+def state_after_failure(rows: Sequence[Row]) -> Failed:
+    """What ``fail`` has come to."""
+    state: Failed = rows[0]["fail_judgement"]
+    return state
+
+
+def revive(tenant_id: str | None) -> Call:
+    """Open dead judgements again; their number is ``revive_judgements`` of the row."""
+    return _call(queries.REVIVE, {"tenant_id": tenant_id})

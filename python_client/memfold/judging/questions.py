@@ -1,0 +1,195 @@
+"""What is asked, and what is answered: values, and the judge that stands between them."""
+
+from __future__ import annotations
+
+import math
+import string
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, get_args
+from uuid import UUID
+
+from memfold._retry import MAX_RETRY_AFTER
+from memfold._text import MAX_ERROR
+
+Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct"]
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+
+MERGING_KINDS: Final = ("synthesis",)
+"""The kinds of question whose answer may be one text in the place of both."""
+LETTERS: Final = "ABCDEFGHIJ"
+"""What memories are called in the prompt, oldest to newest."""
+MAX_TOKENS: Final = 10_000_000
+"""More than any model reads or writes in one call: what says more is not believed."""
+_MAX_COST: Final = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two memories, as it was when the judgement was claimed."""
+
+    memory_id: UUID
+    content: str
+    memory_type: str
+    subject: str | None = None
+    predicate: str | None = None
+    object: str | None = None
+    first_seen: datetime | None = None
+    last_seen: datetime | None = None
+    observations: int = 1
+    sources: int = 0
+    origin: str | None = None
+    session_id: str | None = None
+    source_turn_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From ``memory`` or ``other`` of ``claim_judgements``, which leaves out what is null."""
+        return cls(
+            memory_id=UUID(str(value["memory_id"])),
+            content=value["content"],
+            memory_type=value["memory_type"],
+            subject=value.get("subject"),
+            predicate=value.get("predicate"),
+            object=value.get("object"),
+            first_seen=_time(value.get("first_seen")),
+            last_seen=_time(value.get("last_seen")),
+            observations=int(value.get("observations") or 0),
+            sources=int(value.get("sources") or 0),
+            origin=value.get("origin"),
+            session_id=value.get("session_id"),
+            source_turn_ids=tuple(value.get("source_turn_ids") or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Do these say the same? ``memory`` is the newer one, ``other`` the older one.
+
+    ``members``: of a cluster, all its memories, oldest to newest; ``other`` and ``memory`` are the first and the last.
+    """
+
+    judgement_id: UUID
+    tenant_id: str
+    bucket_id: str
+    kind: str
+    similarity: float | None
+    guard: tuple[str, ...]
+    attempts: int
+    memory: Side
+    other: Side
+    members: tuple[Side, ...] = ()
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What is compared, oldest to newest: of a pair, both."""
+        return self.members or (self.other, self.memory)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of ``claim_judgements``."""
+        similarity = row["similarity"]
+        return cls(
+            judgement_id=UUID(str(row["judgement_id"])),
+            tenant_id=row["tenant_id"],
+            bucket_id=row["bucket_id"],
+            kind=row["kind"],
+            similarity=None if similarity is None else float(similarity),
+            guard=tuple(row["guard"] or ()),
+            attempts=int(row["attempts"]),
+            memory=Side.from_json(row["memory"]),
+            other=Side.from_json(row["other"]),
+            members=tuple(map(Side.from_json, row.get("members") or ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a call cost; ``cost`` is in the currency of the prices that the judge was given."""
+
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+def clamp_usage(usage: object) -> Usage:
+    """Usage without what no call can cost, so that a bad judge can corrupt neither budgets nor the record."""
+    if not isinstance(usage, Usage):
+        return Usage()
+
+    def tokens(count: object) -> int:
+        known = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MAX_TOKENS
+        return count if known else 0  # type: ignore[return-value]
+
+    cost: object = usage.cost
+    spent = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MAX_COST
+    return Usage(
+        usage.model if isinstance(usage.model, str) and usage.model.strip() else None,
+        tokens(usage.input_tokens),
+        tokens(usage.output_tokens),
+        float(usage.cost) if spent else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A verdict. ``fuller`` names, of a refinement, the memory that says more (None: the longest text).
+
+    ``member_ids`` names, of a cluster, those that the verdict is about (None: all): the others are distinct from them.
+    """
+
+    verdict: Verdict
+    confidence: float
+    reason: str | None = None
+    merged_text: str | None = None
+    fuller: UUID | None = None
+    usage: Usage = Usage()
+    member_ids: tuple[UUID, ...] | None = None
+
+
+class JudgeError(Exception):
+    """The question was not answered; both memories stay, and it is asked again.
+
+    ``transient``: the endpoint is at fault and not the pair, so the attempt does not count. ``retry_after``: the
+    seconds that the endpoint asked for. The text never holds a memory, a key, or an endpoint's own words, which
+    may quote both.
+    """
+
+    speaks_plainly = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message[:MAX_ERROR])
+        self.transient = transient
+        known = isinstance(retry_after, int | float) and not math.isnan(retry_after)
+        self.retry_after = min(max(retry_after, 0.0), MAX_RETRY_AFTER) if known else None  # type: ignore[type-var]
+        self.usage = usage or Usage()
+
+
+class Judge(Protocol):
+    """Whatever answers questions. Raises JudgeError where it cannot; is called many times at once."""
+
+    async def judge(self, question: Question) -> Answer:
+        """Answer one question."""
+
+
+def is_wordless(text: str | None) -> bool:
+    """Whether nothing is left of a text without white space, control characters and punctuation."""
+    return all(unicodedata.category(char)[0] in "PZC" or char in string.punctuation for char in text or "")
+
+
+def _time(value: str | None) -> datetime | None:
+    """None too for what PostgreSQL can store and Python cannot: infinity, years before 1."""
+    try:
+        return None if value is None else datetime.fromisoformat(value)
+    except ValueError:
+        return None
