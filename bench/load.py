@@ -27,7 +27,7 @@ set synchronize_seqscans = off;
 set synchronous_commit = off;
 
 create temp table scopes as
-select s.subject, memfold._scope_key('default', 'fact', s.subject, null) as scope_key
+select s.subject, memfold_internal._scope_key('default', 'fact', s.subject, null) as scope_key
 from (select distinct subject from bench.staged) as s;
 analyze scopes;
 

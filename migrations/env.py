@@ -42,7 +42,8 @@ from pg_catalog.pg_stat_activity as a
 where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() and exists (
     select from pg_catalog.pg_locks as l
     join pg_catalog.pg_class as c on c.oid = l.relation
-    where l.pid = a.pid and l.granted and c.relnamespace = pg_catalog.to_regnamespace('memfold')
+    where l.pid = a.pid and l.granted and c.relnamespace = any(
+        array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
 )
 order by a.xact_start limit 3
 """
@@ -107,8 +108,8 @@ do $$
 declare
     v_revision text;
 begin
-    if pg_catalog.to_regclass('memfold.alembic_version') is not null then
-        execute 'select version_num from memfold.alembic_version' into v_revision;
+    if pg_catalog.to_regclass('memfold_internal.alembic_version') is not null then
+        execute 'select version_num from memfold_internal.alembic_version' into v_revision;
     end if;
     if v_revision is distinct from {expected} then
         raise exception 'this script is for another state of the database'
@@ -121,7 +122,7 @@ $$;"""  # noqa: S608 (the revision is the name of a file here)
 
 
 def install(connection: sa.Connection) -> None:
-    context.configure(connection=connection, version_table_schema="memfold", transactional_ddl=True)
+    context.configure(connection=connection, version_table_schema="memfold_internal", transactional_ddl=True)
     if context.get_context().opts.get("dont_mutate"):
         context.run_migrations()  # `alembic current` and its like
         return
@@ -147,7 +148,7 @@ def install(connection: sa.Connection) -> None:
     attempt = 0
     while True:
         attempt += 1
-        context.configure(connection=connection, version_table_schema="memfold", transactional_ddl=True)
+        context.configure(connection=connection, version_table_schema="memfold_internal", transactional_ddl=True)
         try:
             with connection.begin_nested():
                 migrate()
@@ -175,7 +176,7 @@ def install(connection: sa.Connection) -> None:
 
 def run() -> None:
     if context.is_offline_mode():
-        context.configure(dialect_name="postgresql", version_table_schema="memfold", transactional_ddl=True)
+        context.configure(dialect_name="postgresql", version_table_schema="memfold_internal", transactional_ddl=True)
         with context.begin_transaction():
             for statement in GATE:
                 execute(f"{statement};")

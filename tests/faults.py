@@ -987,7 +987,7 @@ class Audit:
     def read(self, db: DB) -> list[str]:
         """The ledger since the last audit: ids of rows are in order of time."""
         wrong = []
-        upto = db.execute("select memfold._new_id()").fetchone()
+        upto = db.execute("select memfold_internal._new_id()").fetchone()
         assert upto is not None
         for tenant, event_id, mark, content in db.execute(
             "select tenant_id, event_id, t.turn, case when bucket_id = 'hot' then content end"

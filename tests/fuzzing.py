@@ -45,7 +45,7 @@ select p.proname, p.prokind = 'p', coalesce(p.proargnames, '{}'), p.proargmodes:
     p.pronargdefaults,
     array(select r.rolname from pg_roles as r where r.rolname = any(%s) and has_function_privilege(r.oid, p.oid, 'execute'))
 from pg_proc as p
-where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and not exists (
+where p.pronamespace = 'memfold'::regnamespace and not exists (
     select from pg_depend as d join pg_extension as x on x.oid = d.refobjid
     where d.objid = p.oid and d.deptype = 'e' and x.extname = 'vector')
 order by p.oid::regprocedure::text collate "C"

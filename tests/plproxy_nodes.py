@@ -98,8 +98,9 @@ end;
 $$
 """
 RELATIONS = """
-select c.relname, c.relkind::text from pg_class as c
-where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+select c.relname, c.relkind::text, c.relnamespace::regnamespace::text from pg_class as c
+where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relname <> 'alembic_version'
+    and c.relkind in ('r', 'p', 'v') and not c.relispartition
 """
 # Those that have the same rows on each server.
 RULES = ("embedding_models", "calibrations", "antonyms")
@@ -131,8 +132,8 @@ class Router:
 
     def make_tables(self, db: psycopg.Connection[Any], shards: Sequence[str]) -> None:
         with psycopg.connect(self.cluster.dsn(shards[0]), autocommit=True) as shard:
-            tables = dict(shard.execute(RELATIONS.encode()).fetchall())
-        views = dict(db.execute(RELATIONS.encode()).fetchall())
+            tables = {name: of for name, *of in shard.execute(RELATIONS.encode())}
+        views = {name: kind for name, kind, _ in db.execute(RELATIONS.encode())}
         db.execute(WRITE.encode())
         statements = []
         for number, name in enumerate(shards):
@@ -142,20 +143,23 @@ class Router:
                 f"create user mapping for public server server_{number}"
                 " options (user 'postgres', password_required 'false')",
                 f"create schema server_{number}",
-                f"import foreign schema memfold except ({', '.join(views)}) from server server_{number}"
-                f" into server_{number} options (import_default 'false', import_generated 'false')",
+                *(
+                    f"import foreign schema {schema} except ({', '.join(views)}) from server server_{number}"
+                    f" into server_{number} options (import_default 'false', import_generated 'false')"
+                    for schema in ("memfold", "memfold_internal")
+                ),
             ]
-        for name, kind in tables.items():
+        for name, (kind, schema) in tables.items():
             if name not in views:
-                statements.append(f"create table memfold.{name} (like server_0.{name})")
+                statements.append(f"create table {schema}.{name} (like server_0.{name})")
                 statements += [
-                    f"alter foreign table server_{number}.{name} inherit memfold.{name}"
+                    f"alter foreign table server_{number}.{name} inherit {schema}.{name}"
                     for number in range(1 if name in RULES else len(shards))
                 ]
             if kind != "v" and views.get(name) != "r":
                 when = "instead of insert or update or delete" if name in views else "before insert"
                 statements.append(
-                    f"create trigger write_on_its_server {when} on memfold.{name}"
+                    f"create trigger write_on_its_server {when} on {schema}.{name}"
                     " for each row execute function public.write_on_its_server()"
                 )
         for statement in statements:

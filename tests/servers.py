@@ -274,8 +274,8 @@ LATER_FUNCTIONS = [
     # a function of the way of every write has one more argument
     ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",
      "observation boolean, judgement_id uuid, pinned boolean default false\n)"),
-    ("21_ledger/_record.sql", "(memfold.candidate, memfold.decision, uuid, boolean, uuid)",
-     "(memfold.candidate, memfold.decision, uuid, boolean, uuid, boolean)"),
+    ("21_ledger/_record.sql", "(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid)",
+     "(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid, boolean)"),
     # and so has a public one
     ("31_ingest/pending_embeddings.sql", "max_results bigint default 100\n",
      "max_results bigint default 100,\n    newest_first boolean default false\n"),
@@ -283,20 +283,20 @@ LATER_FUNCTIONS = [
     ("31_ingest/pending_embeddings.sql", "order by m.memory_id\n",
      "order by case when newest_first then m.memory_id end desc, m.memory_id\n"),
     # a function is gone
-    ("22_guard/_guard.sql", """create or replace function memfold._guard_limit() returns integer
+    ("22_guard/_guard.sql", """create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-revoke all on function memfold._guard_limit() from public;
-comment on function memfold._guard_limit() is \
+revoke all on function memfold_internal._guard_limit() from public;
+comment on function memfold_internal._guard_limit() is \
 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 """, ""),
-    ("22_guard/_guard.sql", "memfold._guard_limit();", "8192;"),
+    ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
     # a view has another column, not at its end
     ("51_reports/views.sql", "    k.observations - 1 as repetition_count,\n",
      "    m.pinned,\n    k.observations - 1 as repetition_count,\n"),
     # a trigger has another condition, and there is a new function and a table
-    ("90_install/2_triggers.sql", "(new.tenant_id = '*') execute function memfold._replace_antonym()",
-     "(new.tenant_id = '*' and new.word <> '') execute function memfold._replace_antonym()"),
+    ("90_install/2_triggers.sql", "(new.tenant_id = '*') execute function memfold_internal._replace_antonym()",
+     "(new.tenant_id = '*' and new.word <> '') execute function memfold_internal._replace_antonym()"),
     ("90_install/1_privileges.sql", "memfold.calibration_changes, memfold.tenant_roles,",
      "memfold.pins, memfold.calibration_changes, memfold.tenant_roles,"),
 ]  # fmt: skip
@@ -314,7 +314,7 @@ lock table memfold.tenant_roles, memfold.policies, memfold.memories in access ex
 
 -- PostgreSQL adds no column with a default to a table whose row type a parsed body uses: made anew with the functions.
 -- squawk-ignore ban-drop-function
-drop function if exists memfold._is_same_value(memfold.memories, memfold.memories);
+drop function if exists memfold_internal._is_same_value(memfold.memories, memfold.memories);
 alter table memfold.memories add column pinned boolean not null default false;
 comment on column memfold.memories.pinned is 'Upkeep leaves it alone.';
 
@@ -328,16 +328,16 @@ alter table memfold.pins enable row level security;
 alter table memfold.pins force row level security;
 create policy tenant_wall on memfold.pins to memfold_owner
 using (tenant_id = pg_catalog.current_setting('memfold.tenant_id', true));
-create policy tenant_read on memfold.pins for select to memfold_app using (tenant_id = memfold._tenant());
+create policy tenant_read on memfold.pins for select to memfold_app using (tenant_id = memfold_internal._tenant());
 create policy audit_read on memfold.pins for select to memfold_auditor using (true);
 
 -- They have one more argument, or are not needed any more.
 -- squawk-ignore ban-drop-function
-drop function if exists memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid);
+drop function if exists memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid);
 -- squawk-ignore ban-drop-function
 drop function if exists memfold.pending_embeddings(text, text, bigint);
 -- squawk-ignore ban-drop-function
-drop function if exists memfold._guard_limit();
+drop function if exists memfold_internal._guard_limit();
 -- It has a column before others: made anew.
 -- squawk-ignore ban-drop-view
 drop view if exists memfold.runaway_memories;
@@ -427,11 +427,11 @@ def load_released(tree: Path, dsn: str, release: str, way: str, vector_schema: s
         connection.execute(released_schema(tree, release).encode())
         connection.execute(released_functions(tree, release).encode())
         connection.execute(
-            b"create table memfold.alembic_version (version_num varchar(32) not null,"
+            b"create table memfold_internal.alembic_version (version_num varchar(32) not null,"
             b" constraint alembic_version_pkc primary key (version_num))"
         )
         # a revision is called like its release
-        connection.execute("insert into memfold.alembic_version values (%s)", [release])
+        connection.execute("insert into memfold_internal.alembic_version values (%s)", [release])
 
 
 def load_present(dsn: str, way: str, vector_schema: str = "public", version: str = "") -> None:

@@ -1,6 +1,6 @@
--- Everything that the catalog says of schema memfold, one line an object: equal databases give equal lines. Privileges that
+-- Everything that the catalog says of schemas memfold and memfold_internal, one line an object: equal databases give equal lines. Privileges that
 -- were never changed and the same ones, granted, are equal.
-with space as (select oid from pg_catalog.pg_namespace where nspname = 'memfold'),
+with space as (select oid from pg_catalog.pg_namespace where nspname in ('memfold', 'memfold_internal')),
 rels as (
     select c.* from pg_catalog.pg_class as c, space
     where c.relnamespace = space.oid and c.relname !~ '^alembic_version'

@@ -303,13 +303,13 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
     made = one(
         db,
         "insert into app.memories (tenant_id, content) values ('t9', 'Some  TEXT.')"
-        " returning content_hash = memfold._adopted_hash('some text', 'prose/1')",
+        " returning content_hash = memfold_internal._adopted_hash('some text', 'prose/1')",
     )
     assert made is True
     assert one(
         db,
         "update app.memories set content = 'other' where tenant_id = 't9'"
-        " returning content_hash = memfold._adopted_hash('other', 'prose/1')",
+        " returning content_hash = memfold_internal._adopted_hash('other', 'prose/1')",
     )
     assert (
         one(db, "update app.memories set content = null where tenant_id = 't9' returning content_hash")
@@ -324,7 +324,7 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
     forged = (
         "insert into app.memories (tenant_id, content, content_hash) values ('t9', 'x', 'forged') returning"
     )
-    assert one(db, f"{forged} content_hash = memfold._adopted_hash('x', 'prose/1')")
+    assert one(db, f"{forged} content_hash = memfold_internal._adopted_hash('x', 'prose/1')")
 
 
 @pytest.mark.one_server
@@ -352,7 +352,7 @@ def test_other_before_triggers_are_respected(db: DB, run: Run) -> None:
     )
     run("run", *OPTIONS, "--step", "1")
     run("run", *TABLE, "--step", "2")
-    hashed = "returning content_hash = memfold._adopted_hash(content, 'prose/1'), content"
+    hashed = "returning content_hash = memfold_internal._adopted_hash(content, 'prose/1'), content"
     assert db.execute(
         f"insert into app.memories (tenant_id, reads) values ('t9', 7) {hashed}"
     ).fetchone() == (
@@ -393,7 +393,7 @@ def test_owner_without_superuser_and_a_writer_without_rights(
         check_adopted(db, before)
         app = connect(user=writer)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            app.execute("select memfold._adopted_hash('x', 'prose/1')")
+            app.execute("select memfold_internal._adopted_hash('x', 'prose/1')")
         insert = "insert into app.memories (tenant_id, content) values ('t9', %s) returning id, content_hash"
         made = app.execute(insert, ["A fact."]).fetchone()
         assert made is not None
@@ -411,7 +411,7 @@ def test_owner_without_superuser_and_a_writer_without_rights(
         row = app.execute("select bucket_id, meta from app.memories where id = %s", [new[0]]).fetchone()
         assert row == ("b", {}), "what is left out has the column's default"
         # an upgrade leaves the functions their owner, and finds nothing that is not memfold's
-        if db.execute("select to_regclass('memfold.alembic_version')").fetchone() != (None,):
+        if db.execute("select to_regclass('memfold_internal.alembic_version')").fetchone() != (None,):
             migrate.install(dsn)
         assert (
             one(db, "select proowner::regrole::text from pg_proc where proname = 'fill_app_memories'")
@@ -467,7 +467,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     for conflict in (conflict_of(db, error.value, row), asyncio.run(_async_conflict(dsn, error.value, row))):
         assert isinstance(conflict, MemoryHashConflict)
         assert conflict.existing_id == kept
-        assert conflict.content_hash == one(db, "select memfold._adopted_hash('fact number 13', 'prose/1')")
+        assert conflict.content_hash == one(db, "select memfold_internal._adopted_hash('fact number 13', 'prose/1')")
         assert str(kept) in str(conflict)
     # another unique index is another matter
     with pytest.raises(psycopg.errors.UniqueViolation) as other:

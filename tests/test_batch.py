@@ -302,7 +302,7 @@ def test_batches_equal_singles(db: DB) -> None:
     model(db, "m2")
     # what is told now is told at one time
     db.execute(
-        "create or replace function memfold._clock() returns timestamptz language plpgsql stable as"
+        "create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as"
         " 'begin return pg_catalog.now(); end'"
     )
     for tenant in ("single", "batch"):

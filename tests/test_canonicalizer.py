@@ -149,7 +149,7 @@ texts = st.lists(
 
 
 def test_golden_pairs(db: Connection) -> None:
-    pairs = db.execute("select profile, input, canonical from memfold._canonicalizer_golden()").fetchall()
+    pairs = db.execute("select profile, input, canonical from memfold_internal._canonicalizer_golden()").fetchall()
     assert len(pairs) >= 170
     assert len({pair[:2] for pair in pairs}) == len(pairs)
     assert {profile for profile, _, _ in pairs} == {"prose/1", "flat/1", "code/1", "exact/1"}
@@ -172,8 +172,8 @@ def test_selftest_is_all_ok_and_complete(db: Connection) -> None:
 def test_selftest_notices_a_difference(db: Connection) -> None:
     with db.transaction(force_rollback=True):
         db.execute(
-            "create or replace function memfold._fold_to_1() returns text immutable parallel safe"
-            " return memfold._fold_from_1()"
+            "create or replace function memfold_internal._fold_to_1() returns text immutable parallel safe"
+            " return memfold_internal._fold_from_1()"
         )
         failed = db.execute("select input from memfold.canonicalizer_selftest() where not ok").fetchall()
     inputs = {row[0] for row in failed}
@@ -374,8 +374,8 @@ def test_canonicalize_is_immutable_strict_and_parallel_safe(db: Connection) -> N
 
 def test_both_entry_points_agree(db: Connection) -> None:
     differing = db.execute(
-        "select input from memfold._canonicalizer_golden()"
-        " where memfold._canonical(input, profile) is distinct from memfold.canonicalize(input, profile)"
+        "select input from memfold_internal._canonicalizer_golden()"
+        " where memfold_internal._canonical(input, profile) is distinct from memfold.canonicalize(input, profile)"
     ).fetchall()
     assert differing == []
 
@@ -461,7 +461,7 @@ def test_same_bytes_under_every_collation_of_the_argument(db: Connection) -> Non
             for function in ("canonicalize", "_canonical"):
                 collate = f'collate {schema}."{collation}"'
                 wrong = db.execute(
-                    "select input from memfold._canonicalizer_golden() where canonical is distinct from"
+                    "select input from memfold_internal._canonicalizer_golden() where canonical is distinct from"
                     f' memfold.{function}(input {collate}, profile {collate}) collate "C"'.encode()
                 ).fetchall()
                 assert wrong == [], (collation, function)

@@ -74,7 +74,7 @@ def test_all_ways_in_give_the_same_catalog(db: DB, target: Target, extension_ava
 
 FUNCTIONS = """
     from pg_proc p join pg_namespace n on n.oid = p.pronamespace join pg_language l on l.oid = p.prolang
-    where n.nspname = 'memfold' and not exists (
+    where n.nspname in ('memfold', 'memfold_internal') and not exists (
         select from pg_depend d join pg_extension x on x.oid = d.refobjid
         where d.objid = p.oid and d.deptype = 'e' and x.extname = 'vector')"""
 
@@ -119,7 +119,7 @@ def test_nothing_is_public(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select relname from pg_class c where relnamespace = 'memfold'::regnamespace and exists ("
+            "select relname from pg_class c where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and exists ("
             " select from aclexplode(relacl) a where a.grantee = 0)"
         ).fetchall()
         == []
@@ -143,7 +143,7 @@ def test_everything_belongs_to_the_owner(db: DB) -> None:
     assert set(others) == {(name, "memfold_queue") for name in QUEUES}
     assert (
         db.execute(
-            "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'v')"
+            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and relkind in ('r', 'v')"
             " and relname <> 'alembic_version' and relowner <> 'memfold_owner'::regrole"
         ).fetchall()
         == []
@@ -177,7 +177,7 @@ def test_everything_public_is_commented(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'v', 'c')"
+            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and relkind in ('r', 'v', 'c')"
             " and relname !~ '^alembic' and obj_description(oid, 'pg_class') is null"
             " and not exists (select from pg_type t where t.typrelid = pg_class.oid and relkind = 'c'"
             "  and obj_description(t.oid, 'pg_type') is not null)"
@@ -207,7 +207,7 @@ def test_keys_lead_with_the_tenant(db: DB) -> None:
     assert (
         db.execute(
             "select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid"
-            " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> all(%s)"
+            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'r' and c.relname <> all(%s)"
             " and (select attname from pg_attribute where attrelid = c.oid and attnum = i.indkey[0]) is distinct from"
             " 'tenant_id'",
             [list(shared)],
@@ -216,7 +216,7 @@ def test_keys_lead_with_the_tenant(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select conname from pg_constraint where connamespace = 'memfold'::regnamespace and contype = 'f'"
+            "select conname from pg_constraint where connamespace = any('{memfold,memfold_internal}'::regnamespace[]) and contype = 'f'"
             " and conrelid::regclass::text !~ 'calibration(s|_changes)$' and (select attname from pg_attribute"
             " where attrelid = conrelid and attnum = conkey[1]) <> 'tenant_id'"
         ).fetchall()
@@ -229,7 +229,7 @@ def test_key_texts_have_collation_c(db: DB) -> None:
     assert (
         db.execute(
             "select attrelid::regclass::text, attname from pg_attribute a join pg_class c on c.oid = attrelid"
-            " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> 'alembic_version'"
+            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'r' and c.relname <> 'alembic_version'"
             " and attnum > 0 and not attisdropped and atttypid = 'text'::regtype and attcollation <> '\"C\"'::regcollation"
             " and (c.relname, attname) <> ('antonyms', 'language')"
         ).fetchall()
@@ -258,7 +258,7 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
         ("unschedule_upkeep", 'relation "cron.job" does not exist'),
         ("_other_profile", "function memfold.lemmatize(text, text) does not exist"),
         ("_profile", "function memfold.lemma_profile(text) does not exist"),
-        ("_vectors", "function memfold._holds_model() does not exist"),
+        ("_vectors", "function memfold_internal._holds_model() does not exist"),
         ("_segmented", "function memfold.segment_words(text, text) does not exist"),
         ("_lemma_selftest", "function memfold.lemma_selftest() does not exist"),
     }

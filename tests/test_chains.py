@@ -63,7 +63,7 @@ def shown_similarities(db: DB) -> list[float]:
         row["similarity"]
         for row in rows(
             db,
-            "select memfold._similarity(a.embedding, r.embedding) as similarity from memories as m"
+            "select memfold_internal._similarity(a.embedding, r.embedding) as similarity from memories as m"
             " join memory_vectors as a using (tenant_id, memory_id)"
             " join memory_vectors as r on r.tenant_id = m.tenant_id and r.memory_id = m.root_id",
         )
@@ -270,7 +270,7 @@ def test_what_the_result_is_about_is_always_told(db: DB) -> None:
 def test_an_escalation_by_a_score_tells_what_it_is_about(db: DB) -> None:
     model(db)
     db.execute(
-        "create function memfold._score_of_a_test(features double precision[]) returns double precision language sql"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
         " immutable strict return 0.5;"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.9, score_judge_threshold = 0.4"
@@ -298,7 +298,7 @@ def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
     model(db)
     policy(db, guard="off")
     db.execute(
-        "create function memfold._score_of_a_test(features double precision[]) returns double precision language sql"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
         " immutable strict return features[1];"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.92, score_judge_threshold = 0.85"

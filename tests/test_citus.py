@@ -119,14 +119,14 @@ def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
         found = connection.execute(
             "select p.proname from pg_proc as p where p.pronamespace = 'memfold'::regnamespace"
             " and p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs])"
-            " and p.prosrc !~ 'memfold._send\\('"
+            " and p.prosrc !~ 'memfold_internal._send\\('"
         ).fetchall()
         forced = connection.execute(
             "select o.objid::regprocedure::text from pg_dist_object as o"
             " where o.classid = 'pg_proc'::regclass and o.force_delegation"
         ).fetchall()
     assert {name for (name,) in found} == set(NOT_SENT)
-    assert forced == [('memfold._send(text,text,text,text,"any")',)]
+    assert forced == [('memfold_internal._send(text,text,text,text,"any")',)]
 
 
 def test_nodes_have_the_same_functions(nodes: citus_nodes.Nodes) -> None:
@@ -279,7 +279,7 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
             assert sqlstate(connection, f"select {call}") == "MF060"
-            assert sqlstate(connection, "select memfold._send('acme', 'select 1', '0', 'off', '')") == "MF060"
+            assert sqlstate(connection, "select memfold_internal._send('acme', 'select 1', '0', 'off', '')") == "MF060"
     with nodes.connect() as connection:
         assert connection.execute(
             "select count(*) from memfold.memory_events where tenant_id = 'acme'"
@@ -299,7 +299,7 @@ def test_nobody_changes_the_ledger(nodes: citus_nodes.Nodes, node: int) -> None:
                 assert sqlstate(connection, statement.format(table)) == code, statement
         assert sqlstate(connection, "truncate memfold.memory_events") == "MF021"
         if node != nodes.workers_of(["ledger"])["ledger"]:
-            statement = "select memfold.derive_scope('ledger', array[memfold._new_id()])"
+            statement = "select memfold.derive_scope('ledger', array[memfold_internal._new_id()])"
             assert sqlstate(connection, statement) == "MF060"
 
 

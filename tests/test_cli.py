@@ -426,7 +426,7 @@ def test_doctor_of_an_older_database_says_what_to_run(
 def test_doctor_of_a_newer_database(run: Callable[..., Result], make: Make) -> None:
     dsn = make("alembic")
     with psycopg.connect(dsn) as connection:
-        connection.execute("update memfold.alembic_version set version_num = '0999'")
+        connection.execute("update memfold_internal.alembic_version set version_num = '0999'")
     result = run("doctor", "--dsn", dsn)
     assert result.exit_code == 1
     assert f"(revision 0999) is newer than this package ({__version__}): upgrade the package" in result.stdout
@@ -456,7 +456,7 @@ def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psy
 
 ILLNESSES = {
     "functions": (
-        "create or replace function memfold._fail(code text, message text, detail text, hint text)"
+        "create or replace function memfold_internal._fail(code text, message text, detail text, hint text)"
         " returns void language plpgsql volatile parallel safe as $$ begin null; end $$",
         "_fail(text,text,text,text)",
     ),

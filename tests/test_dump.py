@@ -151,7 +151,7 @@ def test_a_copy_is_equal_and_goes_on(
     assert {name for name, _ in granted} == {
         "schema",
         "memfold.memory_audit",
-        "memfold._adopted_hash(text,text)",
+        "memfold_internal._adopted_hash(text,text)",
     }
     was = servers.contents(source)
     # two ways to write a text and texts that have opted out, a judgement and its answer, intervals, and the row

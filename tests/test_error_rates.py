@@ -52,8 +52,8 @@ select case
     else 'inserted'
 end
 from (
-    select p.place, memfold._similarity(memfold._unit(p.vector_a::vector), memfold._unit(p.vector_b::vector)) as similarity,
-        case when %(guard)s then memfold._guard_pair('acme', p.b, p.a, null, null) else '{}' end as guard
+    select p.place, memfold_internal._similarity(memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)) as similarity,
+        case when %(guard)s then memfold_internal._guard_pair('acme', p.b, p.a, null, null) else '{}' end as guard
     from unnest(%(a)s::text[], %(b)s::text[], %(vectors_a)s::text[], %(vectors_b)s::text[])
         with ordinality as p (a, b, vector_a, vector_b, place)
 ) as s
@@ -73,13 +73,13 @@ from memfold.embedding_models as m
 cross join unnest(%(a)s::text[], %(b)s::text[], %(vectors_a)s::text[], %(vectors_b)s::text[])
     with ordinality as p (a, b, vector_a, vector_b, place)
 cross join lateral (
-    select memfold._similarity(memfold._unit(p.vector_a::vector), memfold._unit(p.vector_b::vector)) as similarity,
-        memfold._guard_pair('acme', p.b, p.a, null, null) as guard
+    select memfold_internal._similarity(memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)) as similarity,
+        memfold_internal._guard_pair('acme', p.b, p.a, null, null) as guard
     offset 0
 ) as c
 cross join lateral (
     select c.guard, case when c.similarity >= m.candidate_threshold
-        then memfold._score(m.score_function, memfold._pair_features('acme', c.similarity, p.b, p.a, c.guard)) end as score
+        then memfold_internal._score(m.score_function, memfold_internal._pair_features('acme', c.similarity, p.b, p.a, c.guard)) end as score
     offset 0
 ) as s
 where m.model = %(model)s
@@ -281,7 +281,7 @@ def test_a_merge_by_score_is_explained(registered: DB, pairs: list[Pair], app: C
     assert len(added) == 6
     # what is listed first adds most, and all of it together is the score
     features = registered.execute(
-        "select memfold._pair_features('acme', %s, %s, %s, '{}')", [found.similarity, pair["b"], pair["a"]]
+        "select memfold_internal._pair_features('acme', %s, %s, %s, '{}')", [found.similarity, pair["b"], pair["a"]]
     ).fetchone()
     assert features is not None
     sums = score.contributions(np.array([features[0]]))[0]

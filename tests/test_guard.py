@@ -29,7 +29,7 @@ WORDS = st.lists(st.sampled_from(PARTS.split()), max_size=40).map(" ".join)
 
 def guard(db: psycopg.Connection[Any], a: str, b: str, tenant_id: str = "acme") -> list[str]:
     """Signals of the guard for two texts."""
-    row = db.execute("select memfold._guard(%s, %s, %s)", (tenant_id, a, b)).fetchone()
+    row = db.execute("select memfold_internal._guard(%s, %s, %s)", (tenant_id, a, b)).fetchone()
     assert row is not None
     signals: list[str] = row[0]
     return signals
@@ -134,7 +134,7 @@ def test_no_regexp_depends_on_the_locale(db: psycopg.Connection[Any]) -> None:
     guilty = db.execute(
         r"""
         select proname from pg_proc
-        where pronamespace = 'memfold'::regnamespace and proname ~ '^_guard'
+        where pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and proname ~ '^_guard'
             and (prosrc ~ '\[\[:|\\[wWdDsSmMyY]|~\*|ilike|\m(lower|upper|initcap)\M')
         """
     ).fetchall()

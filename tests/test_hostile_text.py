@@ -90,7 +90,7 @@ def test_the_guard(db: DB, size: int) -> None:
     for name, make in PATTERNS.items():
         for a, b in pairs(make, size)[: 3 if size < 10_000 else 1]:
             try:
-                within(db, 1.5, "select memfold._guard('t', %s, %s)", a, b)
+                within(db, 1.5, "select memfold_internal._guard('t', %s, %s)", a, b)
             except psycopg.errors.QueryCanceled:
                 slow.append(name)
     assert slow == []
@@ -104,8 +104,8 @@ def test_what_else_reads_texts(db: DB) -> None:
         for what, statement, parameters in (
             ("prose", "select length(memfold.canonicalize(%s, 'prose/1'))", (a,)),
             ("flat", "select length(memfold.canonicalize(%s, 'flat/1'))", (a,)),
-            ("features", "select memfold._pair_features('t', 0.9::double precision, %s, %s, '{}')", (a, b)),
-            ("words", "select memfold._jaccard(memfold._tokens(%s, 'characters'), memfold._tokens(%s, 'characters'))",
+            ("features", "select memfold_internal._pair_features('t', 0.9::double precision, %s, %s, '{}')", (a, b)),
+            ("words", "select memfold_internal._jaccard(memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))",
              (a, b)),
         ):  # fmt: skip
             try:
@@ -119,7 +119,7 @@ def test_too_long_to_compare(db: DB) -> None:
     """What the guard cannot compare it raises; equal texts it need not compare."""
 
     def guard(a: str, b: str) -> Any:
-        return within(db, 60, "select memfold._guard('t', %s, %s)", a, b)
+        return within(db, 60, "select memfold_internal._guard('t', %s, %s)", a, b)
 
     assert guard("a " * 1000, "b " * 1000) == []
     words = ["length: more than 2048 words"]
@@ -180,7 +180,7 @@ def test_many_marks_are_refused(db: DB, policy: str) -> None:
         refused(
             db, "insert into memfold.memories (tenant_id, content) values ('acme', %s) returning 1", content
         )
-        refused(db, "select memfold._adopted_hash(%s, 'prose/1')", content)
+        refused(db, "select memfold_internal._adopted_hash(%s, 'prose/1')", content)
         batch = json.dumps([{"content": content}, {"content": "User likes tea"}])
         states = within(
             db,
@@ -225,9 +225,9 @@ def test_canonical_forms_of_many_marks(db: DB) -> None:
             rnd.choice("aeé日ก ") + "".join(rnd.choices(marks, k=rnd.randrange(25))) for _ in range(9)
         )
         row = db.execute(
-            "select memfold._nfkc_1(t) = case when t is nfkc normalized then t else replace(normalize(replace(replace("
+            "select memfold_internal._nfkc_1(t) = case when t is nfkc normalized then t else replace(normalize(replace(replace("
             "t, E'\\u2060', ''), E'\\u11A7', E'\\u2060\\u11A7'), nfkc), E'\\u2060', '') end,"
-            " memfold._nfc_1(t) = case when t is nfc normalized then t else replace(normalize(replace(replace("
+            " memfold_internal._nfc_1(t) = case when t is nfc normalized then t else replace(normalize(replace(replace("
             "t, E'\\u2060', ''), E'\\u11A7', E'\\u2060\\u11A7'), nfc), E'\\u2060', '') end"
             " from (values (%s || E'\\u11A7')) as v (t)",
             [text],

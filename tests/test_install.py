@@ -31,21 +31,21 @@ HEAD = ScriptDirectory(str(REPOSITORY / "migrations")).get_current_head()
 # What there is in the schema, by identity: an object that was dropped and made again has another oid.
 OBJECTS = """
 select 'relation', c.oid::bigint, c.relname::text, c.relacl::text from pg_class as c
-where c.relnamespace = 'memfold'::regnamespace
+where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 union all
 select 'function', p.oid::bigint, pg_get_functiondef(p.oid), p.proacl::text from pg_proc as p
-where p.pronamespace = 'memfold'::regnamespace
+where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
 union all
 select 'constraint', c.oid::bigint, pg_get_constraintdef(c.oid), null from pg_constraint as c
-where c.connamespace = 'memfold'::regnamespace
+where c.connamespace = any('{memfold,memfold_internal}'::regnamespace[])
 union all
 select 'trigger', t.oid::bigint, pg_get_triggerdef(t.oid), null from pg_trigger as t
-join pg_class as c on c.oid = t.tgrelid where c.relnamespace = 'memfold'::regnamespace
+join pg_class as c on c.oid = t.tgrelid where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 union all
 select 'policy', p.oid::bigint, p.polname::text, null from pg_policy as p
 union all
 select 'type', t.oid::bigint, t.typname::text, t.typacl::text from pg_type as t
-where t.typnamespace = 'memfold'::regnamespace
+where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 order by 1, 2
 """
 
@@ -84,7 +84,7 @@ def works(dsn: str) -> None:
 
 def test_install_makes_a_working_memfold(empty: str) -> None:
     assert migrate.install(empty) == HEAD
-    assert rows(empty, "select version_num from memfold.alembic_version") == [(HEAD,)]
+    assert rows(empty, "select version_num from memfold_internal.alembic_version") == [(HEAD,)]
     works(empty)
 
 
@@ -266,7 +266,7 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
         with pytest.raises(errors.InstallError, match="alter extension memfold update"):
             migrate.install(empty)
         assert rows(empty, OBJECTS) == before
-        assert rows(empty, "select to_regclass('memfold.alembic_version')") == [(None,)]
+        assert rows(empty, "select to_regclass('memfold_internal.alembic_version')") == [(None,)]
     else:
         # this checkout's extension could not be put on the server (another one may lie there): the other path works
         assert migrate.install(empty) == HEAD
@@ -378,13 +378,13 @@ def test_drift_names_what_was_edited(installed: str) -> None:
     rows_of(
         installed,
         """
-        create or replace function memfold._fail(code text, message text, detail text, hint text) returns void
+        create or replace function memfold_internal._fail(code text, message text, detail text, hint text) returns void
         language plpgsql volatile parallel safe as $$ begin null; end $$
         """,
     )
-    edited = rows(installed, "select pg_get_functiondef('memfold._fail'::regproc)")
+    edited = rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)")
     assert migrate.drift(installed) == ["_fail(text,text,text,text)"]
-    assert rows(installed, "select pg_get_functiondef('memfold._fail'::regproc)") == edited, "it only looks"
+    assert rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)") == edited, "it only looks"
     rows_of(installed, "drop function memfold.explain_memory(uuid, text)")
     assert migrate.drift(installed) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
     migrate.install(installed)
@@ -394,7 +394,7 @@ def test_drift_names_what_was_edited(installed: str) -> None:
 @pytest.mark.one_server
 def test_drift_sees_what_only_schema_files_make(installed: str) -> None:
     rows_of(installed, "create function memfold.helper() returns integer return 1")
-    rows_of(installed, "alter function memfold._new_id() stable")
+    rows_of(installed, "alter function memfold_internal._new_id() stable")
     assert migrate.drift(installed) == ["_new_id()", "helper()"]
 
 

@@ -314,8 +314,8 @@ def test_a_judge_works_for_every_tenant_and_sees_nothing_else(m: DB, login: Call
         f"select memfold.update_memory('{a}', 'x', tenant_id => 'initech')",
         "select * from memfold.current_memories('initech')", f"select memfold.explain_memory('{a}', 'initech')",
         "select memfold.check_invariants('initech')", "update memfold.judgements set verdict = 'duplicate'",
-        "select memfold._claim('w', 1, '1 minute', false, null, null)", "select memfold._revive(null)",
-        f"select memfold._judged_side('initech', '{a}')",
+        "select memfold_internal._claim('w', 1, '1 minute', false, null, null)", "select memfold_internal._revive(null)",
+        f"select memfold_internal._judged_side('initech', '{a}')",
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             judge.execute(forbidden)

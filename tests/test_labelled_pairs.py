@@ -357,7 +357,7 @@ def test_thresholds_set_by_hand_are_what_an_undo_leads_back_to(db: DB) -> None:
 
 
 SCORE = """\
-create or replace function memfold.{name}(features double precision[]) returns double precision
+create or replace function memfold_internal.{name}(features double precision[]) returns double precision
 language plpgsql immutable strict parallel safe
 as $score$
 declare
@@ -366,7 +366,7 @@ declare
     v double precision := float8 '-0.5';
 begin
     if pg_catalog.cardinality(features) <> 2 then
-        raise exception 'memfold.{name}: 2 features expected, got %', pg_catalog.cardinality(features)
+        raise exception 'memfold_internal.{name}: 2 features expected, got %', pg_catalog.cardinality(features)
             using errcode = 'data_exception';
     end if;
     v := v + case when f0 <= float8 '0.5' then float8 '-1.5' else case when f1 <= float8 '1e-05' then float8 '0.0' else \
@@ -393,7 +393,7 @@ def test_a_score_becomes_a_function(db: DB) -> None:
     db.execute("select apply_calibration(%s)", [found])
     # cosines are compared as before
     assert (goes_by(db), score_bands(db)) == ((0.92, 0.85, found, name, 0.4), (0.9, 0.2))
-    assert db.execute(f"select memfold.{name}('{{1,1}}') > 0.88, memfold.{name}('{{0,0}}') < 0.12".encode()).fetchone() == (
+    assert db.execute(f"select memfold_internal.{name}('{{1,1}}') > 0.88, memfold_internal.{name}('{{0,0}}') < 0.12".encode()).fetchone() == (
         True, True,
     )  # fmt: skip
     assert db.execute(

@@ -494,7 +494,7 @@ def test_two_transactions_of_many_facts(db: DB, connect: Connect, about: str) ->
 
 def test_a_transaction_that_may_not_have_the_bucket(db: DB, connect: Connect) -> None:
     db.execute(
-        "create or replace function memfold._max_scope_locks() returns bigint language sql immutable as 'select 100::bigint'"
+        "create or replace function memfold_internal._max_scope_locks() returns bigint language sql immutable as 'select 100::bigint'"
     )
     other, writer = connect(), connect()
     other.execute("begin")
@@ -588,7 +588,7 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
 def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
     db.execute("select set_predicate('acme', 'status')")
     db.execute(
-        "create or replace function memfold._ingest_locked(c memfold.candidate) returns memfold.ingest_result"
+        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result"
         " language plpgsql as $$ begin raise lock_not_available; end $$"
     )
     with pytest.raises(psycopg.errors.SerializationFailure) as error:
@@ -833,13 +833,13 @@ def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
     """Whatever their keys are: who waits for a bucket holds no scope that those in it may want."""
     lower = db.execute(
         "select s.subject from (select 's' || n as subject from generate_series(1, 100) as n) as s"
-        " where hashtextextended('acme' collate \"C\", memfold._scope_key('default', 'fact', s.subject, null))"
-        " < memfold._bucket_key('acme', 'default')"
+        " where hashtextextended('acme' collate \"C\", memfold_internal._scope_key('default', 'fact', s.subject, null))"
+        " < memfold_internal._bucket_key('acme', 'default')"
     ).fetchall()
     assert lower, "none of these scopes has a key below the bucket's"
     holder, writer = connect(), connect()
     holder.execute("begin")
-    holder.execute("select memfold._lock('acme', 'default', null, true)")
+    holder.execute("select memfold_internal._lock('acme', 'default', null, true)")
     candidate = {"content": "User likes tea", "subject": lower[0][0]}
     waiting = Call(db, writer, lambda c: batch(c, candidate)).waits_for(holder)
     assert advisory(db, writer) == 1, "the key that it waits for"

@@ -32,19 +32,19 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 # One function, or data: what cannot be cut.
 LONG = {"11_canonical/canonicalizer_selftest.sql", "32_batch/_ingest_rows.sql"}
 
-MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold\.(\w+)")
+MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
 # Names in full: search_path is pg_catalog alone when this runs.
 OBJECTS = """
 select p.proname::text, pg_get_functiondef(p.oid)
 from pg_proc as p
-where p.pronamespace = 'memfold'::regnamespace and p.prokind in ('f', 'p') and not exists (
+where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind in ('f', 'p') and not exists (
     select from pg_depend as d join pg_extension as e on e.oid = d.refobjid
     where d.objid = p.oid and d.deptype = 'e' and e.extname <> 'memfold')
 union all
 select c.relname, 'view ' || pg_get_viewdef(c.oid)
 from pg_class as c
-where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
 """
 
 
@@ -73,7 +73,7 @@ def calls(db: DB) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in names}
     for name, definition in objects:
         said = re.sub(r"--[^\n]*", "", definition)
-        found[name] |= {one for one in re.findall(r"\bmemfold\.(\w+)", said) if one in names and one != name}
+        found[name] |= {one for one in re.findall(r"\bmemfold(?:_internal)?\.(\w+)", said) if one in names and one != name}
     return found
 
 
@@ -130,11 +130,11 @@ def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
 @pytest.mark.one_server
 def test_a_call_into_a_later_module_is_found(db: DB) -> None:
     db.execute(
-        "create or replace function memfold._clock() returns timestamptz language plpgsql stable as $$ begin"
+        "create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as $$ begin"
         " -- not a call: memfold.upkeep()\n"
-        " perform memfold._policy('t', 'b', 'fact'); return pg_catalog.now(); end $$"
+        " perform memfold_internal._policy('t', 'b', 'fact'); return pg_catalog.now(); end $$"
     )
-    db.execute("create function memfold._stray() returns integer return 1")
+    db.execute("create function memfold_internal._stray() returns integer return 1")
     at, called = homes(), calls(db)
     assert wrong({name: called[name] for name in at}, at) == [
         "_clock (10_platform) calls _policy (20_policy)"

@@ -28,11 +28,11 @@ YEARS = 5 * 365 * DAY
 
 # The server's clock, moved by the setting test.shift; ids of version 7 go by it, as those of memfold do.
 SHIFTED = """
-create or replace function memfold._clock() returns timestamptz language plpgsql stable as
+create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as
 $$begin return pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => {shift}); end;$$;
-create or replace function memfold._new_id() returns uuid language sql volatile return (
+create or replace function memfold_internal._new_id() returns uuid language sql volatile return (
     pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
-        (pg_catalog.date_part('epoch', memfold._clock()) * 4096000)::bigint
+        (pg_catalog.date_part('epoch', memfold_internal._clock()) * 4096000)::bigint
     ), 15, '0'), '7', 13, 0)
     || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
 )::uuid;
@@ -283,19 +283,19 @@ def test_an_id_that_follows_another(db: DB) -> None:
         "01a208f0-ffff-7fff-bfff-ffffffffffff", "01a208ff-ffff-7fff-8123-456789abcdef",
         "01a208f0-97e8-7000-8000-000000000000", "ffffffff-ffff-7ffe-bfff-ffffffffffff",
     ):  # fmt: skip
-        found: UUID = one(db, "select memfold._id_after(memfold._new_id(), %s)", after)
+        found: UUID = one(db, "select memfold_internal._id_after(memfold_internal._new_id(), %s)", after)
         if after.startswith("01a2"):
-            found = one(db, "select memfold._id_after('01a00000-0000-7000-a345-6789abcdef01', %s)", after)
+            found = one(db, "select memfold_internal._id_after('01a00000-0000-7000-a345-6789abcdef01', %s)", after)
             assert str(found)[19:] == "a345-6789abcdef01"
         assert found > UUID(after)
         assert found.version == 7
-    assert one(db, "select memfold._id_after('01a00000-0000-7000-a345-6789abcdef01', null)") == UUID(
+    assert one(db, "select memfold_internal._id_after('01a00000-0000-7000-a345-6789abcdef01', null)") == UUID(
         "01a00000-0000-7000-a345-6789abcdef01"
     )
-    ids = one(db, "select memfold._new_ids(50, '7fffffff-ffff-7fff-bfff-ffffffffffff')")
+    ids = one(db, "select memfold_internal._new_ids(50, '7fffffff-ffff-7fff-bfff-ffffffffffff')")
     assert ids == sorted(set(ids))
     assert ids[0] > UUID("7fffffff-ffff-7fff-bfff-ffffffffffff")
-    ids = one(db, "select memfold._new_ids(50, null)")
+    ids = one(db, "select memfold_internal._new_ids(50, null)")
     assert ids == sorted(set(ids))
 
 
@@ -456,7 +456,7 @@ def test_a_batch_places_what_is_told_now_after_what_its_memory_has(db: DB, clock
     ingest(db, "User likes Vim")
     clock(0)
     last_seen = one(db, "select last_seen from memory_counters")
-    soon = one(db, "select memfold._clock() + interval '3 minutes'")
+    soon = one(db, "select memfold_internal._clock() + interval '3 minutes'")
     rows = in_batch(
         db, {"content": "User likes Vim"}, {"content": "User likes Emacs", "observed_at": soon.isoformat()},
         {"content": "User likes Emacs"}, {"content": "User likes Vim", "observed_at": "2026-01-01T00:00:00Z"},

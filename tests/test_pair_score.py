@@ -27,7 +27,7 @@ def features(
 ) -> dict[str, float]:
     """The features of a pair, by name."""
     row = db.execute(
-        "select memfold._pair_feature_names(), memfold._pair_features('acme', %s, %s, %s, %s::text[])",
+        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features('acme', %s, %s, %s, %s::text[])",
         [similarity, a, b, guard],
     ).fetchone()
     assert row is not None
@@ -225,7 +225,7 @@ def test_explanation(db: DB) -> None:
     assert np.abs(added[:, [1, 2, 5]]).sum() > np.abs(added[:, [3, 4, 6]]).sum() * 3
     for row, expected in zip(table[:5], added, strict=True):
         rows = db.execute(
-            "select * from memfold._explain_score(%s::jsonb, %s)", [score.to_json(), row.tolist()]
+            "select * from memfold_internal._explain_score(%s::jsonb, %s)", [score.to_json(), row.tolist()]
         ).fetchall()
         assert rows[0][:2] == (None, None)
         assert rows[0][2] == pytest.approx(expected[0])

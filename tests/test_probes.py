@@ -15,7 +15,7 @@ from tests.support import DB, ingest
 
 FILL = """
 with texts as materialized (
-    select memfold._new_id() as id, n, n % 2 = 1 as slot from generate_series(1, %(rows)s) as n
+    select memfold_internal._new_id() as id, n, n % 2 = 1 as slot from generate_series(1, %(rows)s) as n
 ),
 memories as (
     insert into memfold.memories
@@ -43,7 +43,7 @@ CALLS = {
     "a batch": "select * from memfold.ingest_memories('{batch}')",
 }
 CURRENT = (
-    "select v.* from memfold.memories as m, memfold._current_value('acme', 'default', m.scope_key) as v"
+    "select v.* from memfold.memories as m, memfold_internal._current_value('acme', 'default', m.scope_key) as v"
     " where m.tenant_id = 'acme' and m.memory_id = %s"
 )
 # A call writes to some ten indexes. Where the wrong one is used, it is a page for each row or so.
@@ -155,6 +155,6 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
 def test_what_looks_dear_is_not_compiled(db: DB) -> None:
     """Arrays of unknown size make a plan look as dear as a report over millions of rows: JIT took seconds a call."""
     found = db.execute(
-        "select proname from pg_proc where pronamespace = 'memfold'::regnamespace and 'jit=off' = any(proconfig)"
+        "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and 'jit=off' = any(proconfig)"
     ).fetchall()
     assert {name for (name,) in found} >= {"end_session", "duplicate_pairs"}

@@ -49,7 +49,7 @@ def begin(db: DB, **arguments: Any) -> UUID:
     """Begin a rehash, and do nothing of it yet."""
     given = {"canonicalizer": None, "key_fields": None, "metadata_keys": None, **arguments}
     row = db.execute(
-        "select memfold._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)", list(given.values())
+        "select memfold_internal._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)", list(given.values())
     ).fetchone()
     assert row is not None
     assert row[0] is not None
@@ -70,12 +70,12 @@ def states(db: DB) -> dict[str, str]:
 def settled(db: DB) -> None:
     """Every text with a hash has that of the bucket's rules, and no two active memories are one text."""
     # as a value: Citus has rows of a shard
-    hashed = "memfold._hash_under(jsonb_populate_record(null::memfold.memories, to_jsonb(m)), p)"
+    hashed = "memfold_internal._hash_under(jsonb_populate_record(null::memfold.memories, to_jsonb(m)), p)"
     assert (
         db.execute(
             f"""
             select m.content, m.canonicalizer, p.canonicalizer from memfold.memories as m
-            cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+            cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
             where m.content_hash is not null and m.content_hash is distinct from {hashed}
             """.encode()
         ).fetchall()
@@ -85,7 +85,7 @@ def settled(db: DB) -> None:
         db.execute(
             f"""
             select m.bucket_id, array_agg(m.content) from memfold.memories as m
-            cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+            cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
             where m.status = 'active' and {hashed} is not null
             group by m.bucket_id, {hashed} having count(*) > 1
             """.encode()
@@ -411,7 +411,7 @@ def test_a_fold_that_comes_back_into_force(db: DB, chained: bool, back: str) -> 
     else:
         run = begin(db, canonicalizer="prose")
         for _ in range(20):
-            if db.execute("select memfold._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
                 break
             check(db)
     assert catalog(db) == before
@@ -450,7 +450,7 @@ def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
     for canonicalizer in ("flat", "prose", "flat", "prose"):
         run = begin(db, canonicalizer=canonicalizer)
         for _ in range(200):
-            if db.execute("select memfold._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
                 break
             check(db)
         settled(db)
@@ -759,7 +759,7 @@ class History:
             self.ingest()
         elif self.run is None:
             row = self.db.execute(
-                "select memfold._rehash_begin('acme', 'default', %(canonicalizer)s, %(key_fields)s,"
+                "select memfold_internal._rehash_begin('acme', 'default', %(canonicalizer)s, %(key_fields)s,"
                 " %(metadata_keys)s, '*', null, 1000)",
                 self.random.choice(RULES),
             ).fetchone()
@@ -767,7 +767,7 @@ class History:
             self.run = row[0]
         else:
             row = self.db.execute(
-                "select memfold._rehash_batch('acme', %s, %s)", [self.run, self.random.choice([1, 2, 100])]
+                "select memfold_internal._rehash_batch('acme', %s, %s)", [self.run, self.random.choice([1, 2, 100])]
             ).fetchone()
             assert row is not None
             if row[0]:

@@ -25,7 +25,7 @@ def scored(db: DB) -> DB:
     """A model whose score has nothing to do with the cosine: it would merge what is at 0.64 and keep what is at 0.94."""
     model(db)
     db.execute(
-        "create function memfold._score_of_a_test(features double precision[]) returns double precision language sql"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
         " immutable strict return case when features[1] < 0.6 then 0.99"
         " when features[1] < 0.7 then 0.95 when features[1] < 0.8 then 0.5 else 0.1 end;"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
@@ -161,7 +161,7 @@ def test_what_is_shown_as_one_goes_by_the_cosine(scored: DB) -> None:
 def test_paraphrases_that_race_leave_one_memory(scored: DB, connect: Callable[..., DB]) -> None:
     """Writers of a scope take turns under a score, too: each sees what the one before it has stored."""
     scored.execute(
-        "create or replace function memfold._score_of_a_test(features double precision[]) returns double precision"
+        "create or replace function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
         " language sql immutable strict return 0.95"
     )
     verbs = ("likes", "enjoys", "loves", "adores", "fancies", "relishes", "is fond of", "is keen on")

@@ -43,7 +43,7 @@ select case p.prokind when 'p' then 'procedure ' else 'function ' end || p.prona
     || ' | ' || coalesce(acl.granted, 'nobody')
 from pg_proc as p
 left join acl on acl.oid = p.oid and acl.kind = 'f'
-where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and not exists (
+where p.pronamespace = 'memfold'::regnamespace and not exists (
     select from pg_depend as d join pg_extension as e on e.oid = d.refobjid
     where d.objid = p.oid and d.deptype = 'e' and e.extname = 'vector')
 union all
@@ -54,10 +54,10 @@ select case c.relkind when 'v' then 'view ' when 'c' then 'type ' else 'table ' 
     ) || ')' || case when c.relkind = 'c' then '' else ' | ' || coalesce(acl.granted, 'nobody') end
 from pg_class as c
 left join acl on acl.oid = c.oid and acl.kind = 'r'
-where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c') and c.relname !~ '^(_|alembic)'
+where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c')
     -- what private functions hand to one another is nobody's to rely on
     and (c.relkind <> 'c' or exists (
-        select from pg_proc as p where p.prorettype = c.reltype and p.proname !~ '^_'
+        select from pg_proc as p where p.prorettype = c.reltype
             and p.pronamespace = 'memfold'::regnamespace))
 union all
 select 'role ' || r.rolname || case when r.rolcanlogin then ' login' else '' end

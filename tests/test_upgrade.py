@@ -220,7 +220,7 @@ def test_an_upgraded_database_is_like_a_new_one(
 
 VERSION = {
     "extension": "select extversion from pg_extension where extname = 'memfold'",
-    "alembic": "select version_num::text from memfold.alembic_version",
+    "alembic": "select version_num::text from memfold_internal.alembic_version",
 }
 
 # Public functions: name, arguments with defaults, result; as text that says types without a schema.
@@ -261,12 +261,12 @@ def test_what_the_later_release_changes(make: Make, target: Target, way: str) ->
     assert kinds(new, "pinned") >= {"column", "view", "function"}
     assert kinds(new, "pins") >= {"relation", "index", "policy", "comment"}
     for name in ("_record", "pending_embeddings"):
-        assert (kinds(gone, rf"memfold\.{name}"), kinds(new, rf"memfold\.{name}")) == (
+        assert (kinds(gone, rf"memfold(?:_internal)?\.{name}"), kinds(new, rf"memfold(?:_internal)?\.{name}")) == (
             {"function"}, {"function"},
         )  # fmt: skip
         assert ask(old, f"select count(*) from pg_proc where proname = '{name}'") == [1]
     assert kinds(gone, "_guard_limit") >= {"function"}
-    assert ask(old, "select to_regproc('memfold._guard_limit')") == [None]
+    assert ask(old, "select to_regproc('memfold_internal._guard_limit')") == [None]
     assert kinds(gone, "replace_shipped") == kinds(new, "replace_shipped") == {"trigger"}
     # of a view, a column came before others
     assert {"content", "pinned", "repetition_count"} <= set(
@@ -288,7 +288,7 @@ def test_two_upgrades_are_as_one(make: Make, target: Target, way: str) -> None:
 @pytest.mark.one_server
 def test_a_database_of_a_newer_version_is_refused(make: Make) -> None:
     newer = make("alembic")
-    run(newer, "update memfold.alembic_version set version_num = '9999'")
+    run(newer, "update memfold_internal.alembic_version set version_num = '9999'")
     before = catalog(newer)
     for attempt in (migrate.install, migrate.script):
         with pytest.raises(errors.InstallError, match="newer"):
@@ -326,12 +326,12 @@ order by 2
 # To others than memfold's roles.
 GRANTED = """
 select r.name, a.privilege_type from (
-    select 'schema', nspacl, nspowner from pg_namespace where nspname = 'memfold'
+    select 'schema', nspacl, nspowner from pg_namespace where nspname in ('memfold', 'memfold_internal')
     union all
     select p.oid::regprocedure::text, p.proacl, p.proowner from pg_proc as p
-    where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '_app_docs_1$'
+    where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname !~ '_app_docs_1$'
     union all
-    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c where c.relnamespace = 'memfold'::regnamespace
+    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 ) as r (name, acl, owner)
 cross join aclexplode(r.acl) as a
 where a.grantee <> r.owner and a.grantee::regrole::text !~ '^memfold_'
@@ -381,7 +381,7 @@ def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target
     adopt_docs(adopted, stranger)
     was, granted = ask(adopted, ADOPTED), ask(adopted, GRANTED)
     assert [row[2] for row in was].count(stranger) == 5
-    assert ("memfold._adopted_hash(text,text)", "EXECUTE") in granted
+    assert ("memfold_internal._adopted_hash(text,text)", "EXECUTE") in granted
     still_adopted(adopted, stranger)
     if way == "alembic":
         migrate.install(adopted)
@@ -607,10 +607,10 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
         until(lambda: ask(old, f"{waiting} current_database()") == [10], "all ten are there", pause=0.05)
         time.sleep(1.2)  # some lock timeouts
         assert processes.poll() is None
-        assert ask(old, "select version_num from memfold.alembic_version") == [servers.PRESENT]
+        assert ask(old, "select version_num from memfold_internal.alembic_version") == [servers.PRESENT]
         reader.rollback()
         out, err = processes.communicate(timeout=300)
-    assert ask(old, "select version_num from memfold.alembic_version") == [servers.LATER]
+    assert ask(old, "select version_num from memfold_internal.alembic_version") == [servers.LATER]
     assert (out.split(), processes.returncode) == ([servers.LATER] * 10, 0), err
     assert writers.problems == []
     record_property("slowest_call", max(writers.slowest))
@@ -676,7 +676,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
 @pytest.mark.parametrize(
     "built",
     [
-        "select memfold._guard_limit() as longest",
+        "select memfold_internal._guard_limit() as longest",
         "select memory_id from memfold.runaway_memories",
     ],
     ids=["function", "view"],

@@ -215,7 +215,7 @@ def test_upkeep(db: DB) -> None:
 def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
     plainly(db, "Bob has a dog.")
     db.execute(
-        "create or replace function memfold._take_staged(tenant_id text, batch_id uuid)"
+        "create or replace function memfold_internal._take_staged(tenant_id text, batch_id uuid)"
         " returns memfold.staged_candidates[] language plpgsql as $$ begin raise 'broken'; end $$"
     )
     db.execute(
@@ -322,7 +322,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     assert upkeep(app("acme"))["counts"]["plain"] == 1
     for statement in (
         "select memfold.upkeep('acme')", "call memfold.upkeep_all()", "select memfold.schedule_upkeep()",
-        "select memfold._tenants()",
+        "select memfold_internal._tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
             app("other").execute(statement.encode())

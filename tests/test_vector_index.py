@@ -66,7 +66,7 @@ def load(db: DB, tenant: str, vectors: Any, bucket: str = "wide") -> list[UUID]:
 def limit(db: DB, newest: int = LIMIT) -> None:
     """Search buckets of at most so many vectors exactly."""
     db.execute(
-        f"create or replace function memfold._exact_limit() returns bigint"
+        f"create or replace function memfold_internal._exact_limit() returns bigint"
         f" language sql immutable parallel safe return {newest}"
     )
 
@@ -205,7 +205,7 @@ def test_later_ones_of_a_batch_are_not_there_yet(wide: DB) -> None:
     wide.execute("select create_vector_index('m')")
     wide.execute("set memfold.tenant_id = 'acme'")
     hidden = (
-        "select root_id from memfold._neighbours('acme', 'wide', null, memfold._unit(%s::vector), 'm', %s,"
+        "select root_id from memfold_internal._neighbours('acme', 'wide', null, memfold_internal._unit(%s::vector), 'm', %s,"
         " 20, -1, null, %s, %s)"
     )
     with Scans(wide) as scans:
@@ -247,7 +247,7 @@ def index(db: DB) -> int:
     """The index of model m, which is there and valid."""
     row = db.execute(
         "select indexrelid::bigint, indisvalid from pg_index"
-        " where indexrelid = to_regclass('memfold.' || memfold._vector_index_name('m'))"
+        " where indexrelid = to_regclass('memfold.' || memfold_internal._vector_index_name('m'))"
     ).fetchone()
     assert row is not None
     oid, valid = row

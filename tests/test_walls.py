@@ -251,7 +251,7 @@ def test_candidates_are_staged_for_ones_own_tenant(db: DB, app: App, connect: Ca
 # Two tenants with 2,000 memories each, and what belongs to them.
 FILL = """
 with texts as materialized (
-    select t.tenant, memfold._new_id() as id, n
+    select t.tenant, memfold_internal._new_id() as id, n
     from (values ('acme'), ('globex')) as t (tenant), generate_series(1, 2000) as n
 ),
 memories as (

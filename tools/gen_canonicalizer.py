@@ -225,10 +225,10 @@ def assigned_function() -> str:
     parts = [item + "," for item in items[:-1]] + [items[-1]]
     return (
         f"-- The {len(ASSIGNED)} code points that Unicode {UNICODE} assigns, less private use and U+0000.\n"
-        "create or replace function memfold._canonicalizer_assigned() returns int4multirange\n"
+        "create or replace function memfold_internal._canonicalizer_assigned() returns int4multirange\n"
         "immutable parallel safe\n"
         f"return\n    {literal(['{', *parts, '}'])}::int4multirange;\n"
-        "revoke all on function memfold._canonicalizer_assigned() from public;\n"
+        "revoke all on function memfold_internal._canonicalizer_assigned() from public;\n"
     )
 
 
@@ -244,12 +244,12 @@ def checksum_function() -> str:
     ]
     return (
         f"-- SHA-256 over the canonical forms of each block of {BLOCK} code points.\n"
-        "create or replace function memfold._canonicalizer_checksums()\n"
+        "create or replace function memfold_internal._canonicalizer_checksums()\n"
         "returns table (profile text, first_code_point integer, checksum text)\n"
         "language sql immutable parallel safe\n"
         "set search_path = pg_catalog, pg_temp\n"
         "as $$\nvalues\n" + ",\n".join(rows) + "\n$$;\n"
-        "revoke all on function memfold._canonicalizer_checksums() from public;\n"
+        "revoke all on function memfold_internal._canonicalizer_checksums() from public;\n"
     )
 
 

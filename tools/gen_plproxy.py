@@ -98,7 +98,7 @@ select
     (select c.relname from pg_class as c join pg_type as t on t.typrelid = c.oid where t.oid = p.prorettype
         and c.relkind = 'c') as composite
 from pg_proc as p
-where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and not exists (
+where p.pronamespace = 'memfold'::regnamespace and not exists (
     select from pg_depend as d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e'
         and d.refobjid = (select oid from pg_extension where extname = 'vector'))
 order by p.proname
@@ -132,6 +132,7 @@ $$;
 create extension if not exists plproxy;
 create extension if not exists vector;
 create schema if not exists memfold;
+create schema if not exists memfold_internal;
 comment on schema memfold is 'memfold {version}, routed by PL/Proxy: calls go to the server of their tenant.';
 
 -- what an earlier run has made; tenant_roles has rows
@@ -140,15 +141,15 @@ declare
     -- as text before the first is gone: with one, CASCADE takes others
     v_objects constant text[] := array(
         select 'view ' || c.oid::regclass::text from pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
         union all
         select 'function ' || p.oid::regprocedure::text from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and not exists (
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and not exists (
             select from pg_depend as d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
         union all
         select 'type ' || t.oid::regtype::text from pg_type as t
         join pg_class as c on c.oid = t.typrelid
-        where t.typnamespace = 'memfold'::regnamespace and c.relkind = 'c'
+        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'c'
     );
     v_object text;
 begin
@@ -172,7 +173,7 @@ begin
     end if;
 end;
 $$;
-grant usage on schema memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
 
 -- the type vector, wherever pgvector is
 select pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), true)
@@ -199,89 +200,89 @@ grant select, insert, update, delete on memfold.tenant_roles to memfold_owner;
 ROUTES = """
 drop policy if exists own_row on memfold.tenant_roles;
 create policy own_row on memfold.tenant_roles for select to memfold_app
-using (role_name = memfold._bound_role(current_user));
+using (role_name = memfold_internal._bound_role(current_user));
 drop policy if exists owner_all on memfold.tenant_roles;
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
 
-create function memfold._shards() returns integer
+create function memfold_internal._shards() returns integer
 language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select count(*)::integer
     from pg_foreign_server as s, unnest(s.srvoptions) as o (option)
     where s.srvname = 'memfold' and o.option ~ '^p(artition_)?[0-9]+='
 $$;
-comment on function memfold._shards() is 'How many servers the cluster memfold has.';
+comment on function memfold_internal._shards() is 'How many servers the cluster memfold has.';
 
-create function memfold._route(tenant_id text) returns integer
+create function memfold_internal._route(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route(text) is
+comment on function memfold_internal._route(text) is
 'The wall, and where behind it: the hash that leads to the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps
 it from release to release. Raises MF001 to MF003.';
 
-create function memfold._route_judge(tenant_id text) returns integer
+create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter_judge(tenant_id);
+    perform memfold_internal._enter_judge(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route_judge(text) is '_route(), for what members of memfold_judge may do for any tenant.';
+comment on function memfold_internal._route_judge(text) is '_route(), for what members of memfold_judge may do for any tenant.';
 
-create function memfold._route_read(tenant_id text) returns integer
+create function memfold_internal._route_read(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not coalesce(tenant_id <> '' and pg_has_role(memfold._actor(), 'memfold_auditor', 'member'), false) then
-        perform memfold._enter(tenant_id);
+    if not coalesce(tenant_id <> '' and pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member'), false) then
+        perform memfold_internal._enter(tenant_id);
     end if;
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route_read(text) is '_route(), for what members of memfold_auditor may read of any tenant.';
+comment on function memfold_internal._route_read(text) is '_route(), for what members of memfold_auditor may read of any tenant.';
 
-create function memfold._route_rules(tenant_id text) returns setof integer
+create function memfold_internal._route_rules(tenant_id text) returns setof integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if tenant_id = '*' then
-        return query select generate_series(0, memfold._shards() - 1);
+        return query select generate_series(0, memfold_internal._shards() - 1);
     else
         return next hashtext(tenant_id);
     end if;
 end;
 $$;
-comment on function memfold._route_rules(text) is '_route(), for rules: those of the tenant ''*'' are kept on every server.';
+comment on function memfold_internal._route_rules(text) is '_route(), for rules: those of the tenant ''*'' are kept on every server.';
 
-create function memfold._route_queue(tenant_id text, shard integer) returns integer
+create function memfold_internal._route_queue(tenant_id text, shard integer) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return coalesce(hashtext(memfold._enter_queue(tenant_id)), shard);
+    return coalesce(hashtext(memfold_internal._enter_queue(tenant_id)), shard);
 end;
 $$;
-comment on function memfold._route_queue(text, integer) is
+comment on function memfold_internal._route_queue(text, integer) is
 '_route(), for the queue of one tenant or, for who may work on all, the one of the server with this number.';
 
-create function memfold._route_rows(tenant_id text) returns setof integer
+create function memfold_internal._route_rows(tenant_id text) returns setof integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     if pg_has_role(current_user, 'memfold_auditor', 'member') then
-        return query select generate_series(0, memfold._shards() - 1);
-    elsif tenant_id <> '' and tenant_id = memfold._tenant() then
+        return query select generate_series(0, memfold_internal._shards() - 1);
+    elsif tenant_id <> '' and tenant_id = memfold_internal._tenant() then
         return next hashtext(tenant_id);
     end if;
 end;
 $$;
-comment on function memfold._route_rows(text) is
+comment on function memfold_internal._route_rows(text) is
 'Where rows of a view are: on every server for members of memfold_auditor (superusers too), on the tenant''s for its
 session, and nowhere without a tenant.';
 """
@@ -289,36 +290,36 @@ session, and nowhere without a tenant.';
 QUEUE = """
 -- The judges' queue: of one tenant, or of all, server after server.
 
-create function memfold._claim_on(
+create function memfold_internal._claim_on(
     shard integer, worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
-    run on memfold._route_queue(tenant_id, shard);
+    run on memfold_internal._route_queue(tenant_id, shard);
     select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
         "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
         "judgement_ids" => $7);
 $$;
-comment on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
+comment on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
 
-create function memfold._revive_on(shard integer, tenant_id text) returns bigint
+create function memfold_internal._revive_on(shard integer, tenant_id text) returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_queue(tenant_id, shard);
+    run on memfold_internal._route_queue(tenant_id, shard);
     select * from memfold.revive_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold._revive_on(integer, text) is 'revive_judgements() on one server.';
+comment on function memfold_internal._revive_on(integer, text) is 'revive_judgements() on one server.';
 
 create function memfold.claim_judgements({claim.arguments}) returns {claim.result}
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold._enter_queue(tenant_id);
-    v_shards constant integer := memfold._shards();
+    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
     v_left bigint := max;
@@ -326,12 +327,12 @@ declare
     v_lost integer := 0;
 begin
     if v_tenant_id is not null then
-        return query select * from memfold._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
+        return query select * from memfold_internal._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
         return;
     end if;
     for v_step in 1..v_shards loop
         begin
-            return query select * from memfold._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review, null,
+            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review, null,
                 judgement_ids);
             get diagnostics v_given = row_count;
         -- of PL/Proxy itself (no connection), and of a server that goes away
@@ -357,12 +358,12 @@ create function memfold.revive_judgements({revive.arguments}) returns {revive.re
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
 begin
     if v_tenant_id is not null then
-        return memfold._revive_on(0, v_tenant_id);
+        return memfold_internal._revive_on(0, v_tenant_id);
     end if;
-    return (select sum(memfold._revive_on(s, null)) from generate_series(0, memfold._shards() - 1) as s);
+    return (select sum(memfold_internal._revive_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
 end;
 $$;
 """
@@ -390,12 +391,12 @@ class Function:
     def route(self) -> str:
         """RUN ON what."""
         if self.name in EVERYWHERE:
-            return "memfold._route_rules(tenant_id)" if "tenant_id" in (self.names or []) else "all"
+            return "memfold_internal._route_rules(tenant_id)" if "tenant_id" in (self.names or []) else "all"
         if self.name in ANYWHERE:
             return "any"
         if not self.definer and "memfold_auditor" in self.callers:
-            return "memfold._route_read(tenant_id)"
-        return f"memfold._route{'_judge' if 'memfold_judge' in self.callers else ''}(tenant_id)"
+            return "memfold_internal._route_read(tenant_id)"
+        return f"memfold_internal._route{'_judge' if 'memfold_judge' in self.callers else ''}(tenant_id)"
 
     def remote(self) -> str:
         """The call that a server gets. Arguments are computed before it, so it finds itself in its tenant.
@@ -434,7 +435,7 @@ class Function:
             )
         names = self.names or []
         given = ", ".join(f"{name} {kind}" for name, kind in zip(names, self.types, strict=True))
-        private = f"memfold._all_{self.name}"
+        private = f"memfold_internal._all_{self.name}"
         call = f"{private}({', '.join(f'${place}' for place in range(1, len(names) + 1))})"
         body = (
             f"    perform {call};"
@@ -486,10 +487,10 @@ def literal(text: str) -> str:
 
 def view(name: str, of_tenants: bool, columns: list[str]) -> str:
     """A view over a function that asks the servers. The setting is made before the view there is begun."""
-    reader = f"memfold._read_{name}"
+    reader = f"memfold_internal._read_{name}"
     body = f"""\
     cluster 'memfold';
-    run on {"memfold._route_rows(tenant)" if of_tenants else "any"};
+    run on {"memfold_internal._route_rows(tenant)" if of_tenants else "any"};
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.{name} where s.t is not null offset 0) as v;"""  # noqa: S608
     reading = "volatile set search_path = pg_catalog, pg_temp"
@@ -499,7 +500,7 @@ def view(name: str, of_tenants: bool, columns: list[str]) -> str:
         f"comment on function {reader}(text) is 'The rows of {name}, from the servers.';",
         *grants(f"{reader}(text)", ["memfold_app", "memfold_auditor"]),
         f"create view memfold.{name} with (security_invoker = true) as",
-        f"select * from {reader}(coalesce(memfold._tenant(), ''));",  # noqa: S608
+        f"select * from {reader}(coalesce(memfold_internal._tenant(), ''));",  # noqa: S608
         f"comment on view memfold.{name} is 'As on a server, whole: conditions are tried here.';",
         f"grant select on memfold.{name} to memfold_owner, memfold_app, memfold_auditor;",
     ]
@@ -544,7 +545,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     for name in WALLS:
         row = connection.execute(
             "select pg_get_functiondef(p.oid), p.oid::regprocedure::text, obj_description(p.oid, 'pg_proc')"
-            " from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = %s",
+            " from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = %s",
             [name],
         ).fetchone()
         assert row is not None  # noqa: S101
@@ -553,8 +554,9 @@ def make(connection: psycopg.Connection[Any]) -> str:
     out.append(ROUTES.strip())
     # the wall's functions tell nothing and open nothing
     out.append(
-        "revoke all on all functions in schema memfold from public;\n"
-        "grant execute on all functions in schema memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;"
+        "revoke all on all functions in schema memfold, memfold_internal from public;\n"
+        "grant execute on all functions in schema memfold, memfold_internal"
+        " to memfold_owner, memfold_app, memfold_judge, memfold_auditor;"
     )
 
     out.append("-- Results " + "-" * 107)
@@ -578,8 +580,8 @@ def make(connection: psycopg.Connection[Any]) -> str:
     for name in sorted(BY_HAND):
         out.append("\n".join(every[name].described()))
     for private in (
-        "memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[])",
-        "memfold._revive_on(integer, text)",
+        "memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[])",
+        "memfold_internal._revive_on(integer, text)",
     ):
         out.append("\n".join(grants(private, ["memfold_app", "memfold_judge"])))
     return "\n\n".join(out) + "\n"

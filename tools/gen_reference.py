@@ -377,7 +377,7 @@ select p.proname, pg_get_function_result(p.oid), obj_description(p.oid, 'pg_proc
         where x.grantee <> p.proowner order by 1
     )
 from pg_proc as p
-where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_'
+where p.pronamespace = 'memfold'::regnamespace
 order by p.oid
 """
 
@@ -405,7 +405,6 @@ select c.relname, c.relkind,
     )
 from pg_class as c
 where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c')
-    and c.relname <> 'alembic_version' and c.relname !~ '^_'
 order by c.oid
 """
 
@@ -426,7 +425,7 @@ The schema is laid out for what comes later. Whatever this version neither reads
 def plain(expression: str) -> str:
     """A default expression without the casts that the catalog adds."""
     bare = re.sub(r"::(?:double precision|timestamp with time zone|[a-z_]+)(?:\[\])?", "", expression)
-    return "null" if bare == "NULL" else re.sub(r"\b(?:pg_catalog|memfold)\.(?=\w+\()", "", bare)
+    return "null" if bare == "NULL" else re.sub(r"\b(?:pg_catalog|memfold|memfold_internal)\.(?=\w+\()", "", bare)
 
 
 def short(kind: str) -> str:

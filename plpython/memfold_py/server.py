@@ -69,7 +69,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
         if not args[1]:
             return []
         dimensions = _registered(plpy, args[0])
-        if not plpy.execute("select memfold._holds_model() as may")[0]["may"]:
+        if not plpy.execute("select memfold_internal._holds_model() as may")[0]["may"]:
             # a place that was let go, as DISCARD ALL does, may be another session's now
             call(GD, sql_version, "unload")
             raise Refusal(

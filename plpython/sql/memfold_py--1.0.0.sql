@@ -2,7 +2,7 @@
 -- What PL/Python does is in the Python package memfold_py, which must be where the server's Python finds it. Here is only the
 -- way there: each function is three lines. Errors come as those of memfold, and one says that the package is missing.
 
-create function memfold._holds_model() returns boolean
+create function memfold_internal._holds_model() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -17,7 +17,7 @@ begin
     ) then
         return true;
     end if;
-    for v_slot in 1..memfold._model_sessions() loop
+    for v_slot in 1..memfold_internal._model_sessions() loop
         if pg_try_advisory_lock(v_class, v_slot) then
             return true;
         end if;
@@ -25,17 +25,17 @@ begin
     return false;
 end;
 $$;
-comment on function memfold._holds_model() is
+comment on function memfold_internal._holds_model() is
 'Whether this session may hold models. It takes a place, where one of MEMFOLD_MODEL_SESSIONS is free, and keeps it.';
 
-create function memfold._model_sessions() returns integer
+create function memfold_internal._model_sessions() returns integer
 language plpython3u stable
 as $$
 try: from memfold_py import server
 except ImportError as error: plpy.error(f"the server's Python has no memfold_py: {error}", sqlstate="MF058", hint="docs/plpython.md")
 return server.run(plpy, GD, "1.0.0", "sessions")
 $$;
-comment on function memfold._model_sessions() is
+comment on function memfold_internal._model_sessions() is
 'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
 
 create function memfold.lemma_profile(language text) returns text

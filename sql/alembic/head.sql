@@ -45,7 +45,10 @@ begin
     if pg_catalog.to_regnamespace('memfold') is null then
         create schema if not exists memfold;
     end if;
+    if pg_catalog.to_regnamespace('memfold_internal') is null then
+        create schema if not exists memfold_internal;
+    end if;
     -- The same path as inside CREATE EXTENSION. Files find pgvector's type by it; no function depends on it.
-    perform pg_catalog.set_config('search_path', pg_catalog.format('memfold, %I, pg_temp', v_schema), true);
+    perform pg_catalog.set_config('search_path', pg_catalog.format('memfold, memfold_internal, %I, pg_temp', v_schema), true);
 end;
 $$;

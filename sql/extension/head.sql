@@ -2,7 +2,7 @@
 
 do $$
 begin
-    if pg_catalog.to_regclass('memfold.alembic_version') is not null or pg_catalog.to_regclass('memfold.memories') is not null then
+    if pg_catalog.to_regclass('memfold_internal.alembic_version') is not null or pg_catalog.to_regclass('memfold.memories') is not null then
         raise exception 'memfold is installed in this database by memfold init'
             using errcode = 'object_not_in_prerequisite_state',
             detail = 'Schema memfold holds its tables, which an extension would have to make. Use one installation method per database.',
@@ -11,6 +11,8 @@ begin
     end if;
 end;
 $$;
+
+create schema memfold_internal;
 
 -- Strings as the files mean them, whatever the database says.
 set local standard_conforming_strings = on;

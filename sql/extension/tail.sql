@@ -60,7 +60,7 @@ set
         order by a.place
     )
 where
-    i.classoid = 'pg_catalog.pg_namespace'::regclass and i.objoid = 'memfold'::regnamespace
+    i.classoid = 'pg_catalog.pg_namespace'::regclass and i.objoid = any('{memfold,memfold_internal}'::regnamespace[])
     or (i.classoid, i.objoid) in (
         select d.classid, d.objid
         from pg_catalog.pg_depend as d

@@ -157,7 +157,7 @@ begin
         end if;
         -- shards have triggers for each row only, and TRUNCATE is of the whole
         execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
-        execute format('create trigger %I before truncate on %s for each statement execute function memfold._refuse()',
+        execute format('create trigger %I before truncate on %s for each statement execute function memfold_internal._refuse()',
             'refuse_truncate', v_row.relation);
     end loop;
 end;
@@ -168,7 +168,7 @@ select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- The guard -----------------------------------------------------------------------------------------------------------
 
-create or replace function memfold._lives_here(tenant_id text) returns boolean
+create or replace function memfold_internal._lives_here(tenant_id text) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $body$
 begin
@@ -180,29 +180,29 @@ begin
     );
 end;
 $body$;
-revoke all on function memfold._lives_here(text) from public;
-grant execute on function memfold._lives_here(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
-comment on function memfold._lives_here(text) is 'Whether this node has the tenant''s shards. tenant_id is not null.';
+revoke all on function memfold_internal._lives_here(text) from public;
+grant execute on function memfold_internal._lives_here(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold_internal._lives_here(text) is 'Whether this node has the tenant''s shards. tenant_id is not null.';
 
-create or replace function memfold._at_home(tenant_id text) returns void
+create or replace function memfold_internal._at_home(tenant_id text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 begin
     if coalesce(tenant_id, '') = '' then
-        perform memfold._fail('MF001', 'tenant_id is missing',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing',
             format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id.');
-    elsif not memfold._lives_here(tenant_id) then
-        perform memfold._fail('MF060', 'the call does not run on the node of its tenant',
+    elsif not memfold_internal._lives_here(tenant_id) then
+        perform memfold_internal._fail('MF060', 'the call does not run on the node of its tenant',
             'Locks taken here would keep nobody out: the tenant''s shards have been moved while the call was on its way, or'
             ' Citus did not send it.',
             'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...).');
     end if;
 end;
 $body$;
-revoke all on function memfold._at_home(text) from public;
-grant execute on function memfold._at_home(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
-comment on function memfold._at_home(text) is
+revoke all on function memfold_internal._at_home(text) from public;
+grant execute on function memfold_internal._at_home(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold_internal._at_home(text) is
 'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
 
 -- The walls of the session that calls, as they are on a plain server. Behind them, on the tenant's node, are those below.
@@ -214,8 +214,8 @@ begin
         if (select prosrc !~ '_at_home' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
             execute replace(replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
                 'FUNCTION memfold.' || v_name || '(', 'FUNCTION memfold.' || v_name || '_session('),
-                'memfold._enter(', 'memfold._enter_session('),
-                'memfold._enter_judge(', 'memfold._enter_judge_session('),
+                'memfold_internal._enter(', 'memfold._enter_session('),
+                'memfold_internal._enter_judge(', 'memfold._enter_judge_session('),
                 '_enter.tenant_id', '_enter_session.tenant_id');
             execute format('alter function memfold.%I security definer set search_path = pg_catalog, pg_temp',
                 v_name || '_session');
@@ -232,19 +232,19 @@ $$;
 -- The wall as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
 -- that tenant by a constant that it sees when it plans. Row level security holds each table to it; said to be immutable,
 -- this function is that constant. So no plan may outlive its tenant: _planned_for() throws away what an earlier call has left.
-create or replace function memfold._tenant_here() returns text
+create or replace function memfold_internal._tenant_here() returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $body$
 begin
     return nullif(current_setting('memfold.tenant_id', true), '');
 end;
 $body$;
-revoke all on function memfold._tenant_here() from public;
-grant execute on function memfold._tenant_here() to memfold_queue;
-comment on function memfold._tenant_here() is
+revoke all on function memfold_internal._tenant_here() from public;
+grant execute on function memfold_internal._tenant_here() to memfold_queue;
+comment on function memfold_internal._tenant_here() is
 'memfold.tenant_id, called immutable: only for the walls on Citus, behind _planned_for().';
 
-create or replace function memfold._planned_for(tenant_id text) returns void
+create or replace function memfold_internal._planned_for(tenant_id text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 begin
@@ -253,109 +253,109 @@ begin
     discard plans;
 end;
 $body$;
-revoke all on function memfold._planned_for(text) from public;
-comment on function memfold._planned_for(text) is
+revoke all on function memfold_internal._planned_for(text) from public;
+comment on function memfold_internal._planned_for(text) is
 'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
 
 -- What inlines _is_entered() leaves _enter() out: here it has to look where the call runs. The session's wall has a copy.
 do $$
 begin
-    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold._is_entered(text)'::regprocedure)
+    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold_internal._is_entered(text)'::regprocedure)
     then
-        execute replace(pg_get_functiondef('memfold._is_entered(text)'::regprocedure), '._is_entered(', '._is_entered_session(');
+        execute replace(pg_get_functiondef('memfold_internal._is_entered(text)'::regprocedure), '._is_entered(', '._is_entered_session(');
         revoke all on function memfold._is_entered_session(text) from public;
         alter function memfold._is_entered_session(text) owner to memfold_owner;
         comment on function memfold._is_entered_session(text) is 'The usual case of _enter_session().';
         execute replace(pg_get_functiondef('memfold._enter_session(text)'::regprocedure),
-            'memfold._is_entered(', 'memfold._is_entered_session(');
+            'memfold_internal._is_entered(', 'memfold._is_entered_session(');
     end if;
 end;
 $$;
 
-create or replace function memfold._is_entered(tenant_id text) returns boolean
+create or replace function memfold_internal._is_entered(tenant_id text) returns boolean
 language sql stable parallel safe
 return false;
 
-create or replace function memfold._enter(tenant_id text) returns void
+create or replace function memfold_internal._enter(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 declare
-    v_bound constant name := memfold._bound_role(memfold._actor()::name);
+    v_bound constant name := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_here constant text := nullif(pg_catalog.current_setting('memfold.tenant_id', true), '');
 begin
-    perform memfold._at_home(tenant_id);
+    perform memfold_internal._at_home(tenant_id);
     if v_bound is not null and not exists (
         select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
     ) then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
             'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
     elsif v_bound is null and (tenant_id = '*' or v_here <> tenant_id)
-        and not pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+        and not pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
     then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
             'One transaction works for one tenant.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then
-        perform memfold._fail('MF003', 'tenant_id is too long',
+        perform memfold_internal._fail('MF003', 'tenant_id is too long',
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
             'Identifiers have at most 512 bytes of UTF-8.');
     end if;
-    perform memfold._planned_for(tenant_id);
+    perform memfold_internal._planned_for(tenant_id);
 end;
 $body$;
-comment on function memfold._enter(text) is
+comment on function memfold_internal._enter(text) is
 'The wall at every entry point on the node of the tenant, on Citus (else MF060). The settings of the session that called do
 not reach here: the argument says who the tenant is, _enter_session() has compared it; a role that is bound to a tenant is bound
 here too. Raises MF001 to MF003.';
 
-create or replace function memfold._enter_judge(tenant_id text) returns void
+create or replace function memfold_internal._enter_judge(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 begin
-    if tenant_id <> '' and tenant_id <> '*' and memfold._bound_role(memfold._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
+    if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
     then
-        perform memfold._at_home(tenant_id);
-        perform memfold._planned_for(tenant_id);
+        perform memfold_internal._at_home(tenant_id);
+        perform memfold_internal._planned_for(tenant_id);
     else
-        perform memfold._enter(tenant_id);
+        perform memfold_internal._enter(tenant_id);
     end if;
 end;
 $body$;
 
-create or replace function memfold._enter_reader(tenant_id text) returns void
+create or replace function memfold_internal._enter_reader(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 begin
-    if memfold._bound_role(memfold._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_auditor', 'member')
+    if memfold_internal._bound_role(memfold_internal._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member')
     then
-        perform memfold._at_home(tenant_id);
-        perform memfold._planned_for(tenant_id);
+        perform memfold_internal._at_home(tenant_id);
+        perform memfold_internal._planned_for(tenant_id);
     else
-        perform memfold._enter(tenant_id);
+        perform memfold_internal._enter(tenant_id);
     end if;
 end;
 $body$;
-create or replace function memfold._enter_reader_session(tenant_id text) returns void
+create or replace function memfold_internal._enter_reader_session(tenant_id text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 begin
-    if memfold._bound_role(memfold._actor()::name) is not null
-        or not pg_has_role(memfold._actor(), 'memfold_auditor', 'member')
+    if memfold_internal._bound_role(memfold_internal._actor()::name) is not null
+        or not pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member')
     then
         perform memfold._enter_session(tenant_id);
     end if;
 end;
 $body$;
-revoke all on function memfold._enter_reader_session(text) from public;
-grant execute on function memfold._enter_reader_session(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
-comment on function memfold._enter_reader_session(text) is
+revoke all on function memfold_internal._enter_reader_session(text) from public;
+grant execute on function memfold_internal._enter_reader_session(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold_internal._enter_reader_session(text) is
 'The wall of the session that calls one of them: as _enter_session(), and an auditor may read any tenant.';
-revoke all on function memfold._enter_reader(text) from public;
-comment on function memfold._enter_reader(text) is
+revoke all on function memfold_internal._enter_reader(text) from public;
+comment on function memfold_internal._enter_reader(text) is
 'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _enter(), and
 an auditor may read any tenant.';
 
@@ -368,7 +368,7 @@ begin
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_at_home'
     loop
-        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold._at_home(tenant_id);\n');
+        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold_internal._at_home(tenant_id);\n');
     end loop;
     for v_function in
         select p.oid::regprocedure from pg_proc as p
@@ -376,7 +376,7 @@ begin
             and p.prosrc !~ '_at_home'
     loop
         v_definition := pg_get_functiondef(v_function);
-        execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold._enter_reader(tenant_id);\n');
+        execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold_internal._enter_reader(tenant_id);\n');
         execute format('alter function %s security definer volatile', v_function);
     end loop;
     for v_function in
@@ -400,17 +400,17 @@ $$;
 -- statements do not keep (row level security and the guard keep them to the tenant). So what is sent is _send() of "any",
 -- which is forced and can do nothing; its name and constants, written out, mean on arrival the _send() of text, which
 -- is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
-create or replace function memfold._send(tenant_id text, call text, lock_timeout text, read_only text, away "any") returns setof record
+create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, away "any") returns setof record
 language internal volatile
 as 'any_out';
-comment on function memfold._send(text, text, text, text, "any") is
+comment on function memfold_internal._send(text, text, text, text, "any") is
 'Sent to the node of the tenant, where it is _send(text, text, text, text, text). Where it is run it fails (0A000): the tenant has moved.';
 
-create or replace function memfold._send(tenant_id text, call text, lock_timeout text, read_only text, here text) returns setof record
+create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, here text) returns setof record
 language plpgsql volatile
 as $body$
 begin
-    perform memfold._at_home(tenant_id);
+    perform memfold_internal._at_home(tenant_id);
     perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
     -- in place of what an earlier call of the transaction left, for another tenant
     perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
@@ -420,10 +420,10 @@ begin
     return query execute call;
 end;
 $body$;
-comment on function memfold._send(text, text, text, text, text) is
+comment on function memfold_internal._send(text, text, text, text, text) is
 'What _send(text, text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
-revoke all on function memfold._send(text, text, text, text, "any"), memfold._send(text, text, text, text, text) from public;
-grant execute on function memfold._send(text, text, text, text, "any"), memfold._send(text, text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+revoke all on function memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text) from public;
+grant execute on function memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 
 create or replace function pg_temp.way_home(name regprocedure, called text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -475,7 +475,7 @@ declare
     v_read_only constant text := current_setting(''transaction_read_only'');%s
 begin
     perform memfold.%I(tenant_id);
-    if memfold._lives_here(tenant_id) then
+    if memfold_internal._lives_here(tenant_id) then
         %s;
     else
         v_call := format(%L, %s);
@@ -493,7 +493,7 @@ $way$',
         v_into || format('memfold.%I(%s)', '_' || f.proname || '_at_home', v_values),
         format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
             '_' || f.proname || '_at_home', v_names), v_values,
-        v_into || 'memfold._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, read_only => v_read_only, away => '''')', v_columns,
+        v_into || 'memfold_internal._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, read_only => v_read_only, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
     );
 end;
@@ -558,7 +558,7 @@ begin
 end;
 $$;
 
-create or replace function memfold._refuse() returns trigger
+create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 declare
@@ -568,11 +568,11 @@ begin
     if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then
         return case tg_op when 'UPDATE' then new when 'DELETE' then old end;
     elsif v_table = 'memories' then
-        perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
+        perform memfold_internal._fail('MF020', format('%s of memories is refused', tg_op),
             'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
             'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
     else
-        perform memfold._fail('MF021', format('%s of %s is refused', tg_op, v_table),
+        perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, v_table),
             'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
     end if;
     return null;
@@ -580,7 +580,7 @@ end;
 $body$;
 
 -- The judges' queue: a call for one tenant goes to that tenant's node, one for all goes from tenant to tenant.
-create or replace function memfold._queues(tenant_id text) returns setof text
+create or replace function memfold_internal._queues(tenant_id text) returns setof text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 declare
@@ -595,8 +595,8 @@ begin
     end if;
 end;
 $body$;
-revoke all on function memfold._queues(text) from public;
-comment on function memfold._queues(text) is
+revoke all on function memfold_internal._queues(text) from public;
+comment on function memfold_internal._queues(text) is
 'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF001 to MF003.';
 
 create or replace function memfold.claim_judgements(
@@ -615,9 +615,9 @@ declare
     v_given bigint;
 begin
     for v_tenant in
-        select q from memfold._queues(tenant_id) as q
+        select q from memfold_internal._queues(tenant_id) as q
         -- that arguments are what they may be is said by a queue
-        union all select 'nobody' where not exists (select from memfold._queues(tenant_id))
+        union all select 'nobody' where not exists (select from memfold_internal._queues(tenant_id))
     loop
         return query
         select * from memfold._claim_judgements_of_tenant(worker, max - v_count, lease, review, v_tenant, judgement_ids);
@@ -636,7 +636,7 @@ declare
     v_given bigint;
     v_count bigint := 0;
 begin
-    for v_tenant in select q from memfold._queues(tenant_id) as q loop
+    for v_tenant in select q from memfold_internal._queues(tenant_id) as q loop
         select r into v_given from memfold._revive_judgements_of_tenant(v_tenant) as r;
         v_count := v_count + v_given;
     end loop;
@@ -645,7 +645,7 @@ end;
 $body$;
 
 -- A recursive query is of one tenant, on Citus.
-create or replace function memfold._tenants() returns setof text
+create or replace function memfold_internal._tenants() returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set citus.allow_nested_distributed_execution = on
 as $body$
 begin
@@ -732,14 +732,14 @@ begin
     from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname in ('_types', '_tenant_here');
     drop function memfold._types;
     -- what Citus sends
-    perform create_distributed_function('memfold._send(text, text, text, text, "any")', 'tenant_id', 'memfold.memories', true);
+    perform create_distributed_function('memfold_internal._send(text, text, text, text, "any")', 'tenant_id', 'memfold.memories', true);
     for v_policy in
         select p.polrelid::regclass as name, p.polname from pg_policy as p
         join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
         where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
             and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
     loop
-        execute format('alter policy %I on %s using (tenant_id = memfold._tenant_here())', v_policy.polname, v_policy.name);
+        execute format('alter policy %I on %s using (tenant_id = memfold_internal._tenant_here())', v_policy.polname, v_policy.name);
     end loop;
     set local citus.enable_ddl_propagation = off;
     for v_function in

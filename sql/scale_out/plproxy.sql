@@ -81,7 +81,7 @@ alter table memfold.tenant_roles enable row level security;
 grant select on memfold.tenant_roles to memfold_app, memfold_judge, memfold_auditor;
 grant select, insert, update, delete on memfold.tenant_roles to memfold_owner;
 
-CREATE OR REPLACE FUNCTION memfold._fail(code text, message text, detail text, hint text)
+CREATE OR REPLACE FUNCTION memfold_internal._fail(code text, message text, detail text, hint text)
  RETURNS void
  LANGUAGE plpgsql
  PARALLEL SAFE
@@ -90,52 +90,52 @@ begin
     raise exception using errcode = code, message = message, detail = detail, hint = hint;
 end;
 $function$;
-comment on function memfold._fail(text,text,text,text) is
+comment on function memfold_internal._fail(text,text,text,text) is
 'Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.';
 
-CREATE OR REPLACE FUNCTION memfold._actor()
+CREATE OR REPLACE FUNCTION memfold_internal._actor()
  RETURNS text
  LANGUAGE sql
  STABLE
 RETURN CASE current_setting('role'::text) WHEN 'none'::text THEN (SESSION_USER)::text ELSE current_setting('role'::text) END;
-comment on function memfold._actor() is
+comment on function memfold_internal._actor() is
 'The role that called, seen through SECURITY DEFINER.';
 
-CREATE OR REPLACE FUNCTION memfold._bound_role(role name)
+CREATE OR REPLACE FUNCTION memfold_internal._bound_role(role name)
  RETURNS name
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN CASE WHEN (pg_has_role(role, 'memfold_tenant'::name, 'member'::text) AND (NOT pg_has_role(role, 'memfold_owner'::name, 'member'::text))) THEN role WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text) AND (NOT pg_has_role(SESSION_USER, 'memfold_owner'::name, 'member'::text))) THEN SESSION_USER ELSE NULL::name END;
-comment on function memfold._bound_role(name) is
+comment on function memfold_internal._bound_role(name) is
 'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
 not of memfold_owner, as superusers are). Null: the caller is not bound.';
 
-CREATE OR REPLACE FUNCTION memfold._bound_tenant()
+CREATE OR REPLACE FUNCTION memfold_internal._bound_tenant()
  RETURNS text
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN CASE WHEN (memfold._bound_role(CURRENT_USER) IS NOT NULL) THEN (SELECT r.tenant_id FROM memfold.tenant_roles r WHERE (r.role_name = memfold._bound_role(CURRENT_USER))) ELSE current_setting('memfold.tenant_id'::text, true) END;
-comment on function memfold._bound_tenant() is
+RETURN CASE WHEN (memfold_internal._bound_role(CURRENT_USER) IS NOT NULL) THEN (SELECT r.tenant_id FROM memfold.tenant_roles r WHERE (r.role_name = memfold_internal._bound_role(CURRENT_USER))) ELSE current_setting('memfold.tenant_id'::text, true) END;
+comment on function memfold_internal._bound_tenant() is
 '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
 
-CREATE OR REPLACE FUNCTION memfold._tenant()
+CREATE OR REPLACE FUNCTION memfold_internal._tenant()
  RETURNS text
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text) OR ((CURRENT_USER <> SESSION_USER) AND pg_has_role(CURRENT_USER, 'memfold_tenant'::name, 'member'::text))) THEN memfold._bound_tenant() ELSE current_setting('memfold.tenant_id'::text, true) END;
-comment on function memfold._tenant() is
+RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text) OR ((CURRENT_USER <> SESSION_USER) AND pg_has_role(CURRENT_USER, 'memfold_tenant'::name, 'member'::text))) THEN memfold_internal._bound_tenant() ELSE current_setting('memfold.tenant_id'::text, true) END;
+comment on function memfold_internal._tenant() is
 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
 
-CREATE OR REPLACE FUNCTION memfold._is_entered(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._is_entered(tenant_id text)
  RETURNS boolean
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text)));
-comment on function memfold._is_entered(text) is
+comment on function memfold_internal._is_entered(text) is
 'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
 or in doubt, is for _enter().';
 
-CREATE OR REPLACE FUNCTION memfold._enter(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._enter(tenant_id text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -143,31 +143,31 @@ declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold._is_entered(tenant_id) then
+    if memfold_internal._is_entered(tenant_id) then
         return;
     end if;
     if tenant_id is null or tenant_id = '' then
-        perform memfold._fail('MF001', 'tenant_id is missing',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
     end if;
-    v_bound := memfold._bound_role(memfold._actor()::name);
-    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member');
+    v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
+    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
     if v_bound is not null and not exists (
         select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
     ) then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
             'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
     elsif v_bound is null and not v_trusted and (
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then
-        perform memfold._fail('MF003', 'tenant_id is too long',
+        perform memfold_internal._fail('MF003', 'tenant_id is too long',
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
             'Identifiers have at most 512 bytes of UTF-8.');
     end if;
@@ -176,134 +176,134 @@ begin
     end if;
 end;
 $function$;
-comment on function memfold._enter(text) is
+comment on function memfold_internal._enter(text) is
 'The wall at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
 may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
 which binds these functions, sees it. Raises MF001 to MF003.';
 
-CREATE OR REPLACE FUNCTION memfold._enter_judge(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._enter_judge(tenant_id text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
 begin
-    if tenant_id <> '' and tenant_id <> '*' and memfold._bound_role(memfold._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
+    if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
     then
         perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     else
-        perform memfold._enter(tenant_id);
+        perform memfold_internal._enter(tenant_id);
     end if;
 end;
 $function$;
-comment on function memfold._enter_judge(text) is
+comment on function memfold_internal._enter_judge(text) is
 'The wall at the entry points of tier 3: as _enter(), and a member of memfold_judge may act for any tenant.';
 
-CREATE OR REPLACE FUNCTION memfold._enter_queue(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._enter_queue(tenant_id text)
  RETURNS text
  LANGUAGE plpgsql
 AS $function$
 declare
     v_tenant_id text := tenant_id;
 begin
-    if tenant_id is null and memfold._bound_role(memfold._actor()::name) is null and (
-        pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
-        or pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    if tenant_id is null and memfold_internal._bound_role(memfold_internal._actor()::name) is null and (
+        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
+        or pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
     ) then
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold._enter_judge(v_tenant_id);
+    perform memfold_internal._enter_judge(v_tenant_id);
     return v_tenant_id;
 end;
 $function$;
-comment on function memfold._enter_queue(text) is
+comment on function memfold_internal._enter_queue(text) is
 'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
 
 drop policy if exists own_row on memfold.tenant_roles;
 create policy own_row on memfold.tenant_roles for select to memfold_app
-using (role_name = memfold._bound_role(current_user));
+using (role_name = memfold_internal._bound_role(current_user));
 drop policy if exists owner_all on memfold.tenant_roles;
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
 
-create function memfold._shards() returns integer
+create function memfold_internal._shards() returns integer
 language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select count(*)::integer
     from pg_foreign_server as s, unnest(s.srvoptions) as o (option)
     where s.srvname = 'memfold' and o.option ~ '^p(artition_)?[0-9]+='
 $$;
-comment on function memfold._shards() is 'How many servers the cluster memfold has.';
+comment on function memfold_internal._shards() is 'How many servers the cluster memfold has.';
 
-create function memfold._route(tenant_id text) returns integer
+create function memfold_internal._route(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route(text) is
+comment on function memfold_internal._route(text) is
 'The wall, and where behind it: the hash that leads to the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps
 it from release to release. Raises MF001 to MF003.';
 
-create function memfold._route_judge(tenant_id text) returns integer
+create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter_judge(tenant_id);
+    perform memfold_internal._enter_judge(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route_judge(text) is '_route(), for what members of memfold_judge may do for any tenant.';
+comment on function memfold_internal._route_judge(text) is '_route(), for what members of memfold_judge may do for any tenant.';
 
-create function memfold._route_read(tenant_id text) returns integer
+create function memfold_internal._route_read(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not coalesce(tenant_id <> '' and pg_has_role(memfold._actor(), 'memfold_auditor', 'member'), false) then
-        perform memfold._enter(tenant_id);
+    if not coalesce(tenant_id <> '' and pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member'), false) then
+        perform memfold_internal._enter(tenant_id);
     end if;
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold._route_read(text) is '_route(), for what members of memfold_auditor may read of any tenant.';
+comment on function memfold_internal._route_read(text) is '_route(), for what members of memfold_auditor may read of any tenant.';
 
-create function memfold._route_rules(tenant_id text) returns setof integer
+create function memfold_internal._route_rules(tenant_id text) returns setof integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if tenant_id = '*' then
-        return query select generate_series(0, memfold._shards() - 1);
+        return query select generate_series(0, memfold_internal._shards() - 1);
     else
         return next hashtext(tenant_id);
     end if;
 end;
 $$;
-comment on function memfold._route_rules(text) is '_route(), for rules: those of the tenant ''*'' are kept on every server.';
+comment on function memfold_internal._route_rules(text) is '_route(), for rules: those of the tenant ''*'' are kept on every server.';
 
-create function memfold._route_queue(tenant_id text, shard integer) returns integer
+create function memfold_internal._route_queue(tenant_id text, shard integer) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return coalesce(hashtext(memfold._enter_queue(tenant_id)), shard);
+    return coalesce(hashtext(memfold_internal._enter_queue(tenant_id)), shard);
 end;
 $$;
-comment on function memfold._route_queue(text, integer) is
+comment on function memfold_internal._route_queue(text, integer) is
 '_route(), for the queue of one tenant or, for who may work on all, the one of the server with this number.';
 
-create function memfold._route_rows(tenant_id text) returns setof integer
+create function memfold_internal._route_rows(tenant_id text) returns setof integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     if pg_has_role(current_user, 'memfold_auditor', 'member') then
-        return query select generate_series(0, memfold._shards() - 1);
-    elsif tenant_id <> '' and tenant_id = memfold._tenant() then
+        return query select generate_series(0, memfold_internal._shards() - 1);
+    elsif tenant_id <> '' and tenant_id = memfold_internal._tenant() then
         return next hashtext(tenant_id);
     end if;
 end;
 $$;
-comment on function memfold._route_rows(text) is
+comment on function memfold_internal._route_rows(text) is
 'Where rows of a view are: on every server for members of memfold_auditor (superusers too), on the tenant''s for its
 session, and nowhere without a tenant.';
 
@@ -334,211 +334,211 @@ create type memfold.undone_memory as (event_id uuid, memory_id uuid, status text
 
 -- Views -------------------------------------------------------------------------------------------------------------
 
-create function memfold._read_dedup_stats(tenant text)
+create function memfold_internal._read_dedup_stats(tenant text)
 returns table (tenant_id text, bucket_id text, active bigint, merged bigint, superseded bigint, rejected bigint, withdrawn bigint, pending_embeddings bigint, observations bigint, inserted bigint, tier_1_merges bigint, tier_2_merges bigint, tier_3_merges bigint, escalated bigint, supersessions bigint, rejected_candidates bigint, open_judgements bigint, oldest_open_judgement timestamp with time zone, fold_rate numeric, dead_judgements bigint, warning text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.dedup_stats where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_dedup_stats(text) is 'The rows of dedup_stats, from the servers.';
-revoke all on function memfold._read_dedup_stats(text) from public;
-grant execute on function memfold._read_dedup_stats(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_dedup_stats(text) is 'The rows of dedup_stats, from the servers.';
+revoke all on function memfold_internal._read_dedup_stats(text) from public;
+grant execute on function memfold_internal._read_dedup_stats(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.dedup_stats with (security_invoker = true) as
-select * from memfold._read_dedup_stats(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_dedup_stats(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.dedup_stats is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.dedup_stats to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_judge_costs(tenant text)
+create function memfold_internal._read_judge_costs(tenant text)
 returns table (tenant_id text, day date, judgements numeric, calls numeric, input_tokens numeric, output_tokens numeric, cost double precision, duplicates numeric, refinements numeric, contradictions numeric, distincts numeric, unsure numeric, dead numeric, avoided_by_hash numeric, avoided_by_alias numeric, avoided_by_vector numeric)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.judge_costs where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_judge_costs(text) is 'The rows of judge_costs, from the servers.';
-revoke all on function memfold._read_judge_costs(text) from public;
-grant execute on function memfold._read_judge_costs(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_judge_costs(text) is 'The rows of judge_costs, from the servers.';
+revoke all on function memfold_internal._read_judge_costs(text) from public;
+grant execute on function memfold_internal._read_judge_costs(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.judge_costs with (security_invoker = true) as
-select * from memfold._read_judge_costs(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_judge_costs(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.judge_costs is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_open_judgements(tenant text)
+create function memfold_internal._read_open_judgements(tenant text)
 returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, state text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.open_judgements where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_open_judgements(text) is 'The rows of open_judgements, from the servers.';
-revoke all on function memfold._read_open_judgements(text) from public;
-grant execute on function memfold._read_open_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_open_judgements(text) is 'The rows of open_judgements, from the servers.';
+revoke all on function memfold_internal._read_open_judgements(text) from public;
+grant execute on function memfold_internal._read_open_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.open_judgements with (security_invoker = true) as
-select * from memfold._read_open_judgements(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_open_judgements(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.open_judgements is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.open_judgements to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_memory_audit(tenant text)
+create function memfold_internal._read_memory_audit(tenant text)
 returns table (tenant_id text, bucket_id text, memory_id uuid, status text, content text, memory_type text, subject text, predicate text, object text, repetition_count bigint, independent_repetitions bigint, aliases bigint, source_confidence double precision, extractor_confidence double precision, confidence double precision, first_seen timestamp with time zone, last_seen timestamp with time zone, access_count bigint, helpful_count bigint, harmful_count bigint, metadata jsonb, merged_into uuid, root_id uuid, session_id text, canonicalizer text, content_hash bytea, embedding_pending boolean, created_at timestamp with time zone, effective_confidence double precision, decayed_confidence double precision, decayed_at timestamp with time zone, last_accessed timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.memory_audit where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_memory_audit(text) is 'The rows of memory_audit, from the servers.';
-revoke all on function memfold._read_memory_audit(text) from public;
-grant execute on function memfold._read_memory_audit(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_memory_audit(text) is 'The rows of memory_audit, from the servers.';
+revoke all on function memfold_internal._read_memory_audit(text) from public;
+grant execute on function memfold_internal._read_memory_audit(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memory_audit with (security_invoker = true) as
-select * from memfold._read_memory_audit(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_memory_audit(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memory_audit is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.memory_audit to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_runs_overview(tenant text)
+create function memfold_internal._read_runs_overview(tenant text)
 returns table (tenant_id text, run_id uuid, bucket_id text, kind text, state text, waiting bigint, judged bigint, moot bigint, dead bigint, merged bigint, replaced bigint, superseded bigint, rejected bigint, pruned bigint, undone bigint, report jsonb, arguments jsonb, started_at timestamp with time zone, ended_at timestamp with time zone, actor text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.runs_overview where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_runs_overview(text) is 'The rows of runs_overview, from the servers.';
-revoke all on function memfold._read_runs_overview(text) from public;
-grant execute on function memfold._read_runs_overview(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_runs_overview(text) is 'The rows of runs_overview, from the servers.';
+revoke all on function memfold_internal._read_runs_overview(text) from public;
+grant execute on function memfold_internal._read_runs_overview(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.runs_overview with (security_invoker = true) as
-select * from memfold._read_runs_overview(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_runs_overview(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.runs_overview is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.runs_overview to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_runaway_memories(tenant text)
+create function memfold_internal._read_runaway_memories(tenant text)
 returns table (tenant_id text, bucket_id text, memory_id uuid, content text, repetition_count bigint, independent_observations bigint, first_seen timestamp with time zone, last_seen timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.runaway_memories where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_runaway_memories(text) is 'The rows of runaway_memories, from the servers.';
-revoke all on function memfold._read_runaway_memories(text) from public;
-grant execute on function memfold._read_runaway_memories(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_runaway_memories(text) is 'The rows of runaway_memories, from the servers.';
+revoke all on function memfold_internal._read_runaway_memories(text) from public;
+grant execute on function memfold_internal._read_runaway_memories(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.runaway_memories with (security_invoker = true) as
-select * from memfold._read_runaway_memories(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_runaway_memories(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.runaway_memories is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.runaway_memories to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_memories(tenant text)
+create function memfold_internal._read_memories(tenant text)
 returns table (tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text, canonicalizer text, key_fields text, metadata_signature text, content_hash bytea, scope_key bigint, status text, merged_into uuid, root_id uuid, session_id text, metadata jsonb, embedding_pending boolean, created_at timestamp with time zone, plain boolean)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.memories where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_memories(text) is 'The rows of memories, from the servers.';
-revoke all on function memfold._read_memories(text) from public;
-grant execute on function memfold._read_memories(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_memories(text) is 'The rows of memories, from the servers.';
+revoke all on function memfold_internal._read_memories(text) from public;
+grant execute on function memfold_internal._read_memories(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memories with (security_invoker = true) as
-select * from memfold._read_memories(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_memories(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memories is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.memories to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_memory_events(tenant text)
+create function memfold_internal._read_memory_events(tenant text)
 returns table (tenant_id text, event_id uuid, at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.memory_events where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_memory_events(text) is 'The rows of memory_events, from the servers.';
-revoke all on function memfold._read_memory_events(text) from public;
-grant execute on function memfold._read_memory_events(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_memory_events(text) is 'The rows of memory_events, from the servers.';
+revoke all on function memfold_internal._read_memory_events(text) from public;
+grant execute on function memfold_internal._read_memory_events(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memory_events with (security_invoker = true) as
-select * from memfold._read_memory_events(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_memory_events(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memory_events is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_judgements(tenant text)
+create function memfold_internal._read_judgements(tenant text)
 returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, state text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.judgements where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_judgements(text) is 'The rows of judgements, from the servers.';
-revoke all on function memfold._read_judgements(text) from public;
-grant execute on function memfold._read_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_judgements(text) is 'The rows of judgements, from the servers.';
+revoke all on function memfold_internal._read_judgements(text) from public;
+grant execute on function memfold_internal._read_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.judgements with (security_invoker = true) as
-select * from memfold._read_judgements(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_judgements(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.judgements is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.judgements to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_labelled_pairs(tenant text)
+create function memfold_internal._read_labelled_pairs(tenant text)
 returns table (tenant_id text, pair_id uuid, content_a text, content_b text, label text, origin text, labelled_at timestamp with time zone, pair_key bytea, similarities jsonb, evidence text, weak boolean, memory_a uuid, memory_b uuid, labelled_by text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.labelled_pairs where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_labelled_pairs(text) is 'The rows of labelled_pairs, from the servers.';
-revoke all on function memfold._read_labelled_pairs(text) from public;
-grant execute on function memfold._read_labelled_pairs(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_labelled_pairs(text) is 'The rows of labelled_pairs, from the servers.';
+revoke all on function memfold_internal._read_labelled_pairs(text) from public;
+grant execute on function memfold_internal._read_labelled_pairs(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.labelled_pairs with (security_invoker = true) as
-select * from memfold._read_labelled_pairs(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_labelled_pairs(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.labelled_pairs is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.labelled_pairs to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_policies(tenant text)
+create function memfold_internal._read_policies(tenant text)
 returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, on_ambiguous text, on_merge text, metadata_merge text, conflict text, confidence_floor double precision, min_confidence double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.policies where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_policies(text) is 'The rows of policies, from the servers.';
-revoke all on function memfold._read_policies(text) from public;
-grant execute on function memfold._read_policies(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_policies(text) is 'The rows of policies, from the servers.';
+revoke all on function memfold_internal._read_policies(text) from public;
+grant execute on function memfold_internal._read_policies(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.policies with (security_invoker = true) as
-select * from memfold._read_policies(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_policies(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.policies is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_predicates(tenant text)
+create function memfold_internal._read_predicates(tenant text)
 returns table (tenant_id text, predicate text, cardinality text, conflict text, updated_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rows(tenant);
+    run on memfold_internal._route_rows(tenant);
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.predicates where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_predicates(text) is 'The rows of predicates, from the servers.';
-revoke all on function memfold._read_predicates(text) from public;
-grant execute on function memfold._read_predicates(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_predicates(text) is 'The rows of predicates, from the servers.';
+revoke all on function memfold_internal._read_predicates(text) from public;
+grant execute on function memfold_internal._read_predicates(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.predicates with (security_invoker = true) as
-select * from memfold._read_predicates(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_predicates(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.predicates is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.predicates to memfold_owner, memfold_app, memfold_auditor;
 
-create function memfold._read_embedding_models(tenant text)
+create function memfold_internal._read_embedding_models(tenant text)
 returns table (model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision, calibration_id uuid, registered_at timestamp with time zone, score_function text, candidate_threshold double precision, score_merge_threshold double precision, score_judge_threshold double precision, replaced_by text, replaced_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -547,11 +547,11 @@ as $$
     select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
     cross join lateral (select * from memfold.embedding_models where s.t is not null offset 0) as v;
 $$;
-comment on function memfold._read_embedding_models(text) is 'The rows of embedding_models, from the servers.';
-revoke all on function memfold._read_embedding_models(text) from public;
-grant execute on function memfold._read_embedding_models(text) to memfold_app, memfold_auditor, memfold_owner;
+comment on function memfold_internal._read_embedding_models(text) is 'The rows of embedding_models, from the servers.';
+revoke all on function memfold_internal._read_embedding_models(text) from public;
+grant execute on function memfold_internal._read_embedding_models(text) to memfold_app, memfold_auditor, memfold_owner;
 create view memfold.embedding_models with (security_invoker = true) as
-select * from memfold._read_embedding_models(coalesce(memfold._tenant(), ''));
+select * from memfold_internal._read_embedding_models(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.embedding_models is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.embedding_models to memfold_owner, memfold_app, memfold_auditor;
 
@@ -562,7 +562,7 @@ returns TABLE(memory_id uuid, status text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.add_embeddings("embedding_model" => $1, "memory_ids" => $2, "contents" => $3, "embeddings" => $4, "run_id" => $5, "patient" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
 $$;
 comment on function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid, patient boolean, tenant_id text) is
@@ -580,7 +580,7 @@ returns uuid
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.add_labelled_pair("content_a" => $1, "content_b" => $2, "label" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "similarities" => $5, "origin" => $6);
 $$;
 comment on function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text, similarities jsonb, origin text) is
@@ -595,7 +595,7 @@ returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.add_labelled_pairs("pairs" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) is
@@ -609,7 +609,7 @@ returns memfold.decay_report
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.apply_decay("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "at" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.apply_decay(tenant_id text, bucket_id text, at timestamp with time zone, max_operations bigint) is
@@ -626,7 +626,7 @@ returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.approve_run("run_id" => $1, "verdict" => $2, "max_operations" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) is
@@ -642,7 +642,7 @@ returns memfold.archived_rows
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.archive_events("before" => $1, "max_events" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.archive_events(before timestamp with time zone, max_events bigint, tenant_id text) is
@@ -662,7 +662,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.attach_embedding("memory_id" => $1, "embedding" => $2, "embedding_model" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) is
@@ -720,7 +720,7 @@ returns TABLE(memory_id uuid, invariant text, expected text, actual text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.check_invariants("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true));
 $$;
 comment on function memfold.check_invariants(tenant_id text) is
@@ -735,7 +735,7 @@ returns TABLE(run_id uuid, memory_id uuid, keep_id uuid, content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.clean_exact_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "dry_run" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) is
@@ -751,7 +751,7 @@ returns TABLE(evidence text, label text, pairs bigint)
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.collect_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "max" => $4, "min_age" => $5);
 $$;
 comment on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max bigint, min_age interval) is
@@ -769,7 +769,7 @@ returns TABLE(run_id uuid, cluster bigint, memory_id uuid, representative_id uui
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.consolidate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "threshold" => $4, "approval" => $5, "max_operations" => $6, "max_judgements" => $7, "dry_run" => $8);
 $$;
 comment on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) is
@@ -784,7 +784,7 @@ stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
 
-create function memfold._all_create_vector_index(embedding_model text)
+create function memfold_internal._all_create_vector_index(embedding_model text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -792,17 +792,17 @@ as $$
     run on all;
     select * from memfold.create_vector_index("embedding_model" => $1);
 $$;
-comment on function memfold._all_create_vector_index(text) is
+comment on function memfold_internal._all_create_vector_index(text) is
 'create_vector_index() on every server that it is for.';
-revoke all on function memfold._all_create_vector_index(text) from public;
-grant execute on function memfold._all_create_vector_index(text) to memfold_owner;
+revoke all on function memfold_internal._all_create_vector_index(text) from public;
+grant execute on function memfold_internal._all_create_vector_index(text) to memfold_owner;
 
 create function memfold.create_vector_index(embedding_model text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._all_create_vector_index($1);
+    perform memfold_internal._all_create_vector_index($1);
 end;
 $$;
 comment on function memfold.create_vector_index(embedding_model text) is
@@ -819,7 +819,7 @@ returns TABLE(memory_id uuid, content text, memory_type text, subject text, pred
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
-    run on memfold._route_read(tenant_id);
+    run on memfold_internal._route_read(tenant_id);
     select * from memfold.current_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3);
 $$;
 comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone) is
@@ -834,7 +834,7 @@ returns TABLE(memory_id uuid, content text, status text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_read(tenant_id);
+    run on memfold_internal._route_read(tenant_id);
     select * from memfold.current_memory("id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.current_memory(id uuid, tenant_id text) is
@@ -849,7 +849,7 @@ returns void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.derive_scope("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "memory_ids" => $2);
 $$;
 comment on function memfold.derive_scope(tenant_id text, memory_ids uuid[]) is
@@ -864,7 +864,7 @@ returns record
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.drop_embeddings("model" => $1, "after" => $2, "max_results" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "run_id" => $5);
 $$;
 comment on function memfold.drop_embeddings(model text, after uuid, max_results bigint, tenant_id text, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) is
@@ -880,7 +880,7 @@ returns TABLE(threshold double precision, pairs bigint)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.duplicate_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "thresholds" => $4);
 $$;
 comment on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) is
@@ -895,7 +895,7 @@ returns double precision
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.effective_confidence("memory_id" => $1, "at" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.effective_confidence(memory_id uuid, at timestamp with time zone, tenant_id text) is
@@ -911,7 +911,7 @@ returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.embed_pending("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
 $$;
 comment on function memfold.embed_pending(tenant_id text, bucket text, max_results bigint) is
@@ -928,7 +928,7 @@ returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.end_reembedding("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.end_reembedding(run_id uuid, tenant_id text) is
@@ -942,7 +942,7 @@ returns TABLE(run_id uuid, merged_groups bigint, superseded_count bigint, compre
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.end_session("session_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "dry_run" => $4);
 $$;
 comment on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) is
@@ -961,7 +961,7 @@ returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.erase_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) is
@@ -978,7 +978,7 @@ returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.erase_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.erase_memory(memory_id uuid, reason text, tenant_id text) is
@@ -994,7 +994,7 @@ returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.erase_source("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "source_turn_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_source(tenant_id text, source_turn_id text, reason text, max_memories bigint) is
@@ -1012,7 +1012,7 @@ returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
@@ -1028,7 +1028,7 @@ returns SETOF text
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_read(tenant_id);
+    run on memfold_internal._route_read(tenant_id);
     select * from memfold.explain_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.explain_memory(memory_id uuid, tenant_id text) is
@@ -1043,7 +1043,7 @@ returns SETOF jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.export_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2);
 $$;
 comment on function memfold.export_bucket(tenant_id text, bucket_id text) is
@@ -1059,7 +1059,7 @@ returns text
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route_judge(tenant_id);
+    run on memfold_internal._route_judge(tenant_id);
     select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "worker" => $3, "counted" => $4, "retry_after" => $5, "model" => $6, "input_tokens" => $7, "output_tokens" => $8, "cost" => $9, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $10, true));
 $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
@@ -1076,7 +1076,7 @@ returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, cont
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.find_similar("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding" => $3, "embedding_model" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
@@ -1093,7 +1093,7 @@ returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.import_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "lines" => $3);
 $$;
 comment on function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb) is
@@ -1110,7 +1110,7 @@ returns SETOF memfold.batch_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.ingest_memories("candidates" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
 $$;
 comment on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) is
@@ -1128,7 +1128,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.ingest_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
 $$;
 comment on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
@@ -1148,7 +1148,7 @@ returns memfold.plain_rows
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.ingest_plain_rows("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_rows" => $3);
 $$;
 comment on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) is
@@ -1165,7 +1165,7 @@ returns SETOF memfold.batch_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.ingest_staged("batch_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
 $$;
 comment on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) is
@@ -1180,7 +1180,7 @@ returns TABLE(memory_id uuid, matched_id uuid, status text, content_hash bytea)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.known_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "metadata" => $7);
 $$;
 comment on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) is
@@ -1195,7 +1195,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.merge_memories("memory_id" => $1, "into_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.merge_memories(memory_id uuid, into_id uuid, reason text, tenant_id text) is
@@ -1210,7 +1210,7 @@ returns TABLE(memory_id uuid, bucket_id text, content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.missing_embeddings("from_model" => $1, "to_model" => $2, "after" => $3, "max_results" => $4, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $5, true));
 $$;
 comment on function memfold.missing_embeddings(from_model text, to_model text, after uuid, max_results bigint, tenant_id text) is
@@ -1225,7 +1225,7 @@ returns TABLE(pair_id uuid, content_a text, content_b text, label text, evidence
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.pairs_to_label("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "embedding_model" => $2, "max" => $3);
 $$;
 comment on function memfold.pairs_to_label(tenant_id text, embedding_model text, max bigint) is
@@ -1240,7 +1240,7 @@ returns TABLE(memory_id uuid, bucket_id text, content text, created_at timestamp
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.pending_embeddings("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
 $$;
 comment on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) is
@@ -1254,7 +1254,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.preview_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
 $$;
 comment on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
@@ -1268,7 +1268,7 @@ returns TABLE(run_id uuid, memory_id uuid, content text, confidence double preci
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.prune_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_confidence" => $3, "unused_for" => $4, "max_operations" => $5, "dry_run" => $6);
 $$;
 comment on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) is
@@ -1284,7 +1284,7 @@ returns record
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.record_feedback("memory_id" => $1, "helpful" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) is
@@ -1298,7 +1298,7 @@ returns TABLE(old_vectors bigint, new_vectors bigint, missing bigint, pending bi
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.reembed_status("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.reembed_status(from_model text, to_model text, tenant_id text) is
@@ -1308,7 +1308,7 @@ for the new one too; the last run, and what it has added. Reads all the tenant''
 revoke all on function memfold.reembed_status(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.reembed_status(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold._all_register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision)
+create function memfold_internal._all_register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
@@ -1316,17 +1316,17 @@ as $$
     run on all;
     select * from memfold.register_embedding_model("model" => $1, "dimensions" => $2, "merge_threshold" => $3, "judge_threshold" => $4);
 $$;
-comment on function memfold._all_register_embedding_model(text, bigint, double precision, double precision) is
+comment on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) is
 'register_embedding_model() on every server that it is for.';
-revoke all on function memfold._all_register_embedding_model(text, bigint, double precision, double precision) from public;
-grant execute on function memfold._all_register_embedding_model(text, bigint, double precision, double precision) to memfold_owner;
+revoke all on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) from public;
+grant execute on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) to memfold_owner;
 
 create function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision DEFAULT 0.92, judge_threshold double precision DEFAULT 0.85)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._all_register_embedding_model($1, $2, $3, $4);
+    perform memfold_internal._all_register_embedding_model($1, $2, $3, $4);
 end;
 $$;
 comment on function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) is
@@ -1341,7 +1341,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.reject_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.reject_memory(memory_id uuid, reason text, tenant_id text) is
@@ -1356,7 +1356,7 @@ returns void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.remove_labelled_pair("pair_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) is
@@ -1364,7 +1364,7 @@ comment on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) i
 revoke all on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) from public;
 grant execute on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold._all_replace_embedding_model(model text, replaced_by text)
+create function memfold_internal._all_replace_embedding_model(model text, replaced_by text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1372,17 +1372,17 @@ as $$
     run on all;
     select * from memfold.replace_embedding_model("model" => $1, "replaced_by" => $2);
 $$;
-comment on function memfold._all_replace_embedding_model(text, text) is
+comment on function memfold_internal._all_replace_embedding_model(text, text) is
 'replace_embedding_model() on every server that it is for.';
-revoke all on function memfold._all_replace_embedding_model(text, text) from public;
-grant execute on function memfold._all_replace_embedding_model(text, text) to memfold_owner;
+revoke all on function memfold_internal._all_replace_embedding_model(text, text) from public;
+grant execute on function memfold_internal._all_replace_embedding_model(text, text) to memfold_owner;
 
 create function memfold.replace_embedding_model(model text, replaced_by text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._all_replace_embedding_model($1, $2);
+    perform memfold_internal._all_replace_embedding_model($1, $2);
 end;
 $$;
 comment on function memfold.replace_embedding_model(model text, replaced_by text) is
@@ -1397,7 +1397,7 @@ returns memfold.resolution
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route_judge(tenant_id);
+    run on memfold_internal._route_judge(tenant_id);
     select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "fuller" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "member_ids" => $11, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $12, true));
 $$;
 comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) is
@@ -1418,7 +1418,7 @@ returns SETOF memfold.found_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.search_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "query_embedding" => $3, "embedding_model" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
 $$;
 comment on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
@@ -1437,25 +1437,25 @@ what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to
 revoke all on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
 grant execute on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
 
-create function memfold._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint)
+create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint)
 returns setof memfold.policies
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
-    run on memfold._route_rules(tenant_id);
+    run on memfold_internal._route_rules(tenant_id);
     select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "min_confidence" => $26, "search_threshold" => $27, "touch" => $28, "rank_confidence" => $29, "rank_feedback" => $30, "consolidate_threshold" => $31, "session_threshold" => $32, "protected_types" => $33, "protected_confidence" => $34, "decay_rate" => $35, "decay_floor" => $36, "decay_interval" => $37, "notify" => $38, "weights" => $39, "max_content_length" => $40, "max_metadata_size" => $41, "max_session_repeats" => $42, "embed" => $43, "embed_model" => $44, "segmenter" => $45, "key_retention" => $46, "max_cluster_size" => $47);
 $$;
-comment on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) is
+comment on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) is
 'set_policy() on every server that it is for.';
-revoke all on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) from public;
-grant execute on function memfold._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) to memfold_app, memfold_owner;
+revoke all on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) from public;
+grant execute on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) to memfold_app, memfold_owner;
 
 create function memfold.set_policy(tenant_id text, bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text, key_retention interval DEFAULT NULL::interval, max_cluster_size bigint DEFAULT NULL::bigint)
 returns memfold.policies
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47) as r limit 1);
+    return (select r from memfold_internal._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47) as r limit 1);
 end;
 $$;
 comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) is
@@ -1470,25 +1470,25 @@ is missing), MF058, MF059.';
 revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) from public;
 grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) to memfold_app, memfold_owner;
 
-create function memfold._all_set_predicate(tenant_id text, predicate text, cardinality text, conflict text)
+create function memfold_internal._all_set_predicate(tenant_id text, predicate text, cardinality text, conflict text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_rules(tenant_id);
+    run on memfold_internal._route_rules(tenant_id);
     select * from memfold.set_predicate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "predicate" => $2, "cardinality" => $3, "conflict" => $4);
 $$;
-comment on function memfold._all_set_predicate(text, text, text, text) is
+comment on function memfold_internal._all_set_predicate(text, text, text, text) is
 'set_predicate() on every server that it is for.';
-revoke all on function memfold._all_set_predicate(text, text, text, text) from public;
-grant execute on function memfold._all_set_predicate(text, text, text, text) to memfold_app, memfold_owner;
+revoke all on function memfold_internal._all_set_predicate(text, text, text, text) from public;
+grant execute on function memfold_internal._all_set_predicate(text, text, text, text) to memfold_app, memfold_owner;
 
 create function memfold.set_predicate(tenant_id text, predicate text, cardinality text DEFAULT 'one'::text, conflict text DEFAULT NULL::text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._all_set_predicate($1, $2, $3, $4);
+    perform memfold_internal._all_set_predicate($1, $2, $3, $4);
 end;
 $$;
 comment on function memfold.set_predicate(tenant_id text, predicate text, cardinality text, conflict text) is
@@ -1502,7 +1502,7 @@ returns uuid
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.start_reembedding("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) is
@@ -1517,7 +1517,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.supersede_memory("memory_id" => $1, "by_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text, tenant_id text) is
@@ -1532,7 +1532,7 @@ returns TABLE(run_id uuid, cluster bigint, memory_id uuid, representative_id uui
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.sweep_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "dry_run" => $4, "max_operations" => $5, "memory_ids" => $6, "into_run" => $7);
 $$;
 comment on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) is
@@ -1554,7 +1554,7 @@ returns SETOF memfold.undone_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.undo("event_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.undo(event_id uuid, reason text, tenant_id text) is
@@ -1570,7 +1570,7 @@ returns SETOF memfold.undone_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.undo_run("run_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
@@ -1581,7 +1581,7 @@ for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is
 revoke all on function memfold.undo_run(run_id uuid, reason text, tenant_id text) from public;
 grant execute on function memfold.undo_run(run_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold._all_unregister_embedding_model(model text)
+create function memfold_internal._all_unregister_embedding_model(model text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1589,17 +1589,17 @@ as $$
     run on all;
     select * from memfold.unregister_embedding_model("model" => $1);
 $$;
-comment on function memfold._all_unregister_embedding_model(text) is
+comment on function memfold_internal._all_unregister_embedding_model(text) is
 'unregister_embedding_model() on every server that it is for.';
-revoke all on function memfold._all_unregister_embedding_model(text) from public;
-grant execute on function memfold._all_unregister_embedding_model(text) to memfold_owner;
+revoke all on function memfold_internal._all_unregister_embedding_model(text) from public;
+grant execute on function memfold_internal._all_unregister_embedding_model(text) to memfold_owner;
 
 create function memfold.unregister_embedding_model(model text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._all_unregister_embedding_model($1);
+    perform memfold_internal._all_unregister_embedding_model($1);
 end;
 $$;
 comment on function memfold.unregister_embedding_model(model text) is
@@ -1613,7 +1613,7 @@ returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.update_memory("memory_id" => $1, "content" => $2, "object" => $3, "embedding" => $4, "embedding_model" => $5, "reason" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
 $$;
 comment on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) is
@@ -1629,7 +1629,7 @@ returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route(tenant_id);
+    run on memfold_internal._route(tenant_id);
     select * from memfold.upkeep("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
 $$;
 comment on function memfold.upkeep(tenant_id text, tasks text[]) is
@@ -1645,36 +1645,36 @@ grant execute on function memfold.upkeep(tenant_id text, tasks text[]) to memfol
 
 -- The judges' queue: of one tenant, or of all, server after server.
 
-create function memfold._claim_on(
+create function memfold_internal._claim_on(
     shard integer, worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
-    run on memfold._route_queue(tenant_id, shard);
+    run on memfold_internal._route_queue(tenant_id, shard);
     select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
         "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
         "judgement_ids" => $7);
 $$;
-comment on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
+comment on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
 
-create function memfold._revive_on(shard integer, tenant_id text) returns bigint
+create function memfold_internal._revive_on(shard integer, tenant_id text) returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
-    run on memfold._route_queue(tenant_id, shard);
+    run on memfold_internal._route_queue(tenant_id, shard);
     select * from memfold.revive_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold._revive_on(integer, text) is 'revive_judgements() on one server.';
+comment on function memfold_internal._revive_on(integer, text) is 'revive_judgements() on one server.';
 
 create function memfold.claim_judgements(worker text, max bigint DEFAULT 10, lease interval DEFAULT '00:01:00'::interval, review boolean DEFAULT false, tenant_id text DEFAULT NULL::text, judgement_ids uuid[] DEFAULT NULL::uuid[]) returns SETOF memfold.claimed_judgement
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold._enter_queue(tenant_id);
-    v_shards constant integer := memfold._shards();
+    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
     v_left bigint := max;
@@ -1682,12 +1682,12 @@ declare
     v_lost integer := 0;
 begin
     if v_tenant_id is not null then
-        return query select * from memfold._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
+        return query select * from memfold_internal._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
         return;
     end if;
     for v_step in 1..v_shards loop
         begin
-            return query select * from memfold._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review, null,
+            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review, null,
                 judgement_ids);
             get diagnostics v_given = row_count;
         -- of PL/Proxy itself (no connection), and of a server that goes away
@@ -1713,12 +1713,12 @@ create function memfold.revive_judgements(tenant_id text DEFAULT NULL::text) ret
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
 begin
     if v_tenant_id is not null then
-        return memfold._revive_on(0, v_tenant_id);
+        return memfold_internal._revive_on(0, v_tenant_id);
     end if;
-    return (select sum(memfold._revive_on(s, null)) from generate_series(0, memfold._shards() - 1) as s);
+    return (select sum(memfold_internal._revive_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
 end;
 $$;
 
@@ -1736,8 +1736,8 @@ members of memfold_judge may. Raises MF001 to MF003.';
 revoke all on function memfold.revive_judgements(tenant_id text) from public;
 grant execute on function memfold.revive_judgements(tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
-revoke all on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) from public;
-grant execute on function memfold._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) from public;
+grant execute on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-revoke all on function memfold._revive_on(integer, text) from public;
-grant execute on function memfold._revive_on(integer, text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold_internal._revive_on(integer, text) from public;
+grant execute on function memfold_internal._revive_on(integer, text) to memfold_app, memfold_judge, memfold_owner;

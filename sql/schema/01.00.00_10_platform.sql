@@ -25,17 +25,19 @@ begin
 end;
 $$;
 
-grant usage, create on schema memfold to memfold_owner, memfold_queue;
+grant usage, create on schema memfold, memfold_internal to memfold_owner, memfold_queue;
 -- Whoever writes to an adopted table may call the functions made for it, which stand in this schema.
-grant usage on schema memfold to memfold_owner with grant option;
-grant usage on schema memfold to memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
+grant usage on schema memfold, memfold_internal to memfold_app, memfold_judge, memfold_auditor;
+comment on schema memfold_internal is
+'memfold: what its functions and views call. Not an API: any release may change it.';
 comment on schema memfold is
 'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
 
 -- PostgreSQL 18 brings what is wanted, in C; before it takes some text work.
 do $do$
 begin
-    execute 'create function memfold._new_id() returns uuid language sql volatile parallel safe return ' || case
+    execute 'create function memfold_internal._new_id() returns uuid language sql volatile parallel safe return ' || case
         when pg_catalog.current_setting('server_version_num')::integer >= 180000 then 'pg_catalog.uuidv7()'
         -- one reading of the clock: 48 bits of milliseconds, 12 bits of their fraction, the version's digit between them
         else $body$(
@@ -47,8 +49,8 @@ begin
     end;
 end;
 $do$;
-revoke all on function memfold._new_id() from public;
-comment on function memfold._new_id() is
+revoke all on function memfold_internal._new_id() from public;
+comment on function memfold_internal._new_id() is
 'A UUID of version 7 (RFC 9562, method 3): milliseconds, then 12 bits of their fraction, so ids sort by time.';
 
 -- Which tenant a session is of ----------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ comment on table memfold.tenant_roles is
 'Which tenant a login role belongs to that is a member of memfold_tenant: this row decides, whatever memfold.tenant_id is
 set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
 
-create function memfold._bound_role(role name) returns name
+create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe
 -- Whoever logs in as a bound role stays bound, whatever role it sets.
 return case
@@ -72,30 +74,30 @@ return case
         pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
         and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
 end;
-revoke all on function memfold._bound_role(name) from public;
-comment on function memfold._bound_role(name) is
+revoke all on function memfold_internal._bound_role(name) from public;
+comment on function memfold_internal._bound_role(name) is
 'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
 not of memfold_owner, as superusers are). Null: the caller is not bound.';
 
-create function memfold._bound_tenant() returns text
+create function memfold_internal._bound_tenant() returns text
 language sql stable parallel safe
 return case
-    when memfold._bound_role(current_user) is not null
-        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold._bound_role(current_user))
+    when memfold_internal._bound_role(current_user) is not null
+        then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold_internal._bound_role(current_user))
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
-revoke all on function memfold._bound_tenant() from public;
-comment on function memfold._bound_tenant() is '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+revoke all on function memfold_internal._bound_tenant() from public;
+comment on function memfold_internal._bound_tenant() is '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
 
 -- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
-create function memfold._tenant() returns text
+create function memfold_internal._tenant() returns text
 language sql stable parallel safe
 return case
     when
         pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
         or current_user <> session_user and pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
-        then memfold._bound_tenant()
+        then memfold_internal._bound_tenant()
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
-revoke all on function memfold._tenant() from public;
-comment on function memfold._tenant() is 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
+revoke all on function memfold_internal._tenant() from public;
+comment on function memfold_internal._tenant() is 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';

@@ -3,7 +3,7 @@
 
 -- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function anew each time it computes a stored column.
 -- Its strings are written E'': PL/pgSQL reads them when it first runs in a session, by the settings of that session.
-create function memfold._content_hash(
+create function memfold_internal._content_hash(
     memory_type text, subject text, predicate text, content text,
     canonicalizer text, key_fields text, metadata_signature text
 ) returns bytea
@@ -15,7 +15,7 @@ begin
     if canonicalizer is null then
         return null;
     elsif canonicalizer = 'prose/1' then
-        v_content := memfold._prose_1(content);
+        v_content := memfold_internal._prose_1(content);
     else
         v_content := memfold.canonicalize(content, canonicalizer);
     end if;
@@ -37,10 +37,10 @@ begin
             then pg_catalog.convert_to(memory_type, 'UTF8') else E'\\xfe'::bytea end
         || E'\\x00'::bytea
         || case when pg_catalog.strpos(key_fields, 'subject') > 0
-            then coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
+            then coalesce(pg_catalog.convert_to(memfold_internal._prose_1(subject), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
         || E'\\x00'::bytea
         || case when pg_catalog.strpos(key_fields, 'predicate') > 0
-            then coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
+            then coalesce(pg_catalog.convert_to(memfold_internal._prose_1(predicate), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
         || E'\\x00'::bytea
         || coalesce(pg_catalog.convert_to(metadata_signature, 'UTF8'), E'\\xff'::bytea)
         || E'\\x00'::bytea
@@ -48,12 +48,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._content_hash(text, text, text, text, text, text, text) from public;
-comment on function memfold._content_hash(text, text, text, text, text, text, text) is
+revoke all on function memfold_internal._content_hash(text, text, text, text, text, text, text) from public;
+comment on function memfold_internal._content_hash(text, text, text, text, text, text, text) is
 'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a
 canonicalizer: such a memory has opted out of deduplication. Raises MF004 where the canonical content is empty.';
 
-create function memfold._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+create function memfold_internal._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -62,11 +62,11 @@ declare
 begin
     -- null = empty: neither is ever empty in canonical form
     v_key := pg_catalog.hashtextextended(
-        coalesce(memfold._prose_1(subject), '') collate "C", v_key);
+        coalesce(memfold_internal._prose_1(subject), '') collate "C", v_key);
     return pg_catalog.hashtextextended(
-        coalesce(memfold._prose_1(predicate), '') collate "C", v_key);
+        coalesce(memfold_internal._prose_1(predicate), '') collate "C", v_key);
 end;
 $$;
-revoke all on function memfold._scope_key(text, text, text, text) from public;
-comment on function memfold._scope_key(text, text, text, text) is
+revoke all on function memfold_internal._scope_key(text, text, text, text) from public;
+comment on function memfold_internal._scope_key(text, text, text, text) is
 '64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';

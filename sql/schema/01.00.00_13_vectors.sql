@@ -26,7 +26,7 @@ comment on table memfold.embedding_models is
 comment on column memfold.embedding_models.calibration_id is
 'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set by hand.';
 comment on column memfold.embedding_models.score_function is
-'The function of schema memfold that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
+'The function of schema memfold_internal that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
 comment on column memfold.embedding_models.candidate_threshold is
 'With a score_function: the cosine from which on a neighbour is scored.';
 comment on column memfold.embedding_models.score_merge_threshold is

@@ -4,7 +4,7 @@
 
 create table memfold.memories (
     tenant_id text collate "C" not null,
-    memory_id uuid not null default memfold._new_id(),
+    memory_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null default 'default',
     memory_type text collate "C" not null default 'fact',
     subject text collate "C",
@@ -15,10 +15,10 @@ create table memfold.memories (
     key_fields text collate "C",
     metadata_signature text collate "C",
     content_hash bytea generated always as (
-        memfold._content_hash(memory_type, subject, predicate, content, canonicalizer, key_fields, metadata_signature)
+        memfold_internal._content_hash(memory_type, subject, predicate, content, canonicalizer, key_fields, metadata_signature)
     ) stored,
     scope_key bigint not null generated always as (
-        memfold._scope_key(bucket_id, memory_type, subject, predicate)
+        memfold_internal._scope_key(bucket_id, memory_type, subject, predicate)
     ) stored,
     status text collate "C" not null default 'active',
     merged_into uuid,
@@ -153,7 +153,7 @@ comment on table memfold.memory_tokens is
 -- doubled the cost of a replay. Only memfold's own functions write these tables; check_invariants() says what must hold.
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
-    event_id uuid not null default memfold._new_id(),
+    event_id uuid not null default memfold_internal._new_id(),
     at timestamptz not null default pg_catalog.clock_timestamp(),
     bucket_id text collate "C" not null,
     action text collate "C" not null,
@@ -244,7 +244,7 @@ comment on column memfold.memory_events.turn_events is
 
 create table memfold.runs (
     tenant_id text collate "C" not null check (tenant_id <> ''),
-    run_id uuid not null default memfold._new_id(),
+    run_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
         'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'upkeep', 'reembedding', 'dropping', 'erasure'

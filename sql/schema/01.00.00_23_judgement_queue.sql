@@ -1,6 +1,6 @@
 create table memfold.judgements (
     tenant_id text collate "C" not null check (tenant_id <> ''),
-    judgement_id uuid not null default memfold._new_id(),
+    judgement_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     scope_key bigint not null,
     kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review')),

@@ -1,6 +1,6 @@
 -- A batch makes the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's,
 -- last_id is the memory_id of the last one. Null: made where the row is written.
-create type memfold.candidate as (
+create type memfold_internal.candidate as (
     tenant_id text,
     bucket_id text,
     memory_type text,
@@ -26,9 +26,9 @@ create type memfold.candidate as (
     last_id uuid,
     last_event_id uuid
 );
-comment on type memfold.candidate is 'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
+comment on type memfold_internal.candidate is 'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
 
-create type memfold.decision as (
+create type memfold_internal.decision as (
     action text,
     tier integer,
     method text,
@@ -42,6 +42,6 @@ create type memfold.decision as (
     on_timeline boolean,
     judgement text
 );
-comment on type memfold.decision is
+comment on type memfold_internal.decision is
 'What _decide() found: the action, the stored text that was hit (memory_id, with its root), the memory it concerns
 (target_id), and the kind of judgement to queue.';

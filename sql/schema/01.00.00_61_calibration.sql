@@ -1,27 +1,27 @@
-create function memfold._pair_key(a text, b text) returns bytea
+create function memfold_internal._pair_key(a text, b text) returns bytea
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_a constant text collate "C" := memfold._prose_1(a);
-    v_b constant text collate "C" := memfold._prose_1(b);
+    v_a constant text collate "C" := memfold_internal._prose_1(a);
+    v_b constant text collate "C" := memfold_internal._prose_1(b);
 begin
     return pg_catalog.sha256(pg_catalog.convert_to(least(v_a, v_b), 'UTF8') || E'\\x00'::bytea
         || pg_catalog.convert_to(greatest(v_a, v_b), 'UTF8'));
 end;
 $$;
-revoke all on function memfold._pair_key(text, text) from public;
-comment on function memfold._pair_key(text, text) is
+revoke all on function memfold_internal._pair_key(text, text) from public;
+comment on function memfold_internal._pair_key(text, text) is
 'SHA-256 of two texts in canonical form (prose/1), whichever comes first.';
 
 create table memfold.labelled_pairs (
     tenant_id text collate "C" not null check (tenant_id <> ''),
-    pair_id uuid not null default memfold._new_id(),
+    pair_id uuid not null default memfold_internal._new_id(),
     content_a text collate "C" not null,
     content_b text collate "C" not null,
     label text collate "C" not null check (label in ('duplicate', 'refinement', 'contradiction', 'distinct')),
     origin text collate "C" not null check (origin in ('import', 'collected', 'labelled')),
     labelled_at timestamptz not null default pg_catalog.now(),
-    pair_key bytea not null generated always as (memfold._pair_key(content_a, content_b)) stored,
+    pair_key bytea not null generated always as (memfold_internal._pair_key(content_a, content_b)) stored,
     similarities jsonb not null default '{}' check (pg_catalog.jsonb_typeof(similarities) = 'object'),
     evidence text collate "C",
     weak boolean not null default false,
@@ -48,7 +48,7 @@ comment on column memfold.labelled_pairs.labelled_by is 'The role that handed th
 
 -- No foreign key to embedding_models: what was measured outlives the model whose vectors are gone.
 create table memfold.calibrations (
-    calibration_id uuid primary key default memfold._new_id(),
+    calibration_id uuid primary key default memfold_internal._new_id(),
     model text collate "C" not null,
     merge_threshold double precision not null,
     judge_threshold double precision not null,
@@ -85,7 +85,7 @@ comment on column memfold.calibrations.candidate_threshold is
 'With a score: the cosine from which on a neighbour is scored.';
 
 create table memfold.calibration_changes (
-    change_id uuid primary key default memfold._new_id(),
+    change_id uuid primary key default memfold_internal._new_id(),
     model text collate "C" not null,
     calibration_id uuid,
     undoes uuid unique,

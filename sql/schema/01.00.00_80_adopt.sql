@@ -41,7 +41,7 @@ comment on column memfold.adoptions.left_out is 'Rows without a hash, by reason,
 comment on column memfold.adoptions.steps is 'When each step began and ended.';
 
 create table memfold.adoption_archive (
-    archive_id uuid primary key default memfold._new_id(),
+    archive_id uuid primary key default memfold_internal._new_id(),
     adoption text collate "C" not null,
     reason text collate "C" not null check (reason in ('duplicate', 'child_collision')),
     table_schema text collate "C" not null,

@@ -1,6 +1,6 @@
 -- Row level security: forced, and closed without a tenant.
 -- The writing functions run as memfold_owner, which the policies bind too; they compare their tenant_id with the setting
--- (memfold._enter). Who reads tables directly is compared by memfold._tenant(), which knows roles bound to one tenant.
+-- (memfold_internal._enter). Who reads tables directly is compared by memfold_internal._tenant(), which knows roles bound to one tenant.
 
 do $$
 declare
@@ -17,7 +17,7 @@ begin
             'create policy tenant_wall on memfold.%I to memfold_owner'
             ' using (tenant_id = pg_catalog.current_setting(''memfold.tenant_id'', true))', v_table);
         execute pg_catalog.format(
-            'create policy tenant_read on memfold.%I for select to memfold_app using (tenant_id = memfold._tenant())',
+            'create policy tenant_read on memfold.%I for select to memfold_app using (tenant_id = memfold_internal._tenant())',
             v_table);
         execute pg_catalog.format(
             'create policy audit_read on memfold.%I for select to memfold_auditor using (true)', v_table);
@@ -42,6 +42,6 @@ alter table memfold.tenant_roles enable row level security;
 -- its owner too goes by its policies (owner_all), as everywhere
 alter table memfold.tenant_roles force row level security;
 create policy own_row on memfold.tenant_roles for select to memfold_app
-using (role_name = memfold._bound_role(current_user));
+using (role_name = memfold_internal._bound_role(current_user));
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
 create policy audit_read on memfold.tenant_roles for select to memfold_auditor using (true);

@@ -2,8 +2,8 @@
 
 # installing ------------------------------------------------------------------------------------------------
 
-REVISION = "select version_num from memfold.alembic_version"
-HAS_REVISION = "select pg_catalog.to_regclass('memfold.alembic_version') is not null"
+REVISION = "select version_num from memfold_internal.alembic_version"
+HAS_REVISION = "select pg_catalog.to_regclass('memfold_internal.alembic_version') is not null"
 
 # The setting of the database; without one, what the server starts a session with, but for this role's own. Then whether
 # this role is called like memfold's schema, to which "$user" leads it, and has no search_path of its own in the database.
@@ -34,7 +34,7 @@ select current_database(), coalesce(
 INSTALL_PATH = """
 select
     pg_catalog.set_config('search_path',
-        'memfold, ' || pg_catalog.quote_ident(n.nspname) || ', pg_temp', true),
+        'memfold, memfold_internal, ' || pg_catalog.quote_ident(n.nspname) || ', pg_temp', true),
     pg_catalog.set_config('client_min_messages', 'warning', true),
     pg_catalog.set_config('lock_timeout', '3s', true)
 from pg_catalog.pg_extension as e
@@ -42,7 +42,10 @@ join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
 where e.extname = 'vector'
 """
 
-STEP_ASIDE = "alter schema memfold rename to memfold_as_found; create schema memfold"
+STEP_ASIDE = (
+    "alter schema memfold rename to memfold_as_found; create schema memfold;"
+    " alter schema memfold_internal rename to memfold_internal_as_found; create schema memfold_internal"
+)
 
 # A body that is kept parsed is printed with other parentheses after pg_dump and pg_upgrade have parsed it again.
 DEFINITIONS = """
@@ -51,7 +54,8 @@ select p.oid::regprocedure::text, case
     else pg_catalog.regexp_replace(pg_catalog.pg_get_functiondef(p.oid), '[()\\s]', '', 'g')
 end
 from pg_catalog.pg_proc as p
-where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.prokind in ('f', 'p')
+where p.pronamespace = any(array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
+    and p.prokind in ('f', 'p')
     -- of no file: `memfold adopt` makes these for a table, apply_calibration() for a model
     and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Made by (memfold adopt|apply_calibration)'
     -- nor are those of memfold_py, an extension of its own
@@ -76,7 +80,7 @@ select
     (select r.rolbypassrls from pg_catalog.pg_roles as r where r.rolname = current_user) as bypasses,
     (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'vector') as pgvector,
     (select e.extversion from pg_catalog.pg_extension as e where e.extname = 'memfold') as extension,
-    pg_catalog.to_regclass('memfold.alembic_version') is not null as migrated,
+    pg_catalog.to_regclass('memfold_internal.alembic_version') is not null as migrated,
     coalesce((
         select pg_catalog.pg_has_role(current_user, r.oid, 'member')
         from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
@@ -93,7 +97,7 @@ select
 # Whether the database is one of Citus, and memfold is distributed there.
 CITUS = """
 select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
-    pg_catalog.to_regprocedure('memfold._lives_here(text)') is not null as is_distributed
+    pg_catalog.to_regprocedure('memfold_internal._lives_here(text)') is not null as is_distributed
 """
 
 # Nodes whose functions are not the coordinator's.
@@ -101,14 +105,16 @@ OTHER_NODES = """
 with here as (
     select pg_catalog.md5(pg_catalog.string_agg(
         p.proname || p.prosrc, '' order by p.proname, p.prosrc collate pg_catalog."C")) as functions
-    from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace('memfold')
+    from pg_catalog.pg_proc as p
+    where p.pronamespace = any(array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
 )
 select w.nodename || ':' || w.nodeport as node, w.success and w.result = h.functions as same
 from here as h
 cross join lateral pg_catalog.run_command_on_workers(
     'select pg_catalog.md5(pg_catalog.string_agg('
     'p.proname || p.prosrc, '''' order by p.proname, p.prosrc collate pg_catalog."C"))'
-    ' from pg_catalog.pg_proc as p where p.pronamespace = pg_catalog.to_regnamespace(''memfold'')'
+    ' from pg_catalog.pg_proc as p where p.pronamespace = any(array['
+    'pg_catalog.to_regnamespace(''memfold''), pg_catalog.to_regnamespace(''memfold_internal'')])'
 ) as w
 """
 
@@ -146,7 +152,7 @@ present as (
             select pg_catalog.string_agg(r::text, ', ' order by r::text) from unnest(p.roles) as r
         ) as roles,
         pg_catalog.replace(
-            pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold\\._|pg_catalog\\.', '_', 'g'),
+            pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold_internal\\._|pg_catalog\\.', '_', 'g'),
                 '^\\((.*)\\)$', '\\1'),
             '_tenant_here()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
         p.permissive, p.with_check
@@ -172,7 +178,8 @@ select c.relname::text || ': ' || coalesce(nullif(a.grantee, 0)::regrole::text, 
     || pg_catalog.string_agg(pg_catalog.lower(a.privilege_type), ', ' order by a.privilege_type)
 from pg_catalog.pg_class as c
 cross join lateral pg_catalog.aclexplode(c.relacl) as a
-where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p', 'v')
+where c.relnamespace = any(array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
+    and c.relkind in ('r', 'p', 'v')
     and a.grantee <> c.relowner and a.grantee::regrole::text <> 'memfold_owner' and (
         a.grantee = 0 or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
         and not (c.relname = 'staged_candidates' and a.privilege_type = 'INSERT'

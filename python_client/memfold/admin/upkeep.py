@@ -91,7 +91,7 @@ def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) ->
 def _tenants(connection: psycopg.Connection[Any]) -> list[str]:
     try:
         cursor = connection.cursor(row_factory=tuple_row)
-        return [row[0] for row in cursor.execute("select t from memfold._tenants() as t").fetchall()]
+        return [row[0] for row in cursor.execute("select t from memfold_internal._tenants() as t").fetchall()]
     except psycopg.errors.InsufficientPrivilege as error:
         raise MemfoldError(
             "this role does not see all tenants",

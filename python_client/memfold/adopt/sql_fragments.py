@@ -83,7 +83,7 @@ class SqlFragments:
     def hashed(self, alias: str | None) -> Node:
         """The hash of the row of that name, evaluated where it stands."""
         return build(
-            "memfold._adopted_hash(CONTENT, PROFILE)",
+            "memfold_internal._adopted_hash(CONTENT, PROFILE)",
             CONTENT=x.as_text(self.of.content.on(alias)),
             PROFILE=x.text(self.of.profile),
         )

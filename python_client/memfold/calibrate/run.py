@@ -95,7 +95,7 @@ def check_model(connection: DB, embedding_model: str) -> dict[str, Any]:
 def save(where: str | DB, made: Calibration) -> Calibration:
     """Store a calibration; gives it with its id."""
     with connected(where) as connection:
-        row = connection.execute("select memfold._new_id()").fetchone()
+        row = connection.execute("select memfold_internal._new_id()").fetchone()
         calibration_id: UUID = row[0] if row is not None else UUID(int=0)
         connection.execute(
             queries.ADD_CALIBRATION,

@@ -116,7 +116,7 @@ class Score:
             plane[: len(above)] = [bool(steps >> digit & 1) for steps in above]
             counts.append(f"{1 << digit} * bit_count(v & {_bits(plane)})")
         lines = [
-            f"create or replace function memfold.{name}(features double precision[]) returns double precision",
+            f"create or replace function memfold_internal.{name}(features double precision[]) returns double precision",
             "language plpgsql immutable strict parallel safe",
             "as $score$",
             "declare",

@@ -1,54 +1,54 @@
-create or replace function memfold._actor() returns text
+create or replace function memfold_internal._actor() returns text
 language sql stable
 return case pg_catalog.current_setting('role')
     when 'none' then session_user::text else pg_catalog.current_setting('role')
 end;
-revoke all on function memfold._actor() from public;
-comment on function memfold._actor() is 'The role that called, seen through SECURITY DEFINER.';
+revoke all on function memfold_internal._actor() from public;
+comment on function memfold_internal._actor() is 'The role that called, seen through SECURITY DEFINER.';
 
-create or replace function memfold._is_entered(tenant_id text) returns boolean
+create or replace function memfold_internal._is_entered(tenant_id text) returns boolean
 language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
 and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
 and tenant_id > '*' collate "C"
 and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
-revoke all on function memfold._is_entered(text) from public;
-comment on function memfold._is_entered(text) is
+revoke all on function memfold_internal._is_entered(text) from public;
+comment on function memfold_internal._is_entered(text) is
 'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
 or in doubt, is for _enter().';
 
-create or replace function memfold._enter(tenant_id text) returns void
+create or replace function memfold_internal._enter(tenant_id text) returns void
 language plpgsql volatile
 as $$
 declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold._is_entered(tenant_id) then
+    if memfold_internal._is_entered(tenant_id) then
         return;
     end if;
     if tenant_id is null or tenant_id = '' then
-        perform memfold._fail('MF001', 'tenant_id is missing',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
     end if;
-    v_bound := memfold._bound_role(memfold._actor()::name);
-    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member');
+    v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
+    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
     if v_bound is not null and not exists (
         select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
     ) then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
             'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
     elsif v_bound is null and not v_trusted and (
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then
-        perform memfold._fail('MF003', 'tenant_id is too long',
+        perform memfold_internal._fail('MF003', 'tenant_id is too long',
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(tenant_id)),
             'Identifiers have at most 512 bytes of UTF-8.');
     end if;
@@ -57,51 +57,51 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._enter(text) from public;
-comment on function memfold._enter(text) is
+revoke all on function memfold_internal._enter(text) from public;
+comment on function memfold_internal._enter(text) is
 'The wall at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
 may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
 which binds these functions, sees it. Raises MF001 to MF003.';
 
-create or replace function memfold._enter_judge(tenant_id text) returns void
+create or replace function memfold_internal._enter_judge(tenant_id text) returns void
 language plpgsql volatile
 as $$
 begin
-    if tenant_id <> '' and tenant_id <> '*' and memfold._bound_role(memfold._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
+    if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
+        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
     then
         perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     else
-        perform memfold._enter(tenant_id);
+        perform memfold_internal._enter(tenant_id);
     end if;
 end;
 $$;
-revoke all on function memfold._enter_judge(text) from public;
-comment on function memfold._enter_judge(text) is
+revoke all on function memfold_internal._enter_judge(text) from public;
+comment on function memfold_internal._enter_judge(text) is
 'The wall at the entry points of tier 3: as _enter(), and a member of memfold_judge may act for any tenant.';
 
-create or replace function memfold._enter_queue(tenant_id text) returns text
+create or replace function memfold_internal._enter_queue(tenant_id text) returns text
 language plpgsql volatile
 as $$
 declare
     v_tenant_id text := tenant_id;
 begin
-    if tenant_id is null and memfold._bound_role(memfold._actor()::name) is null and (
-        pg_catalog.pg_has_role(memfold._actor(), 'memfold_judge', 'member')
-        or pg_catalog.pg_has_role(memfold._actor(), 'memfold_owner', 'member')
+    if tenant_id is null and memfold_internal._bound_role(memfold_internal._actor()::name) is null and (
+        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
+        or pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
     ) then
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold._enter_judge(v_tenant_id);
+    perform memfold_internal._enter_judge(v_tenant_id);
     return v_tenant_id;
 end;
 $$;
-revoke all on function memfold._enter_queue(text) from public;
-comment on function memfold._enter_queue(text) is
+revoke all on function memfold_internal._enter_queue(text) from public;
+comment on function memfold_internal._enter_queue(text) is
 'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
 
-create or replace function memfold._tenants() returns setof text
+create or replace function memfold_internal._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic
     with recursive t (tenant_id) as (
@@ -115,5 +115,5 @@ begin atomic
     )
     select t.tenant_id from t where t.tenant_id is not null;
 end;
-revoke all on function memfold._tenants() from public;
-comment on function memfold._tenants() is 'Every tenant that has memories. Only the owner may call it.';
+revoke all on function memfold_internal._tenants() from public;
+comment on function memfold_internal._tenants() is 'Every tenant that has memories. Only the owner may call it.';

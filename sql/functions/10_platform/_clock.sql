@@ -1,11 +1,11 @@
-create or replace function memfold._clock() returns timestamptz
+create or replace function memfold_internal._clock() returns timestamptz
 language plpgsql stable
 as $$
 begin
     return pg_catalog.clock_timestamp();
 end;
 $$;
-revoke all on function memfold._clock() from public;
-grant execute on function memfold._clock() to memfold_queue;
-comment on function memfold._clock() is
+revoke all on function memfold_internal._clock() from public;
+grant execute on function memfold_internal._clock() to memfold_queue;
+comment on function memfold_internal._clock() is
 'The time at which a statement runs, once for all its rows: an UPDATE that Citus plans may call nothing volatile.';

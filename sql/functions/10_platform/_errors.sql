@@ -1,15 +1,15 @@
-create or replace function memfold._fail(code text, message text, detail text, hint text) returns void
+create or replace function memfold_internal._fail(code text, message text, detail text, hint text) returns void
 language plpgsql volatile parallel safe
 as $$
 begin
     raise exception using errcode = code, message = message, detail = detail, hint = hint;
 end;
 $$;
-revoke all on function memfold._fail(text, text, text, text) from public;
-comment on function memfold._fail(text, text, text, text) is
+revoke all on function memfold_internal._fail(text, text, text, text) from public;
+comment on function memfold_internal._fail(text, text, text, text) is
 'Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.';
 
-create or replace function memfold._retry(message text, detail text) returns void
+create or replace function memfold_internal._retry(message text, detail text) returns void
 language plpgsql volatile
 as $$
 begin
@@ -19,5 +19,5 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold._retry(text, text) from public;
-comment on function memfold._retry(text, text) is 'Raises 40001: the transaction would succeed if it were run again.';
+revoke all on function memfold_internal._retry(text, text) from public;
+comment on function memfold_internal._retry(text, text) is 'Raises 40001: the transaction would succeed if it were run again.';

@@ -1,17 +1,17 @@
 -- Vectors that the database makes, and words of scripts without spaces: by memfold_py, as lemmas are (_lemma.sql).
 
-create or replace function memfold._has_python() returns boolean
+create or replace function memfold_internal._has_python() returns boolean
 language sql stable parallel safe
 return pg_catalog.to_regprocedure('memfold.lemmatize(text,text)') is not null;
-revoke all on function memfold._has_python() from public;
-comment on function memfold._has_python() is 'Whether memfold_py is in this database.';
+revoke all on function memfold_internal._has_python() from public;
+comment on function memfold_internal._has_python() is 'Whether memfold_py is in this database.';
 
-create or replace function memfold._require_python(feature text) returns void
+create or replace function memfold_internal._require_python(feature text) returns void
 language plpgsql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not memfold._has_python() then
+    if not memfold_internal._has_python() then
         raise exception 'the extension memfold_py is not in this database' using
             errcode = 'MF056',
             detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not have.', feature),
@@ -20,5 +20,5 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._require_python(text) from public;
-comment on function memfold._require_python(text) is 'Raises MF056 unless memfold_py is in this database.';
+revoke all on function memfold_internal._require_python(text) from public;
+comment on function memfold_internal._require_python(text) is 'Raises MF056 unless memfold_py is in this database.';

@@ -1,4 +1,4 @@
-create or replace function memfold._no_commit() returns text
+create or replace function memfold_internal._no_commit() returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -12,12 +12,12 @@ begin
     return v_message;
 end;
 $$;
-revoke all on function memfold._no_commit() from public;
-grant execute on function memfold._no_commit() to memfold_app;
-comment on function memfold._no_commit() is
+revoke all on function memfold_internal._no_commit() from public;
+grant execute on function memfold_internal._no_commit() to memfold_app;
+comment on function memfold_internal._no_commit() is
 'What PostgreSQL says, in the language of the session, to a COMMIT where there can be none: as in every function.';
 
-create or replace procedure memfold._require_autocommit(name text)
+create or replace procedure memfold_internal._require_autocommit(name text)
 language plpgsql
 as $$
 -- It has to be where its caller is, so it may not pin search_path: every name is qualified.
@@ -30,7 +30,7 @@ begin
     exception when invalid_transaction_termination then
         get stacked diagnostics v_message = message_text;
     end;
-    if v_message operator(pg_catalog.=) memfold._no_commit() then
+    if v_message operator(pg_catalog.=) memfold_internal._no_commit() then
         raise exception '% cannot run inside a transaction block', name using
             errcode = 'active_sql_transaction',
             detail = 'It commits after each step, so that nobody waits for the whole.',
@@ -38,7 +38,7 @@ begin
     end if;
 end;
 $$;
-revoke all on procedure memfold._require_autocommit(text) from public;
-grant execute on procedure memfold._require_autocommit(text) to memfold_app;
-comment on procedure memfold._require_autocommit(text) is
+revoke all on procedure memfold_internal._require_autocommit(text) from public;
+grant execute on procedure memfold_internal._require_autocommit(text) to memfold_app;
+comment on procedure memfold_internal._require_autocommit(text) is
 'Raises 25001 unless the procedure that calls it may commit.';

@@ -8,7 +8,7 @@
 
 -- What canonical ordering sorts (combining class other than 0), and what begins with such a mark when it is taken apart:
 -- Unicode 14, and what Unicode 15 and 16 have added. The inside of a bracket expression.
-create or replace function memfold._marks_1() returns text
+create or replace function memfold_internal._marks_1() returns text
 immutable parallel safe
 return
     E'\u0300-\u034E\u0350-\u036F\u0483-\u0487\u0591-\u05BD\u05BF\u05C1-\u05C2\u05C4-\u05C5\u05C7\u0610-\u061A'
@@ -35,26 +35,26 @@ return
      '\U0001D242-\U0001D244\U0001E000-\U0001E006\U0001E008-\U0001E018\U0001E01B-\U0001E021\U0001E023-\U0001E024'
      '\U0001E026-\U0001E02A\U0001E08F\U0001E130-\U0001E136\U0001E2AE\U0001E2EC-\U0001E2EF\U0001E4EC-\U0001E4EF'
      '\U0001E5EE-\U0001E5EF\U0001E8D0-\U0001E8D6\U0001E944-\U0001E94A';
-revoke all on function memfold._marks_1() from public;
-comment on function memfold._marks_1() is 'Combining marks that have an order, as the inside of a bracket expression.';
+revoke all on function memfold_internal._marks_1() from public;
+comment on function memfold_internal._marks_1() is 'Combining marks that have an order, as the inside of a bracket expression.';
 
 -- The lengths first: they are known, and most texts have no 31 characters that are not ASCII.
-create or replace function memfold._has_mark_run_1(content text) returns boolean
+create or replace function memfold_internal._has_mark_run_1(content text) returns boolean
 immutable parallel safe
 return case
     when octet_length(content) - char_length(content) > 30
-        then content collate "C" ~ ('[' || memfold._marks_1() || ']{31}')
+        then content collate "C" ~ ('[' || memfold_internal._marks_1() || ']{31}')
     else false
 end;
-revoke all on function memfold._has_mark_run_1(text) from public;
-comment on function memfold._has_mark_run_1(text) is 'Whether a text has more than 30 combining marks in a row.';
+revoke all on function memfold_internal._has_mark_run_1(text) from public;
+comment on function memfold_internal._has_mark_run_1(text) is 'Whether a text has more than 30 combining marks in a row.';
 
-create or replace function memfold._break_mark_runs_1(content text) returns text
+create or replace function memfold_internal._break_mark_runs_1(content text) returns text
 immutable parallel safe
 return case
-    when memfold._has_mark_run_1(content) then regexp_replace(
-        content collate "C", '([' || memfold._marks_1() || ']{15})(?=[' || memfold._marks_1() || '])', E'\\1\u034F', 'g')
+    when memfold_internal._has_mark_run_1(content) then regexp_replace(
+        content collate "C", '([' || memfold_internal._marks_1() || ']{15})(?=[' || memfold_internal._marks_1() || '])', E'\\1\u034F', 'g')
     else content
 end;
-revoke all on function memfold._break_mark_runs_1(text) from public;
-comment on function memfold._break_mark_runs_1(text) is 'A text that has more than 30 combining marks in a row with U+034F after each 15.';
+revoke all on function memfold_internal._break_mark_runs_1(text) from public;
+comment on function memfold_internal._break_mark_runs_1(text) is 'A text that has more than 30 combining marks in a row with U+034F after each 15.';

@@ -16,47 +16,47 @@
 
 -- Servers of older minor releases swallow U+11A7 after a Hangul syllable (fixed upstream). A word joiner between stops
 -- that, and is nowhere a loss: both profiles drop the word joiner anyway.
-create or replace function memfold._normalize_nfkc_1(content text) returns text
+create or replace function memfold_internal._normalize_nfkc_1(content text) returns text
 immutable parallel safe
 return case
     when content is nfkc normalized then content
     when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfkc)
     else replace(
         normalize(
-            replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
+            replace(memfold_internal._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
             nfkc
         ) collate "C",
         E'\u2060', ''
     )
 end;
-revoke all on function memfold._normalize_nfkc_1(text) from public;
-comment on function memfold._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
+revoke all on function memfold_internal._normalize_nfkc_1(text) from public;
+comment on function memfold_internal._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
 
-create or replace function memfold._nfkc_1(content text) returns text
+create or replace function memfold_internal._nfkc_1(content text) returns text
 immutable parallel safe
-return memfold._normalize_nfkc_1(memfold._break_mark_runs_1(content));
-revoke all on function memfold._nfkc_1(text) from public;
+return memfold_internal._normalize_nfkc_1(memfold_internal._break_mark_runs_1(content));
+revoke all on function memfold_internal._nfkc_1(text) from public;
 
-create or replace function memfold._normalize_nfc_1(content text) returns text
+create or replace function memfold_internal._normalize_nfc_1(content text) returns text
 immutable parallel safe
 return case
     when content is nfc normalized then content
     when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfc)
     else replace(
         normalize(
-            replace(memfold._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
+            replace(memfold_internal._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
             nfc
         ) collate "C",
         E'\u2060', ''
     )
 end;
-revoke all on function memfold._normalize_nfc_1(text) from public;
-comment on function memfold._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
+revoke all on function memfold_internal._normalize_nfc_1(text) from public;
+comment on function memfold_internal._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
 
-create or replace function memfold._nfc_1(content text) returns text
+create or replace function memfold_internal._nfc_1(content text) returns text
 immutable parallel safe
-return memfold._normalize_nfc_1(memfold._break_mark_runs_1(content));
-revoke all on function memfold._nfc_1(text) from public;
+return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(content));
+revoke all on function memfold_internal._nfc_1(text) from public;
 
 -- Lower case ----------------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ revoke all on function memfold._nfc_1(text) from public;
 -- letter has one (J + caron, but U+01F0). translate() searches its table for every character, so it gets the
 -- distinct capitals of the text instead of the text. Dotted I becomes i by the table; many programs write its small
 -- letter as i + dot above, so that dot goes too. Not pinned: only the pinned functions below call it.
-create or replace function memfold._fold_1(content text) returns text
+create or replace function memfold_internal._fold_1(content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -73,63 +73,63 @@ declare
     v_capital text collate "C";
     v_capitals text collate "C" := '';
 begin
-    if v_text ~ ('[' || memfold._capitals_1() || ']') then
-        v_rest := regexp_replace(v_text, '[^' || memfold._capitals_1() || ']+', '', 'g');
+    if v_text ~ ('[' || memfold_internal._capitals_1() || ']') then
+        v_rest := regexp_replace(v_text, '[^' || memfold_internal._capitals_1() || ']+', '', 'g');
         while v_rest <> '' loop
             v_capital := left(v_rest, 1);
             v_capitals := v_capitals || v_capital;
             v_rest := replace(v_rest, v_capital, '');
         end loop;
         v_text := translate(
-            v_text, v_capitals, translate(v_capitals, memfold._fold_from_1(), memfold._fold_to_1()));
+            v_text, v_capitals, translate(v_capitals, memfold_internal._fold_from_1(), memfold_internal._fold_to_1()));
     end if;
     if strpos(v_text, E'\u0307') > 0 then
         v_text := regexp_replace(v_text, E'([i\u012F\u1E2D\u1ECB])\u0307+', E'\\1', 'g');
     end if;
     if v_text <> content collate "C" then
-        v_text := memfold._nfc_1(v_text);
+        v_text := memfold_internal._nfc_1(v_text);
     end if;
     return v_text;
 end
 $$;
-revoke all on function memfold._fold_1(text) from public;
+revoke all on function memfold_internal._fold_1(text) from public;
 
 -- prose/1 -------------------------------------------------------------------------------------------------------------
 
 -- What NFKC would lose: 10^5 is not 105, 1 1/2 is not 11/2. A run of superscripts gets ^ in front, one of subscripts _,
 -- a vulgar fraction a space; a digit that follows stays apart too (a fraction numerator, U+215F, is meant to have one).
 -- Not pinned: only a pinned function calls it.
-create or replace function memfold._keep_apart_1(content text) returns text
+create or replace function memfold_internal._keep_apart_1(content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
     v_text text collate "C" := translate(content collate "C", E'\u00AD\u200B\u2060\uFEFF', '');
 begin
-    v_text := regexp_replace(v_text, '([' || memfold._superscripts_1() || ']+)', E'^\\1', 'g');
-    v_text := regexp_replace(v_text, '([' || memfold._subscripts_1() || ']+)', E'_\\1', 'g');
-    v_text := regexp_replace(v_text, '([' || memfold._fractions_1() || E'\u215F])', E' \\1', 'g');
+    v_text := regexp_replace(v_text, '([' || memfold_internal._superscripts_1() || ']+)', E'^\\1', 'g');
+    v_text := regexp_replace(v_text, '([' || memfold_internal._subscripts_1() || ']+)', E'_\\1', 'g');
+    v_text := regexp_replace(v_text, '([' || memfold_internal._fractions_1() || E'\u215F])', E' \\1', 'g');
     return regexp_replace(
         v_text,
-        '([' || memfold._superscripts_1() || memfold._subscripts_1() || memfold._fractions_1() || '])'
-        || '(?=[' || memfold._digits_1() || '])',
+        '([' || memfold_internal._superscripts_1() || memfold_internal._subscripts_1() || memfold_internal._fractions_1() || '])'
+        || '(?=[' || memfold_internal._digits_1() || '])',
         E'\\1 ', 'g');
 end
 $$;
-revoke all on function memfold._keep_apart_1(text) from public;
+revoke all on function memfold_internal._keep_apart_1(text) from public;
 
 -- Any text. White space is the Unicode property White_Space, less what NFKC has made a plain space.
-create or replace function memfold._prose_1_any(content text) returns text
+create or replace function memfold_internal._prose_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_text text collate "C" := content;
 begin
-    if v_text ~ (E'[\u00AD\u200B\u2060\uFEFF\u215F' || memfold._superscripts_1() || memfold._subscripts_1()
-                 || memfold._fractions_1() || ']') then
-        v_text := memfold._keep_apart_1(v_text);
+    if v_text ~ (E'[\u00AD\u200B\u2060\uFEFF\u215F' || memfold_internal._superscripts_1() || memfold_internal._subscripts_1()
+                 || memfold_internal._fractions_1() || ']') then
+        v_text := memfold_internal._keep_apart_1(v_text);
     end if;
-    v_text := memfold._fold_1(memfold._nfkc_1(v_text));
+    v_text := memfold_internal._fold_1(memfold_internal._nfkc_1(v_text));
     if v_text ~ E'[\\u0009-\\u000D\u0085\u1680\u2028\u2029]|  ' then
         v_text := regexp_replace(v_text, E'[\\u0009-\\u000D \u0085\u1680\u2028\u2029]+', ' ', 'g');
     end if;
@@ -140,19 +140,19 @@ begin
     return v_text;
 end
 $$;
-revoke all on function memfold._prose_1_any(text) from public;
+revoke all on function memfold_internal._prose_1_any(text) from public;
 
 -- In as few nodes as can be: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
-create or replace function memfold._prose_1(content text) returns text
+create or replace function memfold_internal._prose_1(content text) returns text
 immutable parallel safe
 return case
-    when content ~ '[^ -~]|  ' collate "C" then memfold._prose_1_any(content)
+    when content ~ '[^ -~]|  ' collate "C" then memfold_internal._prose_1_any(content)
     when content ~ '^ |[ .!?]$' collate "C"
         then lower(btrim(regexp_replace(content, ' *[.!?] *$' collate "C", '')) collate "C")
     else lower(content collate "C")
 end;
-revoke all on function memfold._prose_1(text) from public;
-comment on function memfold._prose_1(text) is
+revoke all on function memfold_internal._prose_1(text) from public;
+comment on function memfold_internal._prose_1(text) is
 'prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().';
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
@@ -162,32 +162,32 @@ comment on function memfold._prose_1(text) is
 -- vanish: what Unicode 14 has not assigned stays. Combining marks stay because vowel signs and points are how many
 -- scripts write their letters; variation selectors go, they only choose a glyph. NFC, not NFKC: canonical forms are two
 -- spellings of one text, compatibility forms are not (and so superscripts need no rule here).
-create or replace function memfold._flat_1_any(content text) returns text
+create or replace function memfold_internal._flat_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_text text collate "C" := content;
 begin
-    v_text := memfold._nfc_1(v_text);
-    v_text := regexp_replace(v_text, '[' || memfold._dropped_1() || ']+', '', 'g');
+    v_text := memfold_internal._nfc_1(v_text);
+    v_text := regexp_replace(v_text, '[' || memfold_internal._dropped_1() || ']+', '', 'g');
     -- NFC once more: a letter and a mark may have become neighbours.
-    return memfold._fold_1(memfold._nfc_1(v_text));
+    return memfold_internal._fold_1(memfold_internal._nfc_1(v_text));
 end
 $$;
-revoke all on function memfold._flat_1_any(text) from public;
+revoke all on function memfold_internal._flat_1_any(text) from public;
 
-create or replace function memfold._flat_1(content text) returns text
+create or replace function memfold_internal._flat_1(content text) returns text
 immutable parallel safe
 return case
-    when octet_length(content) <> char_length(content) then memfold._flat_1_any(content)
+    when octet_length(content) <> char_length(content) then memfold_internal._flat_1_any(content)
     else regexp_replace(lower(content collate "C") collate "C", '[^a-z0-9.]+', '', 'g')
 end;
-revoke all on function memfold._flat_1(text) from public;
+revoke all on function memfold_internal._flat_1(text) from public;
 
 -- code/1 --------------------------------------------------------------------------------------------------------------
 
-create or replace function memfold._code_1(content text) returns text
+create or replace function memfold_internal._code_1(content text) returns text
 immutable parallel safe
 return replace(replace(content collate "C", E'\r\n', E'\n'), E'\r', E'\n');
-revoke all on function memfold._code_1(text) from public;
+revoke all on function memfold_internal._code_1(text) from public;

@@ -1,4 +1,4 @@
-create or replace function memfold._trim_numbers(value jsonb) returns jsonb
+create or replace function memfold_internal._trim_numbers(value jsonb) returns jsonb
 language plpgsql immutable parallel safe
 as $$
 begin
@@ -9,21 +9,21 @@ begin
     return case pg_catalog.jsonb_typeof(value)
         when 'number' then pg_catalog.to_jsonb(pg_catalog.trim_scale(value::numeric))
         when 'array' then (
-            select pg_catalog.jsonb_agg(memfold._trim_numbers(e.value) order by e.place)
+            select pg_catalog.jsonb_agg(memfold_internal._trim_numbers(e.value) order by e.place)
             from pg_catalog.jsonb_array_elements(value) with ordinality as e (value, place)
         )
         when 'object' then (
-            select pg_catalog.jsonb_object_agg(e.key, memfold._trim_numbers(e.value)) from pg_catalog.jsonb_each(value) as e
+            select pg_catalog.jsonb_object_agg(e.key, memfold_internal._trim_numbers(e.value)) from pg_catalog.jsonb_each(value) as e
         )
         else value
     end;
 end;
 $$;
-revoke all on function memfold._trim_numbers(jsonb) from public;
-comment on function memfold._trim_numbers(jsonb) is
+revoke all on function memfold_internal._trim_numbers(jsonb) from public;
+comment on function memfold_internal._trim_numbers(jsonb) is
 'JSON with its numbers, at any depth, without zeros at the end: what is equal has the same text then.';
 
-create or replace function memfold._metadata_signature(metadata jsonb, metadata_keys text[]) returns text
+create or replace function memfold_internal._metadata_signature(metadata jsonb, metadata_keys text[]) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
@@ -31,17 +31,17 @@ begin
         return null;
     end if;
     return (
-        select memfold._trim_numbers(coalesce(pg_catalog.jsonb_object_agg(k.key, metadata -> k.key), '{}'))::text
+        select memfold_internal._trim_numbers(coalesce(pg_catalog.jsonb_object_agg(k.key, metadata -> k.key), '{}'))::text
         from pg_catalog.unnest(metadata_keys) as k (key)
         where metadata ? k.key
     );
 end;
 $$;
-revoke all on function memfold._metadata_signature(jsonb, text[]) from public;
-comment on function memfold._metadata_signature(jsonb, text[]) is
+revoke all on function memfold_internal._metadata_signature(jsonb, text[]) from public;
+comment on function memfold_internal._metadata_signature(jsonb, text[]) is
 'The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null where the policy names none.';
 
-create or replace function memfold._stored_signature(m memfold.memories, metadata_keys text[]) returns text
+create or replace function memfold_internal._stored_signature(m memfold.memories, metadata_keys text[]) returns text
 language plpgsql stable
 as $$
 begin
@@ -49,7 +49,7 @@ begin
         return null;
     end if;
     -- the row's own metadata is that of all observations, or an alias's, of none
-    return memfold._metadata_signature(coalesce((
+    return memfold_internal._metadata_signature(coalesce((
         select e.metadata
         from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
@@ -58,69 +58,69 @@ begin
     ), m.metadata), metadata_keys);
 end;
 $$;
-revoke all on function memfold._stored_signature(memfold.memories, text[]) from public;
-comment on function memfold._stored_signature(memfold.memories, text[]) is
+revoke all on function memfold_internal._stored_signature(memfold.memories, text[]) from public;
+comment on function memfold_internal._stored_signature(memfold.memories, text[]) is
 'The metadata signature of a stored text: by the metadata that it first came with.';
 
-create or replace function memfold._hash_under(m memfold.memories, policy memfold.policies) returns bytea
+create or replace function memfold_internal._hash_under(m memfold.memories, policy memfold.policies) returns bytea
 language plpgsql stable
 as $$
 begin
     if memfold.canonicalize(m.content, policy.canonicalizer) = '' then
         return null;
     end if;
-    return memfold._content_hash(m.memory_type, m.subject, m.predicate, m.content, policy.canonicalizer, policy.key_fields,
-        memfold._stored_signature(m, policy.metadata_keys));
+    return memfold_internal._content_hash(m.memory_type, m.subject, m.predicate, m.content, policy.canonicalizer, policy.key_fields,
+        memfold_internal._stored_signature(m, policy.metadata_keys));
 end;
 $$;
-revoke all on function memfold._hash_under(memfold.memories, memfold.policies) from public;
-comment on function memfold._hash_under(memfold.memories, memfold.policies) is
+revoke all on function memfold_internal._hash_under(memfold.memories, memfold.policies) from public;
+comment on function memfold_internal._hash_under(memfold.memories, memfold.policies) is
 'The hash that a stored text has by the rules of a policy. Null: its content is empty by them.';
 
-create or replace function memfold._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
+create or replace function memfold_internal._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
 language sql stable parallel safe
 return pg_catalog.sha256(
     pg_catalog.convert_to(memory_type, 'UTF8')
-    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(subject), 'UTF8'), E'\\xff'::bytea)
-    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold._prose_1(predicate), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(subject), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(predicate), 'UTF8'), E'\\xff'::bytea)
     || E'\\x00ff00'::bytea
     || pg_catalog.convert_to(canonical, 'UTF8')
 );
-revoke all on function memfold._full_hash(text, text, text, text) from public;
-comment on function memfold._full_hash(text, text, text, text) is
+revoke all on function memfold_internal._full_hash(text, text, text, text) from public;
+comment on function memfold_internal._full_hash(text, text, text, text) is
 'What _content_hash() gives by the key fields type, subject, predicate and without a metadata signature, of content in
 canonical form. One expression, which its caller inlines.';
 
-create or replace function memfold._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(
-    coalesce(memfold._prose_1(predicate), '') collate "C",
+    coalesce(memfold_internal._prose_1(predicate), '') collate "C",
     pg_catalog.hashtextextended(
-        coalesce(memfold._prose_1(subject), '') collate "C",
+        coalesce(memfold_internal._prose_1(subject), '') collate "C",
         pg_catalog.hashtextextended(memory_type collate "C", pg_catalog.hashtextextended(bucket_id collate "C", 0))
     )
 );
-revoke all on function memfold._scope_key_of(text, text, text, text) from public;
-comment on function memfold._scope_key_of(text, text, text, text) is
+revoke all on function memfold_internal._scope_key_of(text, text, text, text) from public;
+comment on function memfold_internal._scope_key_of(text, text, text, text) is
 'What _scope_key() gives. One expression, which its caller inlines.';
 
 -- Definer: whoever writes to an adopted table has no rights in memfold; the owner of that table is given this function alone.
-create or replace function memfold._adopted_hash(content text, profile text) returns bytea
+create or replace function memfold_internal._adopted_hash(content text, profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_content text;
 begin
-    perform memfold._check_marks(content);
-    v_content := memfold._canonical(content, profile);
+    perform memfold_internal._check_marks(content);
+    v_content := memfold_internal._canonical(content, profile);
     if v_content = '' then
         return null;
     end if;
     return pg_catalog.sha256(pg_catalog.convert_to(v_content, 'UTF8'));
 end;
 $$;
-revoke all on function memfold._adopted_hash(text, text) from public;
-comment on function memfold._adopted_hash(text, text) is
+revoke all on function memfold_internal._adopted_hash(text, text) from public;
+comment on function memfold_internal._adopted_hash(text, text) is
 'SHA-256 (32 bytes) of the canonical content: the hash of rows of tables that are not memfold''s. Null where nothing is left
 of it: another table''s writer must not fail. Raises MF061, which the functions made for a table turn into null too.';

@@ -1,51 +1,51 @@
-create or replace function memfold._check_identifier(name text, identifier text, required boolean) returns void
+create or replace function memfold_internal._check_identifier(name text, identifier text, required boolean) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
     if identifier is null and required or identifier = '' then
-        perform memfold._fail('MF003', pg_catalog.format('%s is missing', name),
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is missing', name),
             pg_catalog.format('%s was %s.', name, pg_catalog.quote_nullable(identifier)),
             'Pass a text that is not empty'
             || case when required then '.' else ', or null where there is none.' end);
     elsif pg_catalog.octet_length(identifier) > 512 then
-        perform memfold._fail('MF003', pg_catalog.format('%s is too long', name),
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is too long', name),
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(identifier)),
             'Identifiers have at most 512 bytes of UTF-8; long text belongs into content or metadata.');
     elsif name in ('subject', 'predicate', 'object') and memfold.canonicalize(identifier, 'prose/1') = '' then
-        perform memfold._fail('MF003', pg_catalog.format('%s is empty', name),
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is empty', name),
             pg_catalog.format('Nothing is left of %L in canonical form.', identifier),
             'Pass null where there is none.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_identifier(text, text, boolean) from public;
-comment on function memfold._check_identifier(text, text, boolean) is
+revoke all on function memfold_internal._check_identifier(text, text, boolean) from public;
+comment on function memfold_internal._check_identifier(text, text, boolean) is
 'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed where it is not required).';
 
-create or replace function memfold._check_wildcard(name text, identifier text) returns void
+create or replace function memfold_internal._check_wildcard(name text, identifier text) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
     if identifier = '*' then
-        perform memfold._fail('MF003', pg_catalog.format('%s is not a name', name),
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is not a name', name),
             pg_catalog.format('%s was ''*'', which stands for any in rules and in calls of maintenance.', name),
             'Pass a name of its own.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_wildcard(text, text) from public;
-comment on function memfold._check_wildcard(text, text) is 'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
+revoke all on function memfold_internal._check_wildcard(text, text) from public;
+comment on function memfold_internal._check_wildcard(text, text) is 'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
 
-create or replace function memfold._check_marks(content text) returns void
+create or replace function memfold_internal._check_marks(content text) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
-    if memfold._has_mark_run_1(content) then
-        perform memfold._fail('MF061', 'the content has too many combining marks in a row',
+    if memfold_internal._has_mark_run_1(content) then
+        perform memfold_internal._fail('MF061', 'the content has too many combining marks in a row',
             'More than 30 follow one another.',
             'No script needs so many (Unicode Standard Annex 15 calls text with 30 at most stream-safe): take them out.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_marks(text) from public;
-comment on function memfold._check_marks(text) is 'Raises MF061: normalizing such a text would be too expensive.';
+revoke all on function memfold_internal._check_marks(text) from public;
+comment on function memfold_internal._check_marks(text) is 'Raises MF061: normalizing such a text would be too expensive.';

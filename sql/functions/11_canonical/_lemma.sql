@@ -1,7 +1,7 @@
 -- Profile lemma/1, which memfold_py makes: an extension for servers that have PL/Python. Its functions are called by name at run
 -- time, for they may not be there: then whoever asks for them is refused, and all else works.
 
-create or replace function memfold._other_profile(content text, profile text) returns text
+create or replace function memfold_internal._other_profile(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -9,25 +9,25 @@ declare
     v_text text;
 begin
     if profile !~ '^lemma/1:' then
-        return memfold._unknown_profile(content, profile);
+        return memfold_internal._unknown_profile(content, profile);
     end if;
-    perform memfold._require_python('Canonicalizer ' || profile);
-    execute 'select memfold.lemmatize($1, $2)' into v_text using memfold._nfc_1(content), profile;
-    return memfold._prose_1(v_text);
+    perform memfold_internal._require_python('Canonicalizer ' || profile);
+    execute 'select memfold.lemmatize($1, $2)' into v_text using memfold_internal._nfc_1(content), profile;
+    return memfold_internal._prose_1(v_text);
 end;
 $$;
-revoke all on function memfold._other_profile(text, text) from public;
-comment on function memfold._other_profile(text, text) is
+revoke all on function memfold_internal._other_profile(text, text) from public;
+comment on function memfold_internal._other_profile(text, text) is
 'lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
 
-create or replace function memfold._profile(canonicalizer text) returns text
+create or replace function memfold_internal._profile(canonicalizer text) returns text
 language plpgsql stable
 as $$
 declare
     v_profile text := canonicalizer;
 begin
     if canonicalizer ~ '^lemma(/1)?(:[^:]*)?$' then
-        perform memfold._require_python('Canonicalizer ' || canonicalizer);
+        perform memfold_internal._require_python('Canonicalizer ' || canonicalizer);
         execute 'select memfold.lemma_profile($1)' into v_profile
             using coalesce(pg_catalog.substring(canonicalizer, ':(.*)$'), 'en');
     elsif canonicalizer not like '%/%' then
@@ -37,22 +37,22 @@ begin
     return v_profile;
 end;
 $$;
-revoke all on function memfold._profile(text) from public;
-comment on function memfold._profile(text) is
+revoke all on function memfold_internal._profile(text) from public;
+comment on function memfold_internal._profile(text) is
 'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma
 alone is English. Raises MF011, MF056, MF058.';
 
-create or replace function memfold._lemma_selftest()
+create or replace function memfold_internal._lemma_selftest()
 returns table (profile text, input text, expected text, actual text, ok boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if memfold._has_python() then
+    if memfold_internal._has_python() then
         return query execute 'select * from memfold.lemma_selftest()';
     end if;
 end;
 $$;
-revoke all on function memfold._lemma_selftest() from public;
-comment on function memfold._lemma_selftest() is
+revoke all on function memfold_internal._lemma_selftest() from public;
+comment on function memfold_internal._lemma_selftest() is
 'The golden pairs and checksums of lemma/1; no row where memfold_py is not in this database.';

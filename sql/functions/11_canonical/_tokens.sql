@@ -1,4 +1,4 @@
-create or replace function memfold._tokens(content text, segmenter text) returns text[]
+create or replace function memfold_internal._tokens(content text, segmenter text) returns text[]
 language plpgsql immutable strict parallel safe
 as $$
 declare
@@ -9,13 +9,13 @@ declare
         'preference', 'constraint', 'decision', 'observation', 'code', 'config', 'pattern', 'architecture', 'root_cause',
         'tradeoff', 'revert'
     ];
-    v_text text collate "C" := memfold._prose_1(content);
+    v_text text collate "C" := memfold_internal._prose_1(content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
         -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless somebody knows better
         v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
             v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
-        else memfold._segmented(v_text, segmenter) end;
+        else memfold_internal._segmented(v_text, segmenter) end;
     end if;
     return array(
         select distinct w.word collate "C"
@@ -28,13 +28,13 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._tokens(text, text) from public;
-comment on function memfold._tokens(text, text) is
+revoke all on function memfold_internal._tokens(text, text) from public;
+comment on function memfold_internal._tokens(text, text) is
 'The distinct words of a text for the lexical tier, sorted: its prose/1 form between spaces, without punctuation around it
 and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or what the
 policy''s segmenter finds.';
 
-create or replace function memfold._jaccard(a text[], b text[]) returns double precision
+create or replace function memfold_internal._jaccard(a text[], b text[]) returns double precision
 language sql immutable strict parallel safe
 begin atomic
     select coalesce(s.n::double precision / nullif(pg_catalog.cardinality(a) + pg_catalog.cardinality(b) - s.n, 0), 0)
@@ -44,21 +44,21 @@ begin atomic
         from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
     ) as s;
 end;
-revoke all on function memfold._jaccard(text[], text[]) from public;
-comment on function memfold._jaccard(text[], text[]) is
+revoke all on function memfold_internal._jaccard(text[], text[]) from public;
+comment on function memfold_internal._jaccard(text[], text[]) is
 'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words over all words. 0 where there are none.';
 
-create or replace function memfold._segmented(content text, segmenter text) returns text
+create or replace function memfold_internal._segmented(content text, segmenter text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
     v_words text[];
 begin
-    perform memfold._require_python(pg_catalog.format('segmenter => %L', segmenter));
+    perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', segmenter));
     execute 'select memfold.segment_words($1, $2)' into v_words using content, segmenter;
     return pg_catalog.array_to_string(v_words, ' ');
 end;
 $$;
-revoke all on function memfold._segmented(text, text) from public;
-comment on function memfold._segmented(text, text) is
+revoke all on function memfold_internal._segmented(text, text) from public;
+comment on function memfold_internal._segmented(text, text) is
 'A text with a space between its words, where its script writes none. Raises MF056, MF058.';

@@ -1,4 +1,4 @@
-create or replace function memfold._unknown_profile(content text, profile text) returns text
+create or replace function memfold_internal._unknown_profile(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -10,27 +10,27 @@ begin
         hint = 'The profiles are prose/1, flat/1, code/1 and exact/1.';
 end
 $$;
-revoke all on function memfold._unknown_profile(text, text) from public;
+revoke all on function memfold_internal._unknown_profile(text, text) from public;
 
 -- For PL/pgSQL functions of memfold: they inline it, which saves a call. Not for a generated column or a CHECK: there
 -- the inlining is done anew by every INSERT, and takes a hundred times what the call takes.
-create or replace function memfold._canonical(content text, profile text) returns text
+create or replace function memfold_internal._canonical(content text, profile text) returns text
 immutable parallel safe
 return case profile collate "C"
-    when 'prose/1' then memfold._prose_1(content)
-    when 'flat/1' then memfold._flat_1(content)
-    when 'code/1' then memfold._code_1(content)
+    when 'prose/1' then memfold_internal._prose_1(content)
+    when 'flat/1' then memfold_internal._flat_1(content)
+    when 'code/1' then memfold_internal._code_1(content)
     when 'exact/1' then content
-    else memfold._other_profile(content, profile)
+    else memfold_internal._other_profile(content, profile)
 end;
-revoke all on function memfold._canonical(text, text) from public;
+revoke all on function memfold_internal._canonical(text, text) from public;
 
 create or replace function memfold.canonicalize(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return memfold._canonical(content, profile);
+    return memfold_internal._canonical(content, profile);
 end
 $$;
 revoke all on function memfold.canonicalize(text, text) from public;

@@ -1,4 +1,4 @@
-create or replace function memfold._lock_roots(
+create or replace function memfold_internal._lock_roots(
     tenant_id text, memory_ids uuid[], hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
 )
 language plpgsql volatile
@@ -9,7 +9,7 @@ begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
-            when i.hit and not k.live then memfold._fail_changed_root()
+            when i.hit and not k.live then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(k.last_seen)
     into changed, aliased, latest
@@ -21,24 +21,24 @@ begin
     ) as k;
 end;
 $$;
-revoke all on function memfold._lock_roots(text, uuid[], boolean[]) from public;
-comment on function memfold._lock_roots(text, uuid[], boolean[]) is
+revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
+comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
 'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to it, without a lock on its scope; if
 it was merged or retired since, its row may be an alias''s, which is never held while waiting for a root: 40001. changed: those to
 which nothing can simply be added, as they are now; aliased: one of them has aliases; latest: when one of them was seen last.';
 
-create or replace function memfold._fail_changed_root() returns boolean
+create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
 as $$
 begin
-    perform memfold._retry('a memory has changed', 'It was merged or retired while this call waited for it.');
+    perform memfold_internal._retry('a memory has changed', 'It was merged or retired while this call waited for it.');
     return null;
 end;
 $$;
-revoke all on function memfold._fail_changed_root() from public;
-comment on function memfold._fail_changed_root() is 'Raises 40001.';
+revoke all on function memfold_internal._fail_changed_root() from public;
+comment on function memfold_internal._fail_changed_root() is 'Raises 40001.';
 
-create or replace function memfold._try_root(tenant_id text, root_id uuid) returns void
+create or replace function memfold_internal._try_root(tenant_id text, root_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
@@ -50,27 +50,27 @@ begin
         select from memfold.memory_counters as k
         where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
     ) then
-        perform memfold._retry('the memory is being changed',
+        perform memfold_internal._retry('the memory is being changed',
             'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
     end if;
 end;
 $$;
-revoke all on function memfold._try_root(text, uuid) from public;
-comment on function memfold._try_root(text, uuid) is
+revoke all on function memfold_internal._try_root(text, uuid) from public;
+comment on function memfold_internal._try_root(text, uuid) is
 'For a call that may hold the row of a memory which is an alias by now: locks its root''s row, if it is free, else raises 40001.
 Whoever merges and undoes locks roots before aliases, so that waiting here would be a deadlock.';
 
-create or replace function memfold._fail_busy() returns void
+create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold._retry('a memory is busy', 'Another call works on it, and this one already holds rows that it may wait for.');
+    perform memfold_internal._retry('a memory is busy', 'Another call works on it, and this one already holds rows that it may wait for.');
 end;
 $$;
-revoke all on function memfold._fail_busy() from public;
-comment on function memfold._fail_busy() is 'Raises 40001.';
+revoke all on function memfold_internal._fail_busy() from public;
+comment on function memfold_internal._fail_busy() is 'Raises 40001.';
 
-create or replace function memfold._lock_texts(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._lock_texts(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -83,7 +83,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._lock_texts(text, uuid[]) from public;
-comment on function memfold._lock_texts(text, uuid[]) is
+revoke all on function memfold_internal._lock_texts(text, uuid[]) from public;
+comment on function memfold_internal._lock_texts(text, uuid[]) is
 'Locks the counters of memory_ids one after the other: before derive_scope() is called in parts (_texts_to_lock). The caller holds the
 bucket''s lock.';

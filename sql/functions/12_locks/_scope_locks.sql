@@ -1,13 +1,13 @@
-create or replace function memfold._lock(tenant_id text, bucket_id text, scope_key bigint, patient boolean) returns void
+create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key bigint, patient boolean) returns void
 language plpgsql volatile
 as $$
 declare
-    v_bucket_lock constant bigint := memfold._bucket_key(tenant_id, bucket_id);
+    v_bucket_lock constant bigint := memfold_internal._bucket_key(tenant_id, bucket_id);
     v_scope_lock constant bigint := pg_catalog.hashtextextended(tenant_id collate "C", scope_key);
     v_noted text;
 begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
-        perform memfold._check_isolation();
+        perform memfold_internal._check_isolation();
     end if;
     if scope_key is null and patient then
         perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
@@ -20,133 +20,133 @@ begin
         v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
     elsif scope_key is null then
         if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
-            perform memfold._fail_busy_scope();
+            perform memfold_internal._fail_busy_scope();
         end if;
-    elsif not memfold._lock_scope(v_bucket_lock, v_scope_lock, patient) then
+    elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, patient) then
         if patient then
-            perform memfold._fail_scope_locks();
+            perform memfold_internal._fail_scope_locks();
         end if;
-        perform memfold._fail_busy_scope();
+        perform memfold_internal._fail_busy_scope();
     end if;
 end;
 $$;
-revoke all on function memfold._lock(text, text, bigint, boolean) from public;
-comment on function memfold._lock(text, text, bigint, boolean) is
+revoke all on function memfold_internal._lock(text, text, bigint, boolean) from public;
+comment on function memfold_internal._lock(text, text, bigint, boolean) is
 'Slow paths only, and always a statement of its own: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE
 (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
 not patient: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
 isolation level but READ COMMITTED.';
 
-create or replace function memfold._fail_busy_scope() returns void
+create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
+    perform memfold_internal._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
 end;
 $$;
-revoke all on function memfold._fail_busy_scope() from public;
-comment on function memfold._fail_busy_scope() is 'Raises 40001.';
+revoke all on function memfold_internal._fail_busy_scope() from public;
+comment on function memfold_internal._fail_busy_scope() is 'Raises 40001.';
 
-create or replace function memfold._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
+create or replace function memfold_internal._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
 language plpgsql volatile
 as $$
 begin
     if scope_key is null then
-        return pg_catalog.pg_try_advisory_xact_lock(memfold._bucket_key(tenant_id, bucket_id));
+        return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(tenant_id, bucket_id));
     end if;
-    return memfold._lock_scope(memfold._bucket_key(tenant_id, bucket_id),
+    return memfold_internal._lock_scope(memfold_internal._bucket_key(tenant_id, bucket_id),
         pg_catalog.hashtextextended(tenant_id collate "C", scope_key), false);
 end;
 $$;
-revoke all on function memfold._try_lock(text, text, bigint) from public;
-comment on function memfold._try_lock(text, text, bigint) is
+revoke all on function memfold_internal._try_lock(text, text, bigint) from public;
+comment on function memfold_internal._try_lock(text, text, bigint) is
 'Takes the locks of _lock() if they are free; else returns false, and may hold the bucket''s SHARED.';
 
-create or replace function memfold._bucket_key(tenant_id text, bucket_id text) returns bigint
+create or replace function memfold_internal._bucket_key(tenant_id text, bucket_id text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
-revoke all on function memfold._bucket_key(text, text) from public;
-comment on function memfold._bucket_key(text, text) is 'The advisory key of a bucket.';
+revoke all on function memfold_internal._bucket_key(text, text) from public;
+comment on function memfold_internal._bucket_key(text, text) is 'The advisory key of a bucket.';
 
-create or replace function memfold._check_isolation() returns void
+create or replace function memfold_internal._check_isolation() returns void
 language plpgsql stable
 as $$
 begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
-        perform memfold._fail('MF025', 'the isolation level must be READ COMMITTED',
+        perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
             || ': after waiting for its turn it could not see what was written before it, and would store a duplicate.',
             'Run the call in a READ COMMITTED transaction. Restating a known fact is allowed at any level.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_isolation() from public;
-comment on function memfold._check_isolation() is 'Raises MF025 at any isolation level but READ COMMITTED.';
+revoke all on function memfold_internal._check_isolation() from public;
+comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level but READ COMMITTED.';
 
 -- Locks are held to the end of a transaction, and a server has room for a few thousand (max_locks_per_transaction times
 -- max_connections).
-create or replace function memfold._max_scopes() returns bigint
+create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
 return 64;
-revoke all on function memfold._max_scopes() from public;
-comment on function memfold._max_scopes() is
+revoke all on function memfold_internal._max_scopes() from public;
+comment on function memfold_internal._max_scopes() is
 'How many scopes a transaction locks one by one before it takes the bucket''s key EXCLUSIVE instead.';
 
-create or replace function memfold._max_scope_locks() returns bigint
+create or replace function memfold_internal._max_scope_locks() returns bigint
 language sql immutable parallel safe
 return 2000;
-revoke all on function memfold._max_scope_locks() from public;
-comment on function memfold._max_scope_locks() is
+revoke all on function memfold_internal._max_scope_locks() from public;
+comment on function memfold_internal._max_scope_locks() is
 'How many advisory locks a transaction may hold where it cannot have the bucket''s key because others write to the bucket.';
 
-create or replace function memfold._scopes_locked() returns bigint
+create or replace function memfold_internal._scopes_locked() returns bigint
 language sql stable
 return coalesce(
     pg_catalog.substring(pg_catalog.current_setting('memfold.scope_locks', true), '^[0-9]{1,9}(?= )')::bigint, 0
 );
-revoke all on function memfold._scopes_locked() from public;
-comment on function memfold._scopes_locked() is
+revoke all on function memfold_internal._scopes_locked() from public;
+comment on function memfold_internal._scopes_locked() is
 'How many scopes this transaction has locked, at most (_note_scope): a scope may be counted twice after the first _max_scopes().';
 
-create or replace function memfold._note_scope(scope_lock bigint) returns void
+create or replace function memfold_internal._note_scope(scope_lock bigint) returns void
 language plpgsql volatile
 as $$
 declare
     -- their number, then the first of them: '2 17 -4 '
     v_noted constant text := coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '');
-    v_number constant bigint := memfold._scopes_locked();
+    v_number constant bigint := memfold_internal._scopes_locked();
 begin
     if v_number = 0 then
         perform pg_catalog.set_config('memfold.scope_locks', '1 ' || scope_lock || ' ', true);
     elsif pg_catalog.strpos(v_noted, ' ' || scope_lock || ' ') = 0 then
         perform pg_catalog.set_config('memfold.scope_locks', (v_number + 1)::text
             || pg_catalog.substr(v_noted, pg_catalog.strpos(v_noted, ' '))
-            || case when v_number < memfold._max_scopes() then scope_lock || ' ' else '' end, true);
+            || case when v_number < memfold_internal._max_scopes() then scope_lock || ' ' else '' end, true);
     end if;
 end;
 $$;
-revoke all on function memfold._note_scope(bigint) from public;
-comment on function memfold._note_scope(bigint) is
+revoke all on function memfold_internal._note_scope(bigint) from public;
+comment on function memfold_internal._note_scope(bigint) is
 'Counts a scope''s key as held, in a setting of the transaction, which ends with it and with a savepoint that is rolled
 back, as the lock does. It is only counted by it: whoever sets it to something else locks more, or is refused earlier.';
 
-create or replace function memfold._lock_scope(bucket_lock bigint, scope_lock bigint, patient boolean) returns boolean
+create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, patient boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
-    v_number bigint := memfold._scopes_locked();
+    v_number bigint := memfold_internal._scopes_locked();
 begin
     if patient and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
         perform pg_catalog.pg_advisory_xact_lock(bucket_lock);
         return true;
-    elsif v_number >= memfold._max_scopes()
+    elsif v_number >= memfold_internal._max_scopes()
         and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || scope_lock || ' ') = 0
     then
         -- The key of the bucket for all of its scopes. It holds the key SHARED already, so it may only try: two that
         -- waited for one another to let go of it would be a deadlock.
         if pg_catalog.pg_try_advisory_xact_lock(bucket_lock) then
             return true;
-        elsif memfold._has_too_many_locks(1) then
+        elsif memfold_internal._has_too_many_locks(1) then
             return false;
         end if;
     end if;
@@ -156,18 +156,18 @@ begin
     elsif not (pg_catalog.pg_try_advisory_xact_lock_shared(bucket_lock) and pg_catalog.pg_try_advisory_xact_lock(scope_lock)) then
         return false;
     end if;
-    perform memfold._note_scope(scope_lock);
+    perform memfold_internal._note_scope(scope_lock);
     return true;
 end;
 $$;
-revoke all on function memfold._lock_scope(bigint, bigint, boolean) from public;
-comment on function memfold._lock_scope(bigint, bigint, boolean) is
+revoke all on function memfold_internal._lock_scope(bigint, bigint, boolean) from public;
+comment on function memfold_internal._lock_scope(bigint, bigint, boolean) is
 'The bucket''s key SHARED and the scope''s EXCLUSIVE. Where the transaction has locked _max_scopes() already, the bucket''s
 EXCLUSIVE instead, if nobody else is in it; else on with one key a scope, up to _max_scope_locks(). False: a key was not
 free and the caller is not patient, or there are too many (the only reason for a patient caller). With memfold.lock_bucket = on
 it takes the bucket''s key from the beginning, and waits for it.';
 
-create or replace function memfold._lock_scopes(
+create or replace function memfold_internal._lock_scopes(
     tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
 ) returns text[]
 language plpgsql volatile
@@ -180,28 +180,28 @@ declare
     v_wide bigint[] := array[]::bigint[];
     v_many boolean;
 begin
-    perform memfold._check_isolation();
+    perform memfold_internal._check_isolation();
     select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(distinct (s.bucket_id, s.scope_key))
     into v_buckets, v_scopes
     from unnest(buckets, scope_keys) as s (bucket_id, scope_key);
     if v_buckets > 500 then
-        perform memfold._fail('MF035', 'the batch has too many buckets',
+        perform memfold_internal._fail('MF035', 'the batch has too many buckets',
             pg_catalog.format('It has something new for %s of them.', v_buckets),
             'Each takes a lock: send a batch for at most 500 buckets at a time.');
     end if;
-    v_many := v_scopes > memfold._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
-    if memfold._scopes_locked() > 0 and memfold._scopes_locked() + v_scopes > memfold._max_scopes() then
+    v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
+    if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
         -- Earlier calls of the transaction hold scopes: as _lock_scope() has it, it may not wait for the whole bucket.
         v_many := false;
         for v_lock in
-            select distinct memfold._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
+            select distinct memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
             from unnest(buckets) as s (bucket_id)
             order by 1
         loop
             if pg_catalog.pg_try_advisory_xact_lock(v_lock.key) then
                 v_wide := v_wide || v_lock.key;
-            elsif memfold._has_too_many_locks(v_scopes) then
-                perform memfold._fail_scope_locks();
+            elsif memfold_internal._has_too_many_locks(v_scopes) then
+                perform memfold_internal._fail_scope_locks();
             end if;
         end loop;
     end if;
@@ -211,7 +211,7 @@ begin
             select k.key, s.scope_key,
                 pg_catalog.bool_or(s.wide or v_many or k.key = any(v_wide)) over (partition by k.key) as wide
             from unnest(buckets, scope_keys, wide) as s (bucket_id, scope_key, wide)
-            cross join lateral (select memfold._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key) as k
+            cross join lateral (select memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key) as k
         ),
         locks as (
             select n.key, n.wide as exclusive, 1 as place
@@ -229,7 +229,7 @@ begin
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
-                perform memfold._fail_busy_scope();
+                perform memfold_internal._fail_busy_scope();
             end if;
         elsif v_lock.exclusive then
             perform pg_catalog.pg_advisory_xact_lock(v_lock.key);
@@ -237,45 +237,45 @@ begin
             perform pg_catalog.pg_advisory_xact_lock_shared(v_lock.key);
         end if;
         if v_lock.place = 2 then
-            perform memfold._note_scope(v_lock.key);
+            perform memfold_internal._note_scope(v_lock.key);
         end if;
         v_held := v_held || (v_lock.key || case when v_lock.exclusive then ' exclusive' else ' shared' end);
     end loop;
     return v_held;
 end;
 $$;
-revoke all on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
-comment on function memfold._lock_scopes(text, text[], bigint[], boolean[], text[]) is
+revoke all on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
+comment on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) is
 'What _lock() is to one candidate, for those of a batch that are not replays: their buckets'' keys SHARED, then their
 scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than _max_scopes(),
 with those of earlier calls of the transaction (then it only tries, as _lock_scope() does). All in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
 
-create or replace function memfold._has_too_many_locks(more bigint) returns boolean
+create or replace function memfold_internal._has_too_many_locks(more bigint) returns boolean
 language plpgsql volatile
 as $$
 begin
     -- what was noted is an upper bound; pg_locks has the number, and is not cheap
-    return memfold._scopes_locked() + more > memfold._max_scope_locks() and more + (
+    return memfold_internal._scopes_locked() + more > memfold_internal._max_scope_locks() and more + (
         select pg_catalog.count(*) from pg_catalog.pg_locks as l
         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'advisory'
-    ) > memfold._max_scope_locks();
+    ) > memfold_internal._max_scope_locks();
 end;
 $$;
-revoke all on function memfold._has_too_many_locks(bigint) from public;
-comment on function memfold._has_too_many_locks(bigint) is
+revoke all on function memfold_internal._has_too_many_locks(bigint) from public;
+comment on function memfold_internal._has_too_many_locks(bigint) is
 'Whether this many more advisory locks would put the transaction above _max_scope_locks().';
 
-create or replace function memfold._fail_scope_locks() returns void
+create or replace function memfold_internal._fail_scope_locks() returns void
 language plpgsql volatile
 as $$
 begin
     raise exception 'the transaction has locked too many scopes' using
         errcode = 'serialization_failure',
         detail = pg_catalog.format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the bucket instead.',
-            memfold._max_scope_locks()),
+            memfold_internal._max_scope_locks()),
         hint = 'Commit more often, send the facts as one batch (ingest_memories), or begin the transaction with: '
             'set local memfold.lock_bucket = on';
 end;
 $$;
-revoke all on function memfold._fail_scope_locks() from public;
-comment on function memfold._fail_scope_locks() is 'Raises 40001, and says how to get by with fewer locks.';
+revoke all on function memfold_internal._fail_scope_locks() from public;
+comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, and says how to get by with fewer locks.';

@@ -1,55 +1,55 @@
-create or replace function memfold._check_embed(policy memfold.policies) returns void
+create or replace function memfold_internal._check_embed(policy memfold.policies) returns void
 language plpgsql stable
 as $$
 begin
     if policy.embed = 'in_database' then
-        perform memfold._require_python('embed => ''in_database''');
+        perform memfold_internal._require_python('embed => ''in_database''');
         if policy.embed_model is null then
-            perform memfold._fail('MF012', 'in_database has no model', 'embed_model was null.',
+            perform memfold_internal._fail('MF012', 'in_database has no model', 'embed_model was null.',
                 'Pass embed_model, a registered embedding model that the server can load.');
         end if;
-        perform memfold._check_embedding(null, policy.embed_model);
+        perform memfold_internal._check_embedding(null, policy.embed_model);
     end if;
     if policy.segmenter in ('zh', 'ja') then
-        perform memfold._require_python(pg_catalog.format('segmenter => %L', policy.segmenter));
+        perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', policy.segmenter));
     end if;
 end;
 $$;
-revoke all on function memfold._check_embed(memfold.policies) from public;
-comment on function memfold._check_embed(memfold.policies) is
+revoke all on function memfold_internal._check_embed(memfold.policies) from public;
+comment on function memfold_internal._check_embed(memfold.policies) is
 'Raises MF056 where a policy asks for what is not in this database, MF012 or MF013 where it names no registered model.';
 
-create or replace function memfold._is_embedded_here(c memfold.candidate, policy memfold.policies) returns boolean
+create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, policy memfold.policies) returns boolean
 language sql immutable parallel safe
 return policy.embed = 'in_database' and policy.dedup = 'on' and c.embedding is null
 and coalesce(c.embedding_model, policy.embed_model) = policy.embed_model;
-revoke all on function memfold._is_embedded_here(memfold.candidate, memfold.policies) from public;
-comment on function memfold._is_embedded_here(memfold.candidate, memfold.policies) is
+revoke all on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) from public;
+comment on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) is
 'A candidate whose vector the database makes.';
 
-create or replace function memfold._embed(c memfold.candidate) returns memfold.candidate
+create or replace function memfold_internal._embed(c memfold_internal.candidate) returns memfold_internal.candidate
 language plpgsql volatile
 as $$
 begin
     select v.embedding, (c.policy).embed_model
     into c.embedding, c.embedding_model
-    from memfold._vectors(array[c.content], (c.policy).embed_model) as v;
+    from memfold_internal._vectors(array[c.content], (c.policy).embed_model) as v;
     return c;
 end;
 $$;
-revoke all on function memfold._embed(memfold.candidate) from public;
-comment on function memfold._embed(memfold.candidate) is
+revoke all on function memfold_internal._embed(memfold_internal.candidate) from public;
+comment on function memfold_internal._embed(memfold_internal.candidate) is
 'A candidate with the vector that the database makes; without one where this session may hold no model: it waits then, as
 others do, for embed_pending(). Called before any lock.';
 
-create or replace function memfold._embed_batch(
-    items memfold.candidate[], classes text[], policies memfold.policies[], policy_of integer[]
-) returns memfold.candidate[]
+create or replace function memfold_internal._embed_batch(
+    items memfold_internal.candidate[], classes text[], policies memfold.policies[], policy_of integer[]
+) returns memfold_internal.candidate[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_items memfold.candidate[] := items;
+    v_items memfold_internal.candidate[] := items;
     v_new record;
 begin
     for v_new in
@@ -57,7 +57,7 @@ begin
             select c.ordinality as i, c.content, (policies[policy_of[c.ordinality]]).embed_model as model
             from pg_catalog.unnest(items) with ordinality as c
             where classes[c.ordinality] = 'todo'
-                and memfold._is_embedded_here(items[c.ordinality], policies[policy_of[c.ordinality]])
+                and memfold_internal._is_embedded_here(items[c.ordinality], policies[policy_of[c.ordinality]])
         ),
         texts as (
             select t.model, pg_catalog.array_agg(t.content order by t.content collate "C") as contents
@@ -68,7 +68,7 @@ begin
         made as materialized (
             select t.model, t.contents[v.place] as content, v.embedding
             from texts as t
-            cross join lateral memfold._vectors(t.contents, t.model) as v
+            cross join lateral memfold_internal._vectors(t.contents, t.model) as v
         )
         select w.i, w.model, m.embedding
         from made as m
@@ -80,25 +80,25 @@ begin
     return v_items;
 end;
 $$;
-revoke all on function memfold._embed_batch(memfold.candidate[], text[], memfold.policies[], integer[]) from public;
-comment on function memfold._embed_batch(memfold.candidate[], text[], memfold.policies[], integer[]) is
+revoke all on function memfold_internal._embed_batch(memfold_internal.candidate[], text[], memfold.policies[], integer[]) from public;
+comment on function memfold_internal._embed_batch(memfold_internal.candidate[], text[], memfold.policies[], integer[]) is
 '_embed() for those of a batch that tier 1 does not know (class todo): each text once, all of one model together.';
 
-create or replace function memfold._vectors(contents text[], model text) returns table (place bigint, embedding vector)
+create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)
 language plpgsql volatile
 as $$
 declare
     v_may boolean;
 begin
-    perform memfold._require_python('embed => ''in_database''');
-    execute 'select memfold._holds_model()' into v_may;
+    perform memfold_internal._require_python('embed => ''in_database''');
+    execute 'select memfold_internal._holds_model()' into v_may;
     if v_may then
-        return query execute 'select v.place, memfold._unit(v.embedding) '
+        return query execute 'select v.place, memfold_internal._unit(v.embedding) '
             'from unnest(memfold.embed_texts($1, $2)) with ordinality as v (embedding, place)' using contents, model;
     end if;
 end;
 $$;
-revoke all on function memfold._vectors(text[], text) from public;
-comment on function memfold._vectors(text[], text) is
+revoke all on function memfold_internal._vectors(text[], text) from public;
+comment on function memfold_internal._vectors(text[], text) is
 'The unit vectors of some texts, by their places from 1 on; no row where as many sessions as are allowed hold a model, and this
 is none of them. Raises MF056 to MF059.';

@@ -1,4 +1,4 @@
-create or replace function memfold._check_model(model text, replaced boolean) returns void
+create or replace function memfold_internal._check_model(model text, replaced boolean) returns void
 language plpgsql stable
 as $$
 declare
@@ -7,37 +7,37 @@ begin
     select m.replaced_by into v_replaced_by
     from memfold.embedding_models as m where m.model = _check_model.model collate "C";
     if not found then
-        perform memfold._fail('MF013', 'unknown embedding model',
+        perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
             'Register it: select register_embedding_model(model, dimensions).');
     elsif v_replaced_by is not null and replaced is false then
-        perform memfold._fail('MF047', 'the embedding model has been replaced',
+        perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
             pg_catalog.format('Pass embeddings that %L has made.', v_replaced_by));
     elsif v_replaced_by is null and replaced then
-        perform memfold._fail('MF048', 'the embedding model is in use',
+        perform memfold_internal._fail('MF048', 'the embedding model is in use',
             pg_catalog.format('%L has not been replaced by another.', model),
             'First replace_embedding_model(model, replaced_by).');
     end if;
 end;
 $$;
-revoke all on function memfold._check_model(text, boolean) from public;
-comment on function memfold._check_model(text, boolean) is
+revoke all on function memfold_internal._check_model(text, boolean) from public;
+comment on function memfold_internal._check_model(text, boolean) is
 'Raises MF013 for an unknown embedding model; where replaced is false MF047 for one that has been replaced, where it is true
 MF048 for one that has not.';
 
-create or replace function memfold._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
+create or replace function memfold_internal._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
 language sql immutable parallel safe
 return replaced_by is null and dimensions is not null and (
     embedding is null
-    or memfold._dimensions(embedding) = dimensions and memfold._norm(embedding) between 1e-30 and 1e30
+    or memfold_internal._dimensions(embedding) = dimensions and memfold_internal._norm(embedding) between 1e-30 and 1e30
 );
-revoke all on function memfold._fits_model(vector, bigint, text) from public;
-comment on function memfold._fits_model(vector, bigint, text) is
+revoke all on function memfold_internal._fits_model(vector, bigint, text) from public;
+comment on function memfold_internal._fits_model(vector, bigint, text) is
 'Whether tier 2 takes an embedding of the model that has these dimensions and was replaced by that one, by none where null.
 One expression, which its callers inline; _check_embedding() says what is wrong.';
 
-create or replace function memfold._check_embedding(embedding vector, embedding_model text) returns void
+create or replace function memfold_internal._check_embedding(embedding vector, embedding_model text) returns void
 language plpgsql stable
 as $$
 declare
@@ -45,37 +45,37 @@ declare
     v_replaced_by text;
 begin
     if embedding_model is null then
-        perform memfold._fail('MF012', 'the embedding has no model',
-            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold._dimensions(embedding)),
+        perform memfold_internal._fail('MF012', 'the embedding has no model',
+            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold_internal._dimensions(embedding)),
             'Pass embedding_model: only vectors of one model can be compared.');
     end if;
     select m.dimensions, m.replaced_by into v_dimensions, v_replaced_by
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
     if not found then
-        perform memfold._fail('MF013', 'unknown embedding model',
+        perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
             'Register it: select register_embedding_model(model, dimensions).');
-    elsif memfold._fits_model(embedding, v_dimensions, v_replaced_by) then
+    elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
         return;
-    elsif embedding is not null and memfold._dimensions(embedding) <> v_dimensions then
-        perform memfold._fail('MF014', 'the embedding has the wrong size',
+    elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then
+        perform memfold_internal._fail('MF014', 'the embedding has the wrong size',
             pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
-                memfold._dimensions(embedding)),
+                memfold_internal._dimensions(embedding)),
             'Pass the vector that this model made of the content.');
     elsif v_replaced_by is not null then
-        perform memfold._check_model(embedding_model, false);
+        perform memfold_internal._check_model(embedding_model, false);
     else
-        perform memfold._fail('MF015', 'the embedding has no direction',
-            pg_catalog.format('Its norm is %s.', memfold._norm(embedding)),
+        perform memfold_internal._fail('MF015', 'the embedding has no direction',
+            pg_catalog.format('Its norm is %s.', memfold_internal._norm(embedding)),
             'A zero vector is like nothing: leave the embedding out where there is none.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_embedding(vector, text) from public;
-comment on function memfold._check_embedding(vector, text) is
+revoke all on function memfold_internal._check_embedding(vector, text) from public;
+comment on function memfold_internal._check_embedding(vector, text) is
 'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector), MF047 (replaced model).';
 
-create or replace function memfold._check_thresholds(merge_threshold double precision, judge_threshold double precision)
+create or replace function memfold_internal._check_thresholds(merge_threshold double precision, judge_threshold double precision)
 returns void
 language plpgsql stable
 as $$
@@ -83,7 +83,7 @@ declare
     v_crossed record;
 begin
     if judge_threshold > merge_threshold then
-        perform memfold._fail('MF017', 'the judge threshold is above the merge threshold',
+        perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
             pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
             'Below the merge threshold a judge is asked, from the judge threshold on: pass one that is not above it.');
     elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
@@ -95,7 +95,7 @@ begin
         order by m.model
         limit 1;
         if found then
-            perform memfold._fail('MF017', 'the judge threshold is above the merge threshold',
+            perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
                 pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
                     pg_catalog.quote_nullable(merge_threshold), pg_catalog.quote_nullable(judge_threshold), v_crossed.model,
                     v_crossed.merge_threshold, v_crossed.judge_threshold),
@@ -104,7 +104,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._check_thresholds(double precision, double precision) from public;
-comment on function memfold._check_thresholds(double precision, double precision) is
+revoke all on function memfold_internal._check_thresholds(double precision, double precision) from public;
+comment on function memfold_internal._check_thresholds(double precision, double precision) is
 'Raises MF017 where tier 2 would merge below what it asks a judge about: by these thresholds, or by one of them (null: there is
 none) and that of an embedding model in use.';

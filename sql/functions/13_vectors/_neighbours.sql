@@ -1,4 +1,4 @@
-create or replace function memfold._near_texts(
+create or replace function memfold_internal._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
     newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
     out memory_ids uuid[], out similarities double precision[]
@@ -14,7 +14,7 @@ begin
     if scope_key is not null then
         select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
         from (
-            select n.memory_id, memfold._similarity(n.embedding, _near_texts.embedding) as similarity
+            select n.memory_id, memfold_internal._similarity(n.embedding, _near_texts.embedding) as similarity
             from (
                 select v.memory_id, v.embedding
                 from memfold.memory_vectors as v
@@ -27,18 +27,18 @@ begin
                 order by v.memory_id desc
                 limit newest
             ) as n
-            where memfold._similarity(n.embedding, _near_texts.embedding) >= threshold
+            where memfold_internal._similarity(n.embedding, _near_texts.embedding) >= threshold
             order by 2 desc, n.memory_id
             limit max_texts
         ) as s;
         return;
     end if;
-    v_index := memfold._vector_index(embedding_model);
+    v_index := memfold_internal._vector_index(embedding_model);
     if v_index is not null
-        and memfold._outgrown(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
+        and memfold_internal._outgrown(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
     then
         select i.memory_ids, i.similarities into v_ids, v_similarities
-        from memfold._indexed_neighbours(tenant_id, bucket_id, embedding, embedding_model, max_texts,
+        from memfold_internal._indexed_neighbours(tenant_id, bucket_id, embedding, embedding_model, max_texts,
             hidden_after, hidden_to, v_index) as i;
     end if;
     -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
@@ -47,7 +47,7 @@ begin
         select u.memory_id, u.similarity
         from (
             (
-                select n.memory_id, memfold._similarity(n.embedding, _near_texts.embedding) as similarity
+                select n.memory_id, memfold_internal._similarity(n.embedding, _near_texts.embedding) as similarity
                 from (
                     select v.memory_id, v.embedding
                     from memfold.memory_vectors as v
@@ -59,7 +59,7 @@ begin
                     order by v.memory_id desc
                     limit case when pg_catalog.cardinality(v_ids) = max_texts then 0 else newest end
                 ) as n
-                where memfold._similarity(n.embedding, _near_texts.embedding) >= threshold
+                where memfold_internal._similarity(n.embedding, _near_texts.embedding) >= threshold
                 order by 2 desc, n.memory_id
                 limit max_texts
             )
@@ -72,10 +72,10 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold._near_texts(
+revoke all on function memfold_internal._near_texts(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
 ) from public;
-comment on function memfold._near_texts(
+comment on function memfold_internal._near_texts(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
 ) is
 'The max_texts live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
@@ -83,7 +83,7 @@ most similar first, ties to the older text; null: none. hidden_after, hidden_to:
 of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
 index, where there is one (create_vector_index) and the bucket has more than the newest ones.';
 
-create or replace function memfold._neighbours(
+create or replace function memfold_internal._neighbours(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
     newest bigint, max_results bigint, threshold double precision, except_root uuid,
     hidden_after uuid, hidden_to uuid
@@ -105,7 +105,7 @@ declare
 begin
     loop
         select n.memory_ids, n.similarities into v_ids, v_similarities
-        from memfold._near_texts(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest, v_texts, threshold,
+        from memfold_internal._near_texts(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest, v_texts, threshold,
             hidden_after, hidden_to) as n;
         if v_ids is null then
             return;
@@ -117,14 +117,14 @@ begin
         into v_roots, v_trees, v_own
         from unnest(v_ids) with ordinality as i (id, rank)
         cross join lateral (
-            select memfold._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
+            select memfold_internal._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
             where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = i.id
             offset 0
         ) as m;
         -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
         exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= max_results and v_own >= max_results
             -- an index finds as many in one go
-            or v_texts >= case when scope_key is null and memfold._vector_index(embedding_model) is not null then 400
+            or v_texts >= case when scope_key is null and memfold_internal._vector_index(embedding_model) is not null then 400
                 else newest end;
         v_texts := 16 * v_texts;
     end loop;
@@ -141,7 +141,7 @@ begin
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
                     -- its own vector may be farther than all that was found, or older
-                    select memfold._similarity(v.embedding, _neighbours.embedding)
+                    select memfold_internal._similarity(v.embedding, _neighbours.embedding)
                     from memfold.memory_vectors as v
                     where v.tenant_id = _neighbours.tenant_id collate "C" and v.memory_id = n.root_id
                         and v.model = embedding_model collate "C"
@@ -170,10 +170,10 @@ begin
     order by r.matched_similarity desc, r.matched_id;
 end;
 $$;
-revoke all on function memfold._neighbours(
+revoke all on function memfold_internal._neighbours(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) from public;
-comment on function memfold._neighbours(
+comment on function memfold_internal._neighbours(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) is
 'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the

@@ -1,33 +1,33 @@
-create or replace function memfold._exact_limit() returns bigint
+create or replace function memfold_internal._exact_limit() returns bigint
 language sql immutable parallel safe
 return 10000;
-revoke all on function memfold._exact_limit() from public;
-comment on function memfold._exact_limit() is
+revoke all on function memfold_internal._exact_limit() from public;
+comment on function memfold_internal._exact_limit() is
 'How many live vectors tier 2 compares one by one: all of a scope up to so many, its newest ones above that, unless there is
 an index (create_vector_index).';
 
-create or replace function memfold._vector_index_name(model text) returns text
+create or replace function memfold_internal._vector_index_name(model text) returns text
 language sql immutable parallel safe
 return 'memory_vectors_hnsw_' || pg_catalog.left(
     pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(model, 'UTF8')), 'hex'), 32
 );
-revoke all on function memfold._vector_index_name(text) from public;
-comment on function memfold._vector_index_name(text) is
+revoke all on function memfold_internal._vector_index_name(text) from public;
+comment on function memfold_internal._vector_index_name(text) is
 'The name of an embedding model''s index: names of models are longer than those of indexes may be.';
 
-create or replace function memfold._vector_index(model text) returns oid
+create or replace function memfold_internal._vector_index(model text) returns oid
 language sql stable parallel safe
 begin atomic
     select i.indexrelid
     from pg_catalog.pg_index as i
     where
-        i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold._vector_index_name(model))::oid
+        i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._vector_index_name(model))::oid
         and i.indisvalid and i.indrelid = 'memfold.memory_vectors'::pg_catalog.regclass;
 end;
-revoke all on function memfold._vector_index(text) from public;
-comment on function memfold._vector_index(text) is 'The valid index of an embedding model. Null: there is none.';
+revoke all on function memfold_internal._vector_index(text) from public;
+comment on function memfold_internal._vector_index(text) is 'The valid index of an embedding model. Null: there is none.';
 
-create or replace function memfold._outgrown(
+create or replace function memfold_internal._outgrown(
     tenant_id text, bucket_id text, embedding_model text, newest bigint, hidden_after uuid, hidden_to uuid
 ) returns boolean
 language plpgsql stable
@@ -47,12 +47,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._outgrown(text, text, text, bigint, uuid, uuid) from public;
-comment on function memfold._outgrown(text, text, text, bigint, uuid, uuid) is
+revoke all on function memfold_internal._outgrown(text, text, text, bigint, uuid, uuid) from public;
+comment on function memfold_internal._outgrown(text, text, text, bigint, uuid, uuid) is
 'Whether a bucket has more than newest live vectors of a model. Reads so many entries of an index: a tenth of what comparing
 as many vectors takes.';
 
-create or replace function memfold._vector_type(index_id oid, out type text, out schema text)
+create or replace function memfold_internal._vector_type(index_id oid, out type text, out schema text)
 language sql stable
 begin atomic
     select pg_catalog.format_type(a.atttypid, a.atttypmod), t.typnamespace::pg_catalog.regnamespace::text
@@ -60,31 +60,31 @@ begin atomic
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = _vector_type.index_id and a.attnum = 1;
 end;
-revoke all on function memfold._vector_type(oid) from public;
-comment on function memfold._vector_type(oid) is
+revoke all on function memfold_internal._vector_type(oid) from public;
+comment on function memfold_internal._vector_type(oid) is
 'What an index of vectors (_vector_index) is of, such as vector(384), and the schema of that type.';
 
-create or replace function memfold._scan_settings() returns text[]
+create or replace function memfold_internal._scan_settings() returns text[]
 language sql immutable parallel safe
 return array['hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'];
-revoke all on function memfold._scan_settings() from public;
-comment on function memfold._scan_settings() is 'The settings that _scan_far() changes.';
+revoke all on function memfold_internal._scan_settings() from public;
+comment on function memfold_internal._scan_settings() is 'The settings that _scan_far() changes.';
 
-create or replace function memfold._scan_far(embedding vector, max_results bigint, max_scanned bigint) returns text[]
+create or replace function memfold_internal._scan_far(embedding vector, max_results bigint, max_scanned bigint) returns text[]
 language plpgsql volatile
 as $$
 begin
-    perform memfold._norm(embedding);
-    return memfold._swap_settings(memfold._scan_settings(), array['relaxed_order',
+    perform memfold_internal._norm(embedding);
+    return memfold_internal._swap_settings(memfold_internal._scan_settings(), array['relaxed_order',
         greatest(400, least(1000, 2 * max_results))::text, greatest(max_scanned, 40 * max_results)::text, '8', 'off']);
 end;
 $$;
-revoke all on function memfold._scan_far(vector, bigint, bigint) from public;
-comment on function memfold._scan_far(vector, bigint, bigint) is
+revoke all on function memfold_internal._scan_far(vector, bigint, bigint) from public;
+comment on function memfold_internal._scan_far(vector, bigint, bigint) is
 'Has scans of an index of vectors go on until max_results have passed, or max_scanned entries (40 a result at least) were read.
 Returns what _scan_settings() were.';
 
-create or replace function memfold._indexed_neighbours(
+create or replace function memfold_internal._indexed_neighbours(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_results bigint,
     hidden_after uuid, hidden_to uuid, index_id oid,
     out memory_ids uuid[], out similarities double precision[]
@@ -96,13 +96,13 @@ declare
     v_type text;
     v_schema text;
 begin
-    select t.type, t.schema into strict v_type, v_schema from memfold._vector_type(index_id) as t;
-    v_before := memfold._scan_far(embedding, max_results, 4000);
+    select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
+    v_before := memfold_internal._scan_far(embedding, max_results, 4000);
     -- the model as it stands in the index's predicate, else the index could not be used
     execute pg_catalog.format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
         ' from ('
-        ' select v.memory_id, memfold._similarity(v.embedding, $3) as similarity'
+        ' select v.memory_id, memfold_internal._similarity(v.embedding, $3) as similarity'
         ' from memfold.memory_vectors as v'
         ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
         ' and (v.memory_id > $5 and v.memory_id <= $6) is not true'
@@ -111,10 +111,10 @@ begin
         embedding_model, v_type, v_schema, v_type)
     into memory_ids, similarities
     using tenant_id, bucket_id, embedding, max_results, hidden_after, hidden_to;
-    perform memfold._swap_settings(memfold._scan_settings(), v_before);
+    perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
-revoke all on function memfold._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) from public;
-comment on function memfold._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) is
+revoke all on function memfold_internal._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) from public;
+comment on function memfold_internal._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) is
 'The max_results live texts of a bucket nearest to a unit vector, by an index (_vector_index): nearly always. Fewer, where
 the scan gave up.';

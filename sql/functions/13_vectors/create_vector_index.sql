@@ -5,16 +5,16 @@ declare
     v_dimensions bigint;
     v_type text;
     v_schema regnamespace;
-    v_name constant text := memfold._vector_index_name(embedding_model);
+    v_name constant text := memfold_internal._vector_index_name(embedding_model);
 begin
     select m.dimensions into v_dimensions
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
     if v_dimensions is null then
-        perform memfold._fail('MF013', 'unknown embedding model',
+        perform memfold_internal._fail('MF013', 'unknown embedding model',
             format('%L is not registered.', embedding_model),
             'Register it: select register_embedding_model(model, dimensions).');
     elsif v_dimensions > 4000 then
-        perform memfold._fail('MF037', 'the model has too many dimensions for an index',
+        perform memfold_internal._fail('MF037', 'the model has too many dimensions for an index',
             format('%L has %s.', embedding_model, v_dimensions),
             'pgvector indexes up to 4,000. Without an index, tier 2 compares the newest 10,000 vectors of a bucket.');
     end if;
@@ -28,7 +28,7 @@ begin
             detail = format('A search by the index names what is in schema %s.', v_schema),
             hint = format('Run: grant usage on schema %s to memfold_owner', v_schema);
     end if;
-    if memfold._vector_index(embedding_model) is not null then
+    if memfold_internal._vector_index(embedding_model) is not null then
         return;
     end if;
     if to_regclass('memfold.' || v_name) is not null then
@@ -71,7 +71,7 @@ create or replace function memfold.drop_vector_index_ddl(embedding_model text) r
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_name constant text := 'memfold.' || memfold._vector_index_name(embedding_model);
+    v_name constant text := 'memfold.' || memfold_internal._vector_index_name(embedding_model);
 begin
     if embedding_model is not null and to_regclass(v_name) is not null then
         return next 'drop index concurrently ' || v_name;

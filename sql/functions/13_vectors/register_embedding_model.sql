@@ -9,8 +9,8 @@ as $$
 declare
     v_dimensions bigint;
 begin
-    perform memfold._check_identifier('model', model, true);
-    perform memfold._check_thresholds(merge_threshold, judge_threshold);
+    perform memfold_internal._check_identifier('model', model, true);
+    perform memfold_internal._check_thresholds(merge_threshold, judge_threshold);
     insert into memfold.embedding_models as m (model, dimensions, merge_threshold, judge_threshold)
     values (register_embedding_model.model, register_embedding_model.dimensions,
         register_embedding_model.merge_threshold, register_embedding_model.judge_threshold)
@@ -19,13 +19,13 @@ begin
         select m.dimensions into v_dimensions
         from memfold.embedding_models as m where m.model = register_embedding_model.model collate "C";
         if v_dimensions is distinct from dimensions then
-            perform memfold._fail('MF023', 'the model is registered with another size',
+            perform memfold_internal._fail('MF023', 'the model is registered with another size',
                 format('%L has %s dimensions, not %s.', model, v_dimensions, dimensions),
                 'Register vectors of another size under another name, such as model:256.');
         end if;
     end if;
 exception when check_violation or not_null_violation then
-    perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+    perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
         'dimensions is 1 to 16000; thresholds lie in [0, 1], judge_threshold not above merge_threshold.');
 end;
 $$;

@@ -1,4 +1,4 @@
-create or replace function memfold._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
+create or replace function memfold_internal._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
 language plpgsql stable
 as $$
 declare
@@ -27,12 +27,12 @@ begin
     return v_policy;
 end;
 $$;
-revoke all on function memfold._policy(text, text, text) from public;
-comment on function memfold._policy(text, text, text) is
+revoke all on function memfold_internal._policy(text, text, text) from public;
+comment on function memfold_internal._policy(text, text, text) is
 'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote)
 are never lemmatised: prose/1 for lemma/1.';
 
-create or replace function memfold._is_single(tenant_id text, predicate text) returns boolean
+create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
 language sql stable
 begin atomic
     select coalesce((
@@ -45,10 +45,10 @@ begin atomic
         limit 1
     ), false);
 end;
-revoke all on function memfold._is_single(text, text) from public;
-comment on function memfold._is_single(text, text) is 'Whether a predicate has one value at a time.';
+revoke all on function memfold_internal._is_single(text, text) from public;
+comment on function memfold_internal._is_single(text, text) is 'Whether a predicate has one value at a time.';
 
-create or replace function memfold._conflict(tenant_id text, predicate text, conflict text) returns text
+create or replace function memfold_internal._conflict(tenant_id text, predicate text, conflict text) returns text
 language sql stable
 begin atomic
     select coalesce((
@@ -61,6 +61,6 @@ begin atomic
         limit 1
     ), _conflict.conflict);
 end;
-revoke all on function memfold._conflict(text, text, text) from public;
-comment on function memfold._conflict(text, text, text) is
+revoke all on function memfold_internal._conflict(text, text, text) from public;
+comment on function memfold_internal._conflict(text, text, text) is
 'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';

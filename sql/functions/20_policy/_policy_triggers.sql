@@ -1,4 +1,4 @@
-create or replace function memfold._fill_policy() returns trigger
+create or replace function memfold_internal._fill_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -8,34 +8,34 @@ begin
     if new.key_fields is not null then
         return new;
     end if;
-    perform memfold._check_identifier('bucket_id', new.bucket_id, true);
-    perform memfold._check_identifier('memory_type', new.memory_type, true);
-    perform memfold._check_wildcard('tenant_id', new.tenant_id);
-    perform memfold._check_wildcard('bucket_id', new.bucket_id);
-    perform memfold._check_wildcard('memory_type', new.memory_type);
-    perform memfold._check_marks(new.content);
-    perform memfold._check_identifier('subject', new.subject, false);
-    perform memfold._check_identifier('predicate', new.predicate, false);
-    perform memfold._check_identifier('object', new.object, false);
-    v_policy := memfold._policy(new.tenant_id, new.bucket_id, new.memory_type);
+    perform memfold_internal._check_identifier('bucket_id', new.bucket_id, true);
+    perform memfold_internal._check_identifier('memory_type', new.memory_type, true);
+    perform memfold_internal._check_wildcard('tenant_id', new.tenant_id);
+    perform memfold_internal._check_wildcard('bucket_id', new.bucket_id);
+    perform memfold_internal._check_wildcard('memory_type', new.memory_type);
+    perform memfold_internal._check_marks(new.content);
+    perform memfold_internal._check_identifier('subject', new.subject, false);
+    perform memfold_internal._check_identifier('predicate', new.predicate, false);
+    perform memfold_internal._check_identifier('object', new.object, false);
+    v_policy := memfold_internal._policy(new.tenant_id, new.bucket_id, new.memory_type);
     new.key_fields := v_policy.key_fields;
     if v_policy.dedup = 'on' then
         new.canonicalizer := v_policy.canonicalizer;
-        new.metadata_signature := memfold._metadata_signature(new.metadata, v_policy.metadata_keys);
+        new.metadata_signature := memfold_internal._metadata_signature(new.metadata, v_policy.metadata_keys);
         new.embedding_pending := true;
     end if;
     return new;
 end;
 $$;
-revoke all on function memfold._fill_policy() from public;
-comment on function memfold._fill_policy() is
+revoke all on function memfold_internal._fill_policy() from public;
+comment on function memfold_internal._fill_policy() is
 'A row that comes without canonicalizer and key fields (a plain INSERT) gets those of its policy, so that its hash is made like
 any. Key fields alone: it has opted out.
 Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such a content.';
 
 -- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.
 
-create or replace function memfold._replace_policy() returns trigger
+create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -44,11 +44,11 @@ begin
     return new;
 end;
 $$;
-revoke all on function memfold._replace_policy() from public;
-comment on function memfold._replace_policy() is
+revoke all on function memfold_internal._replace_policy() from public;
+comment on function memfold_internal._replace_policy() is
 'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';
 
-create or replace function memfold._replace_antonym() returns trigger
+create or replace function memfold_internal._replace_antonym() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -57,6 +57,6 @@ begin
     return new;
 end;
 $$;
-revoke all on function memfold._replace_antonym() from public;
-comment on function memfold._replace_antonym() is
+revoke all on function memfold_internal._replace_antonym() from public;
+comment on function memfold_internal._replace_antonym() is
 'An antonym of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';

@@ -53,13 +53,13 @@ declare
     v_old memfold.policies;
     v_new memfold.policies;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
-    perform memfold._check_identifier('memory_type', memory_type, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if bucket_id <> '*' then
-        perform memfold._lock(tenant_id, bucket_id, null, true);
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     end if;
-    v_old := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_old := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     if preset is null then
         v_new := v_old;
     else
@@ -70,7 +70,7 @@ begin
         insert into memfold.policies as p (tenant_id, bucket_id, memory_type)
         values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
         returning p.* into v_new;
-        v_new := memfold._preset(v_new, preset);
+        v_new := memfold_internal._preset(v_new, preset);
         v_new.rehash_run := v_old.rehash_run;
         v_new.rehash_from_canonicalizer := v_old.rehash_from_canonicalizer;
         v_new.rehash_from_key_fields := v_old.rehash_from_key_fields;
@@ -78,20 +78,20 @@ begin
     end if;
 
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
-        perform memfold._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
             'Key fields are type, subject and predicate; the content always belongs to the key.');
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
-        perform memfold._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
+        perform memfold_internal._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
             'Pass three numbers that add up to 1: of source, extractor and repetition.');
     elsif decay_interval > '1000 years' then
-        perform memfold._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
+        perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
             'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
     v_new.memory_type := memory_type;
     v_new.dedup := coalesce(dedup, v_new.dedup);
-    v_new.canonicalizer := memfold._profile(coalesce(canonicalizer, v_new.canonicalizer));
+    v_new.canonicalizer := memfold_internal._profile(coalesce(canonicalizer, v_new.canonicalizer));
     v_new.key_fields := coalesce((
         select coalesce(string_agg(f.name, ',' order by f.place), '')
         from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
@@ -142,8 +142,8 @@ begin
     v_new.key_retention := coalesce(key_retention, v_new.key_retention);
     v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
     v_new.updated_at := clock_timestamp();
-    perform memfold._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
-    perform memfold._check_embed(v_new);
+    perform memfold_internal._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
+    perform memfold_internal._check_embed(v_new);
 
     if (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys)
         is distinct from (v_old.canonicalizer, v_old.key_fields, v_old.metadata_keys)
@@ -155,7 +155,7 @@ begin
                 and m.content_hash is not null
         ))
     then
-        perform memfold._fail('MF024', 'the hash of stored memories would change',
+        perform memfold_internal._fail('MF024', 'the hash of stored memories would change',
             'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
             'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
             'Set them for a bucket before its first memory, or: call rehash_bucket(tenant_id, bucket_id, ...).');
@@ -166,7 +166,7 @@ begin
             and p.memory_type = set_policy.memory_type;
         insert into memfold.policies select (v_new).*;
     exception when check_violation or not_null_violation then
-        perform memfold._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+        perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
             E'What is allowed: \\d+ memfold.policies.');
     end;
     if v_new.segmenter <> v_old.segmenter then
@@ -176,7 +176,7 @@ begin
             and m.tenant_id = t.tenant_id and m.memory_id = t.memory_id and set_policy.memory_type in ('*', m.memory_type);
     end if;
     if v_new.lexical_threshold is not null and (v_old.lexical_threshold is null or v_new.segmenter <> v_old.segmenter) then
-        perform memfold._add_tokens(tenant_id, bucket_id, memory_type);
+        perform memfold_internal._add_tokens(tenant_id, bucket_id, memory_type);
     end if;
     return v_new;
 end;
@@ -211,7 +211,7 @@ The other options are the columns of memfold.policies. Raises MF017 (a value tha
 canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
 is missing), MF058, MF059.';
 
-create or replace function memfold._preset(policy memfold.policies, preset text) returns memfold.policies
+create or replace function memfold_internal._preset(policy memfold.policies, preset text) returns memfold.policies
 language plpgsql volatile
 as $$
 declare
@@ -235,7 +235,7 @@ begin
         p.scope := 'bucket';
         p.merge_threshold := 1;
         p.judge_threshold := 0.95;
-        if memfold._has_python() then
+        if memfold_internal._has_python() then
             p.canonicalizer := 'lemma';
         else
             raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
@@ -272,30 +272,30 @@ begin
         p.protected_confidence := 0.95;
         p.decay_rate := 0.01;
     else
-        perform memfold._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
+        perform memfold_internal._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
             'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
     end if;
     return p;
 end;
 $$;
-revoke all on function memfold._preset(memfold.policies, text) from public;
-comment on function memfold._preset(memfold.policies, text) is
+revoke all on function memfold_internal._preset(memfold.policies, text) from public;
+comment on function memfold_internal._preset(memfold.policies, text) is
 'A policy of the columns'' defaults with what a preset has beside them. Raises MF017.';
 
-create or replace function memfold._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
+create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
 language plpgsql volatile
 as $$
 begin
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
     from memfold.memories as m
-    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    cross join lateral pg_catalog.unnest(memfold._tokens(m.content, p.segmenter)) as t (token)
+    cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.tenant_id = _add_tokens.tenant_id collate "C" and _add_tokens.bucket_id in ('*', m.bucket_id)
         and _add_tokens.memory_type in ('*', m.memory_type) and m.content_hash is not null
     on conflict do nothing;
 end;
 $$;
-revoke all on function memfold._add_tokens(text, text, text) from public;
-comment on function memfold._add_tokens(text, text, text) is
+revoke all on function memfold_internal._add_tokens(text, text, text) from public;
+comment on function memfold_internal._add_tokens(text, text, text) is
 'Writes down the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

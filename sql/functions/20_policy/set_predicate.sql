@@ -8,15 +8,15 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold._enter(set_predicate.tenant_id);
-    perform memfold._check_identifier('predicate', set_predicate.predicate, true);
+    perform memfold_internal._enter(set_predicate.tenant_id);
+    perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
     insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
     values (set_predicate.tenant_id, memfold.canonicalize(set_predicate.predicate, 'prose/1'),
         set_predicate.cardinality, set_predicate.conflict)
     on conflict (tenant_id, predicate) do update
     set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at;
 exception when check_violation or not_null_violation then
-    perform memfold._fail('MF017', 'an option has a value that is not allowed',
+    perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
         format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
         'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null for the policy''s.');
 end;

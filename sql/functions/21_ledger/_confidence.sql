@@ -1,4 +1,4 @@
-create or replace function memfold._confidence(
+create or replace function memfold_internal._confidence(
     source_confidence double precision,
     extractor_confidence double precision,
     independent bigint,
@@ -16,16 +16,16 @@ case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_so
     when weight_repetition < 1e-100 then 0
     else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
 end;
-revoke all on function memfold._confidence(
+revoke all on function memfold_internal._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) from public;
-comment on function memfold._confidence(
+comment on function memfold_internal._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) is
 'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of
 independent observations less one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';
 
-create or replace function memfold._effective(
+create or replace function memfold_internal._effective(
     confidence double precision,
     last_used timestamptz,
     at timestamptz,
@@ -43,10 +43,10 @@ return case
         ))))
     else confidence
 end;
-revoke all on function memfold._effective(
+revoke all on function memfold_internal._effective(
     double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) from public;
-comment on function memfold._effective(
+comment on function memfold_internal._effective(
     double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) is
 'Confidence after decay: confidence * (1 - decay_rate) ^ days since last use, once decay_interval has passed without use; not

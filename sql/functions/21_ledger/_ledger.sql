@@ -1,4 +1,4 @@
-create or replace view memfold._ledger with (security_invoker = true) as
+create or replace view memfold_internal._ledger with (security_invoker = true) as
 select
     e.*,
     -- not EXISTS, for which a whole tenant's rows may be hashed
@@ -8,11 +8,11 @@ select
         where u.tenant_id = e.tenant_id and u.undoes = e.event_id
     ) is not null as undone
 from memfold.memory_events as e;
-comment on view memfold._ledger is 'The ledger, and of each row whether it was undone: then it is no longer in force.';
+comment on view memfold_internal._ledger is 'The ledger, and of each row whether it was undone: then it is no longer in force.';
 
-create or replace view memfold._whole_ledger with (security_invoker = true) as
+create or replace view memfold_internal._whole_ledger with (security_invoker = true) as
 select e.*
-from memfold._ledger as e
+from memfold_internal._ledger as e
 where e.method is distinct from 'archived'
 union all
 select
@@ -24,10 +24,10 @@ select
         where u.tenant_id = a.tenant_id and u.undoes = a.event_id
     ) is not null as undone
 from memfold.memory_events_archive as a;
-comment on view memfold._whole_ledger is
+comment on view memfold_internal._whole_ledger is
 'The ledger as if nothing had been archived: for what asks when something was stated, or counts decisions.';
 
-create or replace function memfold._event(tenant_id text, event_id uuid) returns memfold.memory_events
+create or replace function memfold_internal._event(tenant_id text, event_id uuid) returns memfold.memory_events
 language plpgsql stable
 as $$
 declare
@@ -45,11 +45,11 @@ begin
     return e;
 end;
 $$;
-revoke all on function memfold._event(text, uuid) from public;
-comment on function memfold._event(text, uuid) is
+revoke all on function memfold_internal._event(text, uuid) from public;
+comment on function memfold_internal._event(text, uuid) is
 'A row of the ledger, archived or not. All null: there is none. Only reads.';
 
-create or replace function memfold._unarchive(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 -- arrays of ids tempt the planner to plan anew
 set plan_cache_mode = force_generic_plan
@@ -69,7 +69,7 @@ begin
     if v_ids is null then
         return;
     end if;
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     foreach v_id in array v_ids loop
         delete from memfold.memory_events as e
         where e.tenant_id = _unarchive.tenant_id collate "C" and e.memory_id = v_id and e.method = 'archived';
@@ -80,21 +80,21 @@ begin
         )
         insert into memfold.memory_events select b.* from back as b order by b.event_id;
     end loop;
-    perform memfold._maintain(v_maintained);
+    perform memfold_internal._maintain(v_maintained);
 end;
 $$;
-revoke all on function memfold._unarchive(text, uuid[]) from public;
-comment on function memfold._unarchive(text, uuid[]) is
+revoke all on function memfold_internal._unarchive(text, uuid[]) from public;
+comment on function memfold_internal._unarchive(text, uuid[]) is
 'Brings all archived rows of these memories back into the ledger, and takes away the rows that stood for them: no state changes.
 Rows of the archive without a memory (candidates that a rule refused) stay there. The caller holds the lock.';
 
-create or replace function memfold._last_statement(tenant_id text, root_id uuid) returns setof uuid
+create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
 language plpgsql stable rows 1
 as $$
 begin
     return query
     select e.event_id
-    from memfold._whole_ledger as e
+    from memfold_internal._whole_ledger as e
     join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     where m.tenant_id = _last_statement.tenant_id collate "C"
         and (m.memory_id = _last_statement.root_id or m.root_id = _last_statement.root_id)
@@ -104,10 +104,10 @@ begin
     limit 1;
 end;
 $$;
-revoke all on function memfold._last_statement(text, uuid) from public;
-comment on function memfold._last_statement(text, uuid) is 'The ledger row by which a root was stated last. Only reads.';
+revoke all on function memfold_internal._last_statement(text, uuid) from public;
+comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row by which a root was stated last. Only reads.';
 
-create or replace function memfold._refuse() returns trigger
+create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -115,17 +115,17 @@ begin
         return null;
     end if;
     if tg_table_name = 'memories' then
-        perform memfold._fail('MF020', format('%s of memories is refused', tg_op),
+        perform memfold_internal._fail('MF020', format('%s of memories is refused', tg_op),
             'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
             'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
     else
-        perform memfold._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
+        perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
             'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
     end if;
     return null;
 end;
 $$;
-revoke all on function memfold._refuse() from public;
-comment on function memfold._refuse() is
+revoke all on function memfold_internal._refuse() from public;
+comment on function memfold_internal._refuse() is
 'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
 maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';

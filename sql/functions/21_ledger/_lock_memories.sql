@@ -1,4 +1,4 @@
-create or replace function memfold._lock_memories(tenant_id text, memory_ids uuid[], patient boolean default true) returns boolean
+create or replace function memfold_internal._lock_memories(tenant_id text, memory_ids uuid[], patient boolean default true) returns boolean
 language plpgsql volatile
 -- arrays of ids tempt the planner to plan anew
 set plan_cache_mode = force_generic_plan
@@ -12,7 +12,7 @@ declare
 begin
     loop
         -- whatever the call may change: their trees, and what is beside them on a timeline
-        v_texts := memfold._timeline_texts(tenant_id, memory_ids);
+        v_texts := memfold_internal._timeline_texts(tenant_id, memory_ids);
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate' or p.rehash_run is not null)
         into strict v_bucket_id, v_scope_key, v_wide
@@ -25,13 +25,13 @@ begin
                 offset 0
             ) as m
         ) as m
-        cross join lateral memfold._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
+        cross join lateral memfold_internal._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
         -- no bucket: they are gone
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
         if patient then
-            perform memfold._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
-        elsif not memfold._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
+            perform memfold_internal._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
+        elsif not memfold_internal._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
             return false;
         end if;
         v_locked := case when v_wide then 'bucket' else 'scope' end;
@@ -39,13 +39,13 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold._lock_memories(text, uuid[], boolean) from public;
-comment on function memfold._lock_memories(text, uuid[], boolean) is
+revoke all on function memfold_internal._lock_memories(text, uuid[], boolean) from public;
+comment on function memfold_internal._lock_memories(text, uuid[], boolean) is
 'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s where their trees and
 timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
 patient false: it never waits, and returns whether it has the lock.';
 
-create or replace function memfold._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
+create or replace function memfold_internal._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -55,7 +55,7 @@ begin
     -- in parts, for the time that one takes grows faster than its size
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
         -- without those of trees and timelines that are there already
-        v_texts := v_texts || memfold._timeline_texts(tenant_id, array(
+        v_texts := v_texts || memfold_internal._timeline_texts(tenant_id, array(
             select i.id from pg_catalog.unnest(memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
         ));
     end loop;
@@ -71,6 +71,6 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._texts_to_lock(text, uuid[]) from public;
-comment on function memfold._texts_to_lock(text, uuid[]) is
+revoke all on function memfold_internal._texts_to_lock(text, uuid[]) from public;
+comment on function memfold_internal._texts_to_lock(text, uuid[]) is
 'All that derive_scope() of memory_ids may change, in the order in which everyone locks. Only reads.';

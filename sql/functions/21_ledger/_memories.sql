@@ -1,4 +1,4 @@
-create or replace function memfold._known_text(tenant_id text, bucket_id text, content_hash bytea)
+create or replace function memfold_internal._known_text(tenant_id text, bucket_id text, content_hash bytea)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language sql stable parallel safe rows 1
 begin atomic
@@ -14,23 +14,23 @@ begin atomic
     order by m.content_hash
     limit 1;
 end;
-revoke all on function memfold._known_text(text, text, bytea) from public;
-comment on function memfold._known_text(text, text, bytea) is
+revoke all on function memfold_internal._known_text(text, text, bytea) from public;
+comment on function memfold_internal._known_text(text, text, bytea) is
 'Tier 1''s probe: the text of a bucket that has this hash, as it is stored (root_id null: a root). Inlined by its callers.';
 
-create or replace function memfold._no_memory(memory_id uuid) returns void
+create or replace function memfold_internal._no_memory(memory_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold._fail('MF018', 'there is no such memory',
+    perform memfold_internal._fail('MF018', 'there is no such memory',
         pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
         'Ids are those that ingest_memory() returned to this tenant.');
 end;
 $$;
-revoke all on function memfold._no_memory(uuid) from public;
-comment on function memfold._no_memory(uuid) is 'Raises MF018.';
+revoke all on function memfold_internal._no_memory(uuid) from public;
+comment on function memfold_internal._no_memory(uuid) is 'Raises MF018.';
 
-create or replace function memfold._memory_root(
+create or replace function memfold_internal._memory_root(
     tenant_id text, memory_id uuid, refused text[]
 ) returns memfold.memories
 language plpgsql stable
@@ -40,18 +40,18 @@ declare
 begin
     select o.* into r
     from memfold.memories as m
-    join memfold.memories as o on o.tenant_id = m.tenant_id and o.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memories as o on o.tenant_id = m.tenant_id and o.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     where m.tenant_id = _memory_root.tenant_id collate "C" and m.memory_id = _memory_root.memory_id;
     if not found then
-        perform memfold._no_memory(memory_id);
+        perform memfold_internal._no_memory(memory_id);
     elsif r.status = any(refused) then
-        perform memfold._fail('MF034', 'the memory is ' || r.status,
+        perform memfold_internal._fail('MF034', 'the memory is ' || r.status,
             pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),
             'explain_memory() says by which event; undo(event_id) takes that back.');
     end if;
     return r;
 end;
 $$;
-revoke all on function memfold._memory_root(text, uuid, text[]) from public;
-comment on function memfold._memory_root(text, uuid, text[]) is
+revoke all on function memfold_internal._memory_root(text, uuid, text[]) from public;
+comment on function memfold_internal._memory_root(text, uuid, text[]) is
 'The memory where an id leads, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';

@@ -1,10 +1,10 @@
-create or replace function memfold._record(
-    c memfold.candidate, d memfold.decision, memory_id uuid, observation boolean, judgement_id uuid
+create or replace function memfold_internal._record(
+    c memfold_internal.candidate, d memfold_internal.decision, memory_id uuid, observation boolean, judgement_id uuid
 ) returns uuid
 language plpgsql volatile
 as $$
 declare
-    v_event_id constant uuid := coalesce(c.event_id, memfold._new_event_id(c.tenant_id));
+    v_event_id constant uuid := coalesce(c.event_id, memfold_internal._new_event_id(c.tenant_id));
 begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
@@ -14,28 +14,28 @@ begin
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
         d.reason, observation, d.on_timeline, c.content, c.memory_type, c.subject, c.predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-        c.observed_at, judgement_id, memfold._actor()
+        c.observed_at, judgement_id, memfold_internal._actor()
     );
     return v_event_id;
 end;
 $$;
-revoke all on function memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid) from public;
-comment on function memfold._record(memfold.candidate, memfold.decision, uuid, boolean, uuid) is
+revoke all on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) from public;
+comment on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) is
 'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
 of event ids is the order of events in a scope.';
 
-create or replace function memfold._adopt_row(tenant_id text, memory_id uuid) returns void
+create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$
 declare
-    v_newest constant uuid := memfold._newest_event(tenant_id);
+    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
 begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, method, memory_id, observation, content, memory_type, subject, predicate, object,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
     )
-    select m.tenant_id, memfold._id_after(memfold._new_id(), v_newest), m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
-        m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold._actor()
+    select m.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
+        m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold_internal._actor()
     from memfold.memories as m
     where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
         select from memfold.memory_events as e
@@ -45,11 +45,11 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._adopt_row(text, uuid) from public;
-comment on function memfold._adopt_row(text, uuid) is
+revoke all on function memfold_internal._adopt_row(text, uuid) from public;
+comment on function memfold_internal._adopt_row(text, uuid) is
 'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written. The caller derives its state.';
 
-create or replace function memfold._relate(
+create or replace function memfold_internal._relate(
     j memfold.judgements, action text, memory_id uuid, target_id uuid, content text, stated_at timestamptz
 ) returns uuid
 language plpgsql volatile
@@ -59,13 +59,13 @@ declare
     v_event_id uuid;
 begin
     if content is null and action <> 'judged' then
-        perform memfold._adopt_row(j.tenant_id, memory_id);
+        perform memfold_internal._adopt_row(j.tenant_id, memory_id);
     end if;
     if target_id is not null and action <> 'judged' then
-        perform memfold._adopt_row(j.tenant_id, target_id);
+        perform memfold_internal._adopt_row(j.tenant_id, target_id);
     end if;
     if action = 'superseded' then
-        select a.scope_key = b.scope_key and memfold._is_single(a.tenant_id, a.predicate) into strict v_on_timeline
+        select a.scope_key = b.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) into strict v_on_timeline
         from memfold.memories as a
         join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _relate.target_id
         where a.tenant_id = j.tenant_id collate "C" and a.memory_id = _relate.memory_id;
@@ -76,15 +76,15 @@ begin
                 and k.memory_id in (_relate.memory_id, _relate.target_id) and k.on_timeline
         );
     end if;
-    v_event_id := memfold._new_event_id(j.tenant_id);
+    v_event_id := memfold_internal._new_event_id(j.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline, content,
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
         j.tenant_id, v_event_id, j.bucket_id, action, 3,
-        memfold._method(j), memory_id, target_id,
+        memfold_internal._method(j), memory_id, target_id,
         j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
-        memfold._actor()
+        memfold_internal._actor()
     );
     if action <> 'judged' then
         perform memfold.derive_scope(j.tenant_id, pg_catalog.array_remove(array[memory_id, target_id], null));
@@ -92,21 +92,21 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
-comment on function memfold._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) is
+revoke all on function memfold_internal._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
+comment on function memfold_internal._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) is
 'Tier 3: records what a judge or a person (no model) decided of two roots, or what holds where the judge failed (dead), and
 derives their state: merged (memory_id is folded into target_id), replaced (target_id into memory_id), superseded (memory_id
 retires target_id), rejected, judged (nothing changes). content: the text, of a memory that this creates. stated_at: a person
 states memory_id, at this time.
 The caller holds the lock.';
 
-create or replace function memfold._method(j memfold.judgements) returns text
+create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
-revoke all on function memfold._method(memfold.judgements) from public;
-comment on function memfold._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
+revoke all on function memfold_internal._method(memfold.judgements) from public;
+comment on function memfold_internal._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
 
-create or replace function memfold._fold_all(
+create or replace function memfold_internal._fold_all(
     r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
     similarities double precision[], reasons text[], judgement_ids uuid[], verdict text
 ) returns integer[]
@@ -138,15 +138,15 @@ begin
     if v_places = '{}' then
         return v_places;
     end if;
-    perform memfold._adopt_row(r.tenant_id, i.id)
+    perform memfold_internal._adopt_row(r.tenant_id, i.id)
     from pg_catalog.unnest(v_places) as p (place)
     cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as i (id);
-    v_newest := memfold._newest_event(r.tenant_id);
+    v_newest := memfold_internal._newest_event(r.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
         judgement_id, verdict, run_id, actor
     )
-    select r.tenant_id, memfold._id_after(memfold._new_id(), v_newest), r.bucket_id, _fold_all.action, tier, method,
+    select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, _fold_all.action, tier, method,
         case when action = 'replaced' then into_ids[p.place] else memory_ids[p.place] end,
         case when action = 'replaced' then memory_ids[p.place] else into_ids[p.place] end,
         similarities[p.place],
@@ -159,10 +159,10 @@ begin
             select from memfold.memory_counters as k
             where k.tenant_id = r.tenant_id and k.memory_id in (memory_ids[p.place], into_ids[p.place]) and k.on_timeline
         ),
-        judgement_ids[p.place], _fold_all.verdict, r.run_id, memfold._actor()
+        judgement_ids[p.place], _fold_all.verdict, r.run_id, memfold_internal._actor()
     from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
     order by p.turn;
-    perform memfold._derive_all(r.tenant_id, array(
+    perform memfold_internal._derive_all(r.tenant_id, array(
         select distinct x.id
         from pg_catalog.unnest(v_places) as p (place)
         cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as x (id)
@@ -171,10 +171,10 @@ begin
     return v_places;
 end;
 $$;
-revoke all on function memfold._fold_all(
+revoke all on function memfold_internal._fold_all(
     memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
 ) from public;
-comment on function memfold._fold_all(
+comment on function memfold_internal._fold_all(
     memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
 ) is
 'Folds each of memory_ids into its place''s of into_ids, as events of a run (action: merged, or replaced where a newer text takes

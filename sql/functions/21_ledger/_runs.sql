@@ -1,22 +1,22 @@
-create or replace function memfold._start_run(
+create or replace function memfold_internal._start_run(
     tenant_id text, bucket_id text, kind text, arguments jsonb
 ) returns memfold.runs
 language plpgsql volatile
 as $$
 declare
     v_run memfold.runs;
-    v_run_id constant uuid := memfold._new_run_id(tenant_id);
+    v_run_id constant uuid := memfold_internal._new_run_id(tenant_id);
 begin
     insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
-    values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold._actor())
+    values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold_internal._actor())
     returning r.* into v_run;
     return v_run;
 end;
 $$;
-revoke all on function memfold._start_run(text, text, text, jsonb) from public;
-comment on function memfold._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
+revoke all on function memfold_internal._start_run(text, text, text, jsonb) from public;
+comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
 
-create or replace function memfold._rules_stamp(tenant_id text, bucket_id text) returns text
+create or replace function memfold_internal._rules_stamp(tenant_id text, bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
@@ -31,25 +31,25 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._rules_stamp(text, text) from public;
-comment on function memfold._rules_stamp(text, text) is
+revoke all on function memfold_internal._rules_stamp(text, text) from public;
+comment on function memfold_internal._rules_stamp(text, text) is
 'Stands for the rules by which a run plans: those of the bucket, and of the embedding models. Only reads.';
 
-create or replace function memfold._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
+create or replace function memfold_internal._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
 language plpgsql volatile
 as $$
 begin
-    if memfold._rules_stamp(tenant_id, bucket_id) <> stamp then
-        perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+    if memfold_internal._rules_stamp(tenant_id, bucket_id) <> stamp then
+        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_rules_stamp(text, text, text) from public;
-comment on function memfold._check_rules_stamp(text, text, text) is
+revoke all on function memfold_internal._check_rules_stamp(text, text, text) from public;
+comment on function memfold_internal._check_rules_stamp(text, text, text) is
 'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if the rules that it planned
 by have changed (_rules_stamp).';
 
-create or replace function memfold._run(tenant_id text, run_id uuid) returns memfold.runs
+create or replace function memfold_internal._run(tenant_id text, run_id uuid) returns memfold.runs
 language plpgsql stable
 as $$
 declare
@@ -59,17 +59,17 @@ begin
     from memfold.runs as o
     where o.tenant_id = _run.tenant_id collate "C" and o.run_id = _run.run_id;
     if not found then
-        perform memfold._fail('MF038', 'there is no such run',
+        perform memfold_internal._fail('MF038', 'there is no such run',
             pg_catalog.format('run_id was %s.', coalesce(run_id::text, 'null')),
             'runs_overview lists them; set memfold.tenant_id to their tenant.');
     end if;
     return r;
 end;
 $$;
-revoke all on function memfold._run(text, uuid) from public;
-comment on function memfold._run(text, uuid) is 'A run. Raises MF038. Only reads.';
+revoke all on function memfold_internal._run(text, uuid) from public;
+comment on function memfold_internal._run(text, uuid) is 'A run. Raises MF038. Only reads.';
 
-create or replace function memfold._end_run(tenant_id text, run_id uuid, report jsonb) returns void
+create or replace function memfold_internal._end_run(tenant_id text, run_id uuid, report jsonb) returns void
 language plpgsql volatile
 as $$
 declare
@@ -80,7 +80,7 @@ begin
             select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
             from (
                 select e.action as name, pg_catalog.count(*) as n
-                from memfold._ledger as e
+                from memfold_internal._ledger as e
                 where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
                     and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
                 group by e.action
@@ -105,6 +105,6 @@ begin
     where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.state = 'open';
 end;
 $$;
-revoke all on function memfold._end_run(text, uuid, jsonb) from public;
-comment on function memfold._end_run(text, uuid, jsonb) is
+revoke all on function memfold_internal._end_run(text, uuid, jsonb) from public;
+comment on function memfold_internal._end_run(text, uuid, jsonb) is
 'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';

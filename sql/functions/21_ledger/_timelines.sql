@@ -1,4 +1,4 @@
-create or replace function memfold._derived_timelines(tenant_id text, memory_ids uuid[])
+create or replace function memfold_internal._derived_timelines(tenant_id text, memory_ids uuid[])
 returns table (
     timeline text, of_scope boolean, memory_id uuid, valid_from timestamptz, from_event uuid, valid_to timestamptz
 )
@@ -41,7 +41,7 @@ begin
         from texts as t
         cross join lateral (
             -- each with its own time
-            select e.* from memfold._whole_ledger as e
+            select e.* from memfold_internal._whole_ledger as e
             where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
                 and (e.observation or e.action = 'superseded')
             offset 0
@@ -51,7 +51,7 @@ begin
         select t.root, t.is_of_scope, e.memory_id, e.tier, e.on_timeline
         from texts as t
         cross join lateral (
-            select e.memory_id, e.tier, e.on_timeline from memfold._ledger as e
+            select e.memory_id, e.tier, e.on_timeline from memfold_internal._ledger as e
             where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id = t.id
                 and e.action in ('superseded', 'historical') and not e.undone
             offset 0
@@ -139,14 +139,14 @@ begin
     order by n.timeline, n.segment, n.root, n.observed_at, n.event_id;
 end;
 $$;
-revoke all on function memfold._derived_timelines(text, uuid[]) from public;
-comment on function memfold._derived_timelines(text, uuid[]) is
+revoke all on function memfold_internal._derived_timelines(text, uuid[]) from public;
+comment on function memfold_internal._derived_timelines(text, uuid[]) is
 'The timelines of the roots among memory_ids (all roots of a timeline are named, see _timeline_texts): their assertions in
 order of (observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last
 one open. A value is the canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued
 slot, rather than of a question that a judge found. Only reads.';
 
-create or replace function memfold._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
+create or replace function memfold_internal._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -158,7 +158,7 @@ begin
     loop
         -- whole trees, as they are stored
         select array_agg(t.id) into v_new
-        from unnest(memfold._trees(v_tenant_id, v_new)) as t (id)
+        from unnest(memfold_internal._trees(v_tenant_id, v_new)) as t (id)
         where t.id <> all(v_known);
         exit when v_new is null;
         v_known := v_known || v_new;
@@ -209,12 +209,12 @@ begin
     return v_known;
 end;
 $$;
-revoke all on function memfold._timeline_texts(text, uuid[]) from public;
-comment on function memfold._timeline_texts(text, uuid[]) is
+revoke all on function memfold_internal._timeline_texts(text, uuid[]) from public;
+comment on function memfold_internal._timeline_texts(text, uuid[]) is
 'The texts of the trees that hold memory_ids, and of all trees that are, or ever were, on one timeline with them: what a
 change of memory_ids may change. Only reads.';
 
-create or replace function memfold._slot_memories(tenant_id text, bucket_id text, scope_key bigint) returns uuid[]
+create or replace function memfold_internal._slot_memories(tenant_id text, bucket_id text, scope_key bigint) returns uuid[]
 language plpgsql stable
 as $$
 begin
@@ -225,16 +225,16 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._slot_memories(text, text, bigint) from public;
-comment on function memfold._slot_memories(text, text, bigint) is 'The memories of a slot, aliases and history with them. Only reads.';
+revoke all on function memfold_internal._slot_memories(text, text, bigint) from public;
+comment on function memfold_internal._slot_memories(text, text, bigint) is 'The memories of a slot, aliases and history with them. Only reads.';
 
-create or replace function memfold._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
+create or replace function memfold_internal._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
 language plpgsql stable
 as $$
 begin
     return (
         select max(k.last_seen)
-        from pg_catalog.unnest(memfold._timeline_texts(tenant_id, memory_ids)) as i (id)
+        from pg_catalog.unnest(memfold_internal._timeline_texts(tenant_id, memory_ids)) as i (id)
         cross join lateral (
             select k.last_seen from memfold.memory_counters as k
             where k.tenant_id = _last_seen.tenant_id collate "C" and k.memory_id = i.id
@@ -243,12 +243,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._last_seen(text, uuid[]) from public;
-comment on function memfold._last_seen(text, uuid[]) is
+revoke all on function memfold_internal._last_seen(text, uuid[]) from public;
+comment on function memfold_internal._last_seen(text, uuid[]) is
 'The last observation of memory_ids and of all that are, or ever were, on one timeline with them: what is stated now comes
 after it. Null: there is none. Only reads.';
 
-create or replace function memfold._current_value(tenant_id text, bucket_id text, scope_key bigint)
+create or replace function memfold_internal._current_value(tenant_id text, bucket_id text, scope_key bigint)
 returns table (memory_id uuid, object text, last_seen timestamptz)
 language plpgsql stable rows 1
 as $$
@@ -288,12 +288,12 @@ begin
     limit 1;
 end;
 $$;
-revoke all on function memfold._current_value(text, text, bigint) from public;
-comment on function memfold._current_value(text, text, bigint) is
+revoke all on function memfold_internal._current_value(text, text, bigint) from public;
+comment on function memfold_internal._current_value(text, text, bigint) is
 'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or
 only contested ones.';
 
-create or replace function memfold._stated_last(tenant_id text, members memfold.memories[]) returns uuid
+create or replace function memfold_internal._stated_last(tenant_id text, members memfold.memories[]) returns uuid
 language plpgsql stable
 as $$
 begin
@@ -301,12 +301,12 @@ begin
         select m.memory_id
         from pg_catalog.unnest(members) as m
         join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-        cross join lateral memfold._last_statement(m.tenant_id, m.memory_id) as e (event_id)
+        cross join lateral memfold_internal._last_statement(m.tenant_id, m.memory_id) as e (event_id)
         order by k.last_seen desc, e.event_id desc
         limit 1
     );
 end;
 $$;
-revoke all on function memfold._stated_last(text, memfold.memories[]) from public;
-comment on function memfold._stated_last(text, memfold.memories[]) is
+revoke all on function memfold_internal._stated_last(text, memfold.memories[]) from public;
+comment on function memfold_internal._stated_last(text, memfold.memories[]) is
 'Which of these roots was stated last, ties by ledger order. Only reads.';

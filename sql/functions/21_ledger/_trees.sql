@@ -1,6 +1,6 @@
 -- Here and below: LATERAL with OFFSET 0 is one probe of an index an id. Left to itself the planner reads the whole tenant
 -- where statistics are young, or where most tenants are small and this one is not.
-create or replace function memfold._trees(tenant_id text, memory_ids uuid[]) returns uuid[]
+create or replace function memfold_internal._trees(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
 begin
@@ -10,7 +10,7 @@ begin
             select distinct r.root
             from pg_catalog.unnest(memory_ids) as i (id)
             cross join lateral (
-                select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+                select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = _trees.tenant_id collate "C" and m.memory_id = i.id
                 offset 0
             ) as r
@@ -26,11 +26,11 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._trees(text, uuid[]) from public;
-comment on function memfold._trees(text, uuid[]) is
+revoke all on function memfold_internal._trees(text, uuid[]) from public;
+comment on function memfold_internal._trees(text, uuid[]) is
 'Every text of the trees that hold memory_ids, as they are stored. Only reads.';
 
-create or replace function memfold._merges_in_force(tenant_id text, memory_ids uuid[])
+create or replace function memfold_internal._merges_in_force(tenant_id text, memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
 language plpgsql stable rows 3
 as $$
@@ -40,7 +40,7 @@ begin
     select i.id, e.target_id, e.event_id
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
-        select e.target_id, e.event_id from memfold._ledger as e
+        select e.target_id, e.event_id from memfold_internal._ledger as e
         where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.memory_id = i.id
             and e.action = 'merged' and e.tier >= 2 and not e.undone
         offset 0
@@ -49,19 +49,19 @@ begin
     select i.id, e.memory_id, e.event_id
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
-        select e.memory_id, e.event_id from memfold._ledger as e
+        select e.memory_id, e.event_id from memfold_internal._ledger as e
         where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.target_id = i.id
             and e.action = 'replaced' and not e.undone
         offset 0
     ) as e;
 end;
 $$;
-revoke all on function memfold._merges_in_force(text, uuid[]) from public;
-comment on function memfold._merges_in_force(text, uuid[]) is
+revoke all on function memfold_internal._merges_in_force(text, uuid[]) from public;
+comment on function memfold_internal._merges_in_force(text, uuid[]) is
 'What the ledger merges each of memory_ids into: of several rows of one text the one of the latest event holds, the others
 wait until it is undone. Only reads.';
 
-create or replace function memfold._derived_trees(tenant_id text, memory_ids uuid[])
+create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
     aliases bigint, observations bigint, independent bigint, source_confidence double precision,
@@ -76,7 +76,7 @@ begin
         -- Of two merges of one text the later one holds. There are two where a rehash has merged an alias: only roots are
         -- merged otherwise.
         select distinct on (x.memory_id) x.memory_id as child, x.into_id as parent
-        from memfold._merges_in_force(_derived_trees.tenant_id, memory_ids) as x
+        from memfold_internal._merges_in_force(_derived_trees.tenant_id, memory_ids) as x
         order by x.memory_id, x.event_id desc
     ),
     paths (child, ancestor) as (
@@ -94,7 +94,7 @@ begin
         select m.root, e.*
         from members as m
         cross join lateral (
-            select e.* from memfold._ledger as e
+            select e.* from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
                 and e.observation and not (e.tier = 1 and e.undone)
             offset 0
@@ -105,7 +105,7 @@ begin
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold._ledger as e
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
                 and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
             offset 0
@@ -114,7 +114,7 @@ begin
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold._ledger as e
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
                 and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
             offset 0
@@ -155,7 +155,7 @@ begin
         select distinct i.id
         from pg_catalog.unnest(memory_ids) as i (id)
         cross join lateral (
-            select e.event_id from memfold._ledger as e
+            select e.event_id from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
                 and e.action = 'rejected' and e.tier = 3 and not e.undone
             offset 0
@@ -191,7 +191,7 @@ begin
             where r.tenant_id = _derived_trees.tenant_id collate "C" and r.memory_id = o.root
             offset 0
         ) as r
-        cross join lateral memfold._policy(r.tenant_id, r.bucket_id, r.memory_type) as p
+        cross join lateral memfold_internal._policy(r.tenant_id, r.bucket_id, r.memory_type) as p
         where o.metadata <> '{}'
     ),
     metadatas as (
@@ -242,7 +242,7 @@ begin
     left join maxima as x on x.root = m.id;
 end;
 $$;
-revoke all on function memfold._derived_trees(text, uuid[]) from public;
-comment on function memfold._derived_trees(text, uuid[]) is
+revoke all on function memfold_internal._derived_trees(text, uuid[]) from public;
+comment on function memfold_internal._derived_trees(text, uuid[]) is
 'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
 aggregates of the roots. Only reads.';

@@ -10,13 +10,13 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_ids uuid[];
 begin
-    perform memfold._enter(v_tenant_id);
+    perform memfold_internal._enter(v_tenant_id);
     select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
 
     -- state, edges and aggregates are what the ledger says
     return query
     with derived as materialized (
-        select * from memfold._derived_trees(v_tenant_id, v_ids)
+        select * from memfold_internal._derived_trees(v_tenant_id, v_ids)
     ),
     current_values as (
         select i.memory_id, bool_or(i.valid_to is null) as is_current
@@ -26,7 +26,7 @@ begin
         select d.memory_id, jsonb_build_object(
             'merged_into', d.merged_into, 'root_id', d.root_id,
             'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
-                when d.observations = 0 or memfold._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
+                when d.observations = 0 or memfold_internal._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
                 when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end,
             'metadata', d.metadata, 'on_timeline', d.on_timeline, 'aliases', d.aliases, 'observations', d.observations,
             'independent', d.independent, 'source_confidence', d.source_confidence,
@@ -69,12 +69,12 @@ begin
     select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
     from memfold.memory_vectors as v
     join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     cross join lateral (values
         ('live', (r.status = 'active')::text, v.live::text),
         ('bucket_id', m.bucket_id, v.bucket_id),
         ('scope_key', m.scope_key::text, v.scope_key::text),
-        ('norm', '1.0000', round(memfold._norm(v.embedding)::numeric, 4)::text)
+        ('norm', '1.0000', round(memfold_internal._norm(v.embedding)::numeric, 4)::text)
     ) as x (name, expected, actual)
     where v.tenant_id = v_tenant_id and x.expected <> x.actual;
 
@@ -94,7 +94,7 @@ begin
     return query
     with expected as (
         select distinct e.memory_id, t.turn
-        from memfold._ledger as e, unnest(e.source_turn_ids) as t (turn)
+        from memfold_internal._ledger as e, unnest(e.source_turn_ids) as t (turn)
         where e.tenant_id = v_tenant_id and e.observation
             and not (e.tier = 1 and e.undone)
     ),
@@ -110,7 +110,7 @@ begin
     return query
     with expected as (
         select m.bucket_id, m.scope_key, t.*
-        from memfold._derived_timelines(v_tenant_id, v_ids) as t
+        from memfold_internal._derived_timelines(v_tenant_id, v_ids) as t
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
     ),
     actual as (
@@ -127,7 +127,7 @@ begin
     return query
     select r.memory_id, 'order: last event', x.event_id::text, k.last_event::text
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
     cross join lateral (
         select e.event_id from memfold.memory_events as e
@@ -145,7 +145,7 @@ begin
     -- the ledger names what is there
     return query
     select e.memory_id, 'ledger: memory exists', e.event_id::text, null
-    from memfold._ledger as e
+    from memfold_internal._ledger as e
     where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
         select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     );
@@ -153,7 +153,7 @@ begin
     select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
     from memfold.idempotency_keys as i
     where i.tenant_id = v_tenant_id and not exists (
-        select from memfold._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
+        select from memfold_internal._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
     ) and not exists (
         select from memfold.memory_events_archive as a where a.tenant_id = i.tenant_id and a.event_id = i.event_id
     );

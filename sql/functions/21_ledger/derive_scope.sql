@@ -1,4 +1,4 @@
-create or replace function memfold._is_pruned(tenant_id text, root_id uuid) returns boolean
+create or replace function memfold_internal._is_pruned(tenant_id text, root_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -6,15 +6,15 @@ declare
 begin
     -- the index has nothing but these
     select p.event_id into v_pruned
-    from memfold._ledger as p
+    from memfold_internal._ledger as p
     where p.tenant_id = _is_pruned.tenant_id collate "C" and p.memory_id = _is_pruned.root_id and p.action = 'pruned'
         and not p.undone
     order by p.event_id desc
     limit 1;
     return v_pruned is not null and not exists (
-        select from pg_catalog.unnest(memfold._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
+        select from pg_catalog.unnest(memfold_internal._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
         cross join lateral (
-            select from memfold._ledger as e
+            select from memfold_internal._ledger as e
             where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
                 -- who says that it retires another memory states it
                 and (e.observation and not (e.tier = 1 and e.undone)
@@ -24,8 +24,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._is_pruned(text, uuid) from public;
-comment on function memfold._is_pruned(text, uuid) is
+revoke all on function memfold_internal._is_pruned(text, uuid) from public;
+comment on function memfold_internal._is_pruned(text, uuid) is
 'Whether a root was pruned, and not stated since. Only reads.';
 
 create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
@@ -50,11 +50,11 @@ declare
 begin
     -- Whole trees, as they are stored. The caller names both sides of an edge that was made or cut; with one that was cut an
     -- older one may hold again, and it leads to another tree.
-    v_members := memfold._trees(v_tenant_id, memory_ids || array(
-        select e.into_id from memfold._merges_in_force(v_tenant_id, memory_ids) as e
+    v_members := memfold_internal._trees(v_tenant_id, memory_ids || array(
+        select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
     ));
     -- and every value beside them on a timeline, because each may gain or lose the present
-    v_slot_members := memfold._timeline_texts(v_tenant_id, v_members);
+    v_slot_members := memfold_internal._timeline_texts(v_tenant_id, v_members);
 
     insert into memfold.memory_counters (tenant_id, memory_id)
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
@@ -78,7 +78,7 @@ begin
     for d in
         -- nothing is written of what stays as it was: of a large tree that is most
         select t.*, n.status
-        from memfold._derived_trees(v_tenant_id, v_members) as t
+        from memfold_internal._derived_trees(v_tenant_id, v_members) as t
         cross join lateral (
             select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
             offset 0
@@ -122,7 +122,7 @@ begin
             select r.root_id, (array_agg(n.event_id order by n.event_id desc))[1] as event_id
             from unnest(v_members) as i (id)
             cross join lateral (
-                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
                 where m.tenant_id = v_tenant_id and m.memory_id = i.id
                 offset 0
             ) as r
@@ -148,7 +148,7 @@ begin
     end loop;
     -- whether they were stated since is asked of the trees as they are now
     for v_id in
-        select i.id from unnest(v_members) as i (id) where memfold._is_pruned(v_tenant_id, i.id) order by i.id
+        select i.id from unnest(v_members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
     loop
         update memfold.memories as m
         set status = 'withdrawn'
@@ -159,7 +159,7 @@ begin
         select distinct i.id as memory_id, t.turn
         from unnest(v_members) as i (id)
         cross join lateral (
-            select l.source_turn_ids from memfold._ledger as l
+            select l.source_turn_ids from memfold_internal._ledger as l
             where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and l.tier = 1 and l.undone
             offset 0
         ) as l
@@ -167,7 +167,7 @@ begin
     loop
         delete from memfold.memory_sources as s
         where s.tenant_id = v_tenant_id and s.source_turn_id = e.turn and s.memory_id = e.memory_id and not exists (
-            select from memfold._ledger as l
+            select from memfold_internal._ledger as l
             where l.tenant_id = v_tenant_id and l.memory_id = e.memory_id and l.source_turn_ids @> array[e.turn]
                 and l.observation and not (l.tier = 1 and l.undone)
         );
@@ -176,7 +176,7 @@ begin
     select distinct v_tenant_id, t.turn, i.id
     from unnest(v_members) as i (id)
     cross join lateral (
-        select l.source_turn_ids from memfold._ledger as l
+        select l.source_turn_ids from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and not (l.tier = 1 and l.undone)
         offset 0
     ) as l
@@ -188,7 +188,7 @@ begin
     select array_agg(t.memory_id), array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(t.valid_from),
         array_agg(t.from_event), array_agg(t.valid_to)
     into v_values, v_buckets, v_scopes, v_from, v_events, v_to
-    from memfold._derived_timelines(v_tenant_id, v_slot_members) as t
+    from memfold_internal._derived_timelines(v_tenant_id, v_slot_members) as t
     cross join lateral (
         select m.bucket_id, m.scope_key from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
@@ -237,7 +237,7 @@ begin
         select i.id as memory_id, m.status = 'active' as live, r.status = 'active' as root_live
         from unnest(v_slot_members) as i (id)
         cross join lateral (
-            select m.status, memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+            select m.status, memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
             where m.tenant_id = v_tenant_id and m.memory_id = i.id
             offset 0
         ) as m
@@ -271,18 +271,18 @@ comment on function memfold.derive_scope(text, uuid[]) is
 force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
 bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
 
-create or replace function memfold._derive_all(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
     if pg_catalog.cardinality(memory_ids) > 200 then
-        perform memfold._lock_texts(tenant_id, memfold._texts_to_lock(tenant_id, memory_ids));
+        perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id, memory_ids));
     end if;
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
         perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + 199]);
     end loop;
 end;
 $$;
-revoke all on function memfold._derive_all(text, uuid[]) from public;
-comment on function memfold._derive_all(text, uuid[]) is
+revoke all on function memfold_internal._derive_all(text, uuid[]) from public;
+comment on function memfold_internal._derive_all(text, uuid[]) is
 'derive_scope() of any number of memories, in parts. The caller holds the bucket''s lock.';

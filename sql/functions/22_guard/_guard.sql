@@ -3,13 +3,13 @@
 -- Its parts: _guard_text.sql (words and what they are), _guard_facts.sql (negations, numbers, dates, units, identifiers),
 -- _guard_names.sql (names, their order, prefixes).
 
-create or replace function memfold._guard_limit() returns integer
+create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-revoke all on function memfold._guard_limit() from public;
-comment on function memfold._guard_limit() is 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+revoke all on function memfold_internal._guard_limit() from public;
+comment on function memfold_internal._guard_limit() is 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 
-create or replace function memfold._guard(tenant_id text, a text, b text)
+create or replace function memfold_internal._guard(tenant_id text, a text, b text)
 returns text[]
 language plpgsql
 stable
@@ -55,7 +55,7 @@ declare
     v_names_b text[];
     v_kinds text[];
     v_text text;
-    v_longest constant integer := memfold._guard_limit();
+    v_longest constant integer := memfold_internal._guard_limit();
     v_many constant text[] := '{#2,#3,#4,#5,#6,#7,#8,#9,#10,#12}'::text[];
     v_german boolean;
     v_is_eastern boolean;
@@ -65,16 +65,16 @@ declare
 begin
     if octet_length(a) > v_longest or octet_length(b) > v_longest then
         -- nothing is read off a page word by word, while others wait for the scope
-        if memfold._prose_1(a) = memfold._prose_1(b) then
+        if memfold_internal._prose_1(a) = memfold_internal._prose_1(b) then
             return v_signals;
         end if;
         return array[format('length: more than %s bytes', v_longest)];
     end if;
-    v_marked := memfold._guard_text(a);
+    v_marked := memfold_internal._guard_text(a);
     v_plain_a := translate(v_marked, E'\x01', '');
     v_marked_a := string_to_array(v_marked, ' ');
     v_capitals_a := length(v_marked) - length(v_plain_a);
-    v_marked := memfold._guard_text(b);
+    v_marked := memfold_internal._guard_text(b);
     v_plain_b := translate(v_marked, E'\x01', '');
     if v_plain_a = v_plain_b then
         return v_signals;
@@ -88,8 +88,8 @@ begin
     if v_length_a > v_longest / 4 or v_length_b > v_longest / 4 then
         return array[format('length: more than %s words', v_longest / 4)];
     end if;
-    v_class_a := memfold._guard_classes(v_a);
-    v_class_b := memfold._guard_classes(v_b);
+    v_class_a := memfold_internal._guard_classes(v_a);
+    v_class_b := memfold_internal._guard_classes(v_b);
 
     -- words of one text only: equal ends go first, then each word takes its like
     while v_a[v_from] = v_b[v_from] loop
@@ -174,7 +174,7 @@ begin
         or v_is_eastern
             and array_to_string(v_words_a || v_words_b, '') ~ E'[不没沒无無別别未勿非なくずけぬんないまい않없못아니말\u0E44]'
     then
-        v_count := memfold._guard_negations(v_plain_a, v_class_a) - memfold._guard_negations(v_plain_b, v_class_b);
+        v_count := memfold_internal._guard_negations(v_plain_a, v_class_a) - memfold_internal._guard_negations(v_plain_b, v_class_b);
         if v_count % 2 <> 0 then
             v_found := null;
             foreach v_place in array case when v_count > 0 then v_only_a else v_only_b end loop
@@ -191,8 +191,8 @@ begin
 
     -- numbers, dates, versions, currencies, units, identifiers
     if v_states then
-        v_facts_a := memfold._guard_facts(v_a, v_marked_a, v_class_a);
-        v_facts_b := memfold._guard_facts(v_b, v_marked_b, v_class_b);
+        v_facts_a := memfold_internal._guard_facts(v_a, v_marked_a, v_class_a);
+        v_facts_b := memfold_internal._guard_facts(v_b, v_marked_b, v_class_b);
         if v_facts_a <> v_facts_b then
             select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}') into v_kinds
             from (
@@ -224,9 +224,9 @@ begin
     -- names of one text only
     if v_capital then
         v_german := (' ' || v_plain_a || ' ' || v_plain_b || ' ') ~ v_german_words;
-        v_text := memfold._guard_name_change(
-            memfold._guard_new_names(v_a, v_marked_a, v_class_a, v_only_a, v_b, v_german),
-            memfold._guard_new_names(v_b, v_marked_b, v_class_b, v_only_b, v_a, v_german));
+        v_text := memfold_internal._guard_name_change(
+            memfold_internal._guard_new_names(v_a, v_marked_a, v_class_a, v_only_a, v_b, v_german),
+            memfold_internal._guard_new_names(v_b, v_marked_b, v_class_b, v_only_b, v_a, v_german));
         if v_text is not null then
             v_signals := v_signals || ('name: ' || v_text);
         end if;
@@ -255,7 +255,7 @@ begin
             loop
                 v_signals := v_signals || ('antonym: ' || v_token || ' <> ' || v_found);
             end loop;
-            v_text := memfold._guard_prefix(v_words_a, v_words_b);
+            v_text := memfold_internal._guard_prefix(v_words_a, v_words_b);
             if v_text is not null then
                 v_signals := v_signals || ('prefix: ' || v_text);
             end if;
@@ -294,15 +294,15 @@ begin
     -- the same words, the same names in another order
     if v_signals = '{}' then
         if not v_content and cardinality(v_words_a) = cardinality(v_words_b) then
-            v_text := memfold._guard_order(v_a, v_class_a, v_b, v_class_b);
+            v_text := memfold_internal._guard_order(v_a, v_class_a, v_b, v_class_b);
             if v_text is not null then
                 v_signals := v_signals || ('order: ' || v_text);
             end if;
         end if;
         -- "3 cats and 5 dogs" / "5 cats and 3 dogs"
         if v_content and v_plain_a ~ '[0-9]' or v_class_a && v_many then
-            v_facts_a := memfold._guard_counted(v_a, v_class_a);
-            v_facts_b := memfold._guard_counted(v_b, v_class_b);
+            v_facts_a := memfold_internal._guard_counted(v_a, v_class_a);
+            v_facts_b := memfold_internal._guard_counted(v_b, v_class_b);
             if cardinality(v_facts_a) > 1 and cardinality(v_facts_b) > 1 and not v_facts_a <@ v_facts_b then
                 foreach v_token in array v_facts_a loop
                     v_found := split_part(v_token, E'\x1f', 1);
@@ -321,8 +321,8 @@ begin
             end if;
         end if;
         if v_capitals_a > 1 and v_capitals_b > 1 then
-            v_names_a := memfold._guard_names(v_a, v_marked_a, v_class_a);
-            v_names_b := memfold._guard_names(v_b, v_marked_b, v_class_b);
+            v_names_a := memfold_internal._guard_names(v_a, v_marked_a, v_class_a);
+            v_names_b := memfold_internal._guard_names(v_b, v_marked_b, v_class_b);
         end if;
         if cardinality(v_names_a) > 1 and cardinality(v_names_b) > 1 and v_names_a <> v_names_b then
             with stated as (
@@ -356,13 +356,13 @@ begin
     return v_signals;
 end;
 $function$;
-revoke all on function memfold._guard(text, text, text) from public;
-comment on function memfold._guard(text, text, text) is
+revoke all on function memfold_internal._guard(text, text, text) from public;
+comment on function memfold_internal._guard(text, text, text) is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
 Kinds: negation, numeral, date, time, version, currency, unit, identifier, name, antonym, prefix, order; length: a text
 that is too long to compare (_guard_limit).';
 
-create or replace function memfold._guard_pair(
+create or replace function memfold_internal._guard_pair(
     tenant_id text, content text, other_content text, object text, other_object text
 ) returns text[]
 language plpgsql stable
@@ -370,7 +370,7 @@ as $$
 declare
     v_object constant text := memfold.canonicalize(object, 'prose/1');
     v_other constant text := memfold.canonicalize(other_object, 'prose/1');
-    v_signals text[] := memfold._guard(tenant_id, content, other_content);
+    v_signals text[] := memfold_internal._guard(tenant_id, content, other_content);
 begin
     if v_object <> v_other then
         v_signals := v_signals || pg_catalog.format('object: %s <> %s', v_object, v_other);
@@ -378,6 +378,6 @@ begin
     return v_signals;
 end;
 $$;
-revoke all on function memfold._guard_pair(text, text, text, text, text) from public;
-comment on function memfold._guard_pair(text, text, text, text, text) is
+revoke all on function memfold_internal._guard_pair(text, text, text, text, text) from public;
+comment on function memfold_internal._guard_pair(text, text, text, text, text) is
 'The guard over two memories: their texts (_guard) and their canonical objects.';

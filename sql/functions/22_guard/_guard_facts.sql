@@ -1,7 +1,7 @@
 -- The guard's facts of one text: negations, and what can be counted, dated or looked up.
 
 -- How often a text negates. In languages of negative concord "no ... nunca" is one negation.
-create or replace function memfold._guard_negations(content text, classes text[])
+create or replace function memfold_internal._guard_negations(content text, classes text[])
 returns integer
 language plpgsql
 immutable
@@ -50,11 +50,11 @@ begin
     return v_count;
 end;
 $function$;
-revoke all on function memfold._guard_negations(text, text[]) from public;
+revoke all on function memfold_internal._guard_negations(text, text[]) from public;
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or
 -- 'w' for words that often mean something else) with U+001F between.
-create or replace function memfold._guard_facts(tokens text[], marked text[], classes text[])
+create or replace function memfold_internal._guard_facts(tokens text[], marked text[], classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -262,9 +262,9 @@ begin
     return v_facts;
 end;
 $function$;
-revoke all on function memfold._guard_facts(text[], text[], text[]) from public;
+revoke all on function memfold_internal._guard_facts(text[], text[], text[]) from public;
 
-create or replace function memfold._guard_parts(tokens text[], joints text[])
+create or replace function memfold_internal._guard_parts(tokens text[], joints text[])
 returns text[]
 language sql
 immutable
@@ -282,10 +282,10 @@ begin atomic
         group by listed.number
     ) as parts;
 end;
-revoke all on function memfold._guard_parts(text[], text[]) from public;
+revoke all on function memfold_internal._guard_parts(text[], text[]) from public;
 
 -- Each number of a text with the word it counts, as word, U+001F, number.
-create or replace function memfold._guard_counted(tokens text[], classes text[])
+create or replace function memfold_internal._guard_counted(tokens text[], classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -305,4 +305,4 @@ begin
     return v_counted;
 end;
 $function$;
-revoke all on function memfold._guard_counted(text[], text[]) from public;
+revoke all on function memfold_internal._guard_counted(text[], text[]) from public;

@@ -2,7 +2,7 @@
 
 -- The same words in another order: what changed places, or null where only one phrase moved ("tomorrow I fly" / "I fly
 -- tomorrow") or the parts of a list did ("tea and milk" / "milk and tea").
-create or replace function memfold._guard_order(a text[], a_classes text[], b text[], b_classes text[])
+create or replace function memfold_internal._guard_order(a text[], a_classes text[], b text[], b_classes text[])
 returns text
 language plpgsql
 immutable
@@ -86,20 +86,20 @@ begin
 
     -- the parts of a list changed places: what stands between conjunctions and commas is the same, in either frame
     if v_joints && v_a
-        and (memfold._guard_parts(v_a, v_joints) = memfold._guard_parts(v_b, v_joints)
-             or memfold._guard_parts(v_whole_a, v_joints) = memfold._guard_parts(v_whole_b, v_joints))
+        and (memfold_internal._guard_parts(v_a, v_joints) = memfold_internal._guard_parts(v_b, v_joints)
+             or memfold_internal._guard_parts(v_whole_a, v_joints) = memfold_internal._guard_parts(v_whole_b, v_joints))
     then
         return null;
     end if;
     return array_to_string(v_a[:6], ' ') || ' <> ' || array_to_string(v_b[:6], ' ');
 end;
 $function$;
-revoke all on function memfold._guard_order(text[], text[], text[], text[]) from public;
+revoke all on function memfold_internal._guard_order(text[], text[], text[], text[]) from public;
 
 -- The names among the words that only one text has, each led by '!' where it surely is one, by '?' where that depends
 -- on the other text: the subject that begins a sentence, every noun of German, katakana; by '~' where it begins a
 -- sentence and nothing else speaks for a name.
-create or replace function memfold._guard_new_names(
+create or replace function memfold_internal._guard_new_names(
     tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean)
 returns text[]
 language plpgsql
@@ -156,10 +156,10 @@ begin
     return v_names;
 end;
 $function$;
-revoke all on function memfold._guard_new_names(text[], text[], text[], integer[], text[], boolean) from public;
+revoke all on function memfold_internal._guard_new_names(text[], text[], text[], integer[], text[], boolean) from public;
 
 -- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) make none.
-create or replace function memfold._guard_name_change(a text[], b text[])
+create or replace function memfold_internal._guard_name_change(a text[], b text[])
 returns text
 language plpgsql
 immutable
@@ -205,10 +205,10 @@ begin
     return v_name;
 end;
 $function$;
-revoke all on function memfold._guard_name_change(text[], text[]) from public;
+revoke all on function memfold_internal._guard_name_change(text[], text[]) from public;
 
 -- A word and its opposite by prefix or suffix (happy / unhappy, careful / careless), or null.
-create or replace function memfold._guard_prefix(a text[], b text[])
+create or replace function memfold_internal._guard_prefix(a text[], b text[])
 returns text
 language plpgsql
 immutable
@@ -256,11 +256,11 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold._guard_prefix(text[], text[]) from public;
+revoke all on function memfold_internal._guard_prefix(text[], text[]) from public;
 
 -- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it),
 -- and the number of the coordination ("Alice, Bob and Carol") it belongs to, with U+001F between.
-create or replace function memfold._guard_names(tokens text[], marked text[], classes text[])
+create or replace function memfold_internal._guard_names(tokens text[], marked text[], classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -299,4 +299,4 @@ begin
     return v_names;
 end;
 $function$;
-revoke all on function memfold._guard_names(text[], text[], text[]) from public;
+revoke all on function memfold_internal._guard_names(text[], text[], text[]) from public;

@@ -5,7 +5,7 @@
 -- *v multiplier, ov ordinal, mv month, Mv month that is also an everyday word, wv weekday, $v currency, uv unit,
 -- tv clock suffix, % per cent, S common subject that is no name. Of a word in several groups the highest
 -- rank holds. Folded to a constant when a caller is planned.
-create or replace function memfold._guard_lexicon()
+create or replace function memfold_internal._guard_lexicon()
 returns jsonb
 language sql
 immutable
@@ -149,10 +149,10 @@ begin atomic
         pg_catalog.translate(groups.words, E'\n', ' '), ' ') as entry(word)
     where entry.word <> '';
 end;
-revoke all on function memfold._guard_lexicon() from public;
+revoke all on function memfold_internal._guard_lexicon() from public;
 
 -- Chinese numerals before a counter as digits, weekdays of Chinese and Japanese as English words.
-create or replace function memfold._guard_han_numbers(content text)
+create or replace function memfold_internal._guard_han_numbers(content text)
 returns text
 language plpgsql
 immutable
@@ -207,12 +207,12 @@ begin
     return v_text || v_rest;
 end;
 $function$;
-revoke all on function memfold._guard_han_numbers(text) from public;
+revoke all on function memfold_internal._guard_han_numbers(text) from public;
 
 -- A text as tokens between single spaces: canonical, words that began with a capital marked by U+0001, contractions
 -- written out, hyphens of plain words opened, thousands separators gone, '.' and ',' tokens of their own, every
 -- ideograph and every run of katakana a token.
-create or replace function memfold._guard_text(content text)
+create or replace function memfold_internal._guard_text(content text)
 returns text
 language plpgsql
 immutable
@@ -249,7 +249,7 @@ begin
 
     if v_is_wide and v_text ~ E'[\u2E80-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF]' then
         if v_text ~ '[二两兩三四五六七八九十百曜期拜周週]' then
-            v_text := memfold._guard_han_numbers(v_text);
+            v_text := memfold_internal._guard_han_numbers(v_text);
         end if;
         v_text := regexp_replace(
             v_text, E'([\u30A1-\u30FA\u30FC]+|[\u2E80-\u30A0\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF])',
@@ -336,9 +336,9 @@ begin
     return array_to_string(array_remove(string_to_array(v_text, ' '), ''), ' ');
 end;
 $function$;
-revoke all on function memfold._guard_text(text) from public;
+revoke all on function memfold_internal._guard_text(text) from public;
 
-create or replace function memfold._guard_classes(tokens text[])
+create or replace function memfold_internal._guard_classes(tokens text[])
 returns text[]
 language plpgsql
 immutable
@@ -346,9 +346,9 @@ parallel safe
 as $function$
 begin
     return array(
-        select memfold._guard_lexicon() ->> listed.token
+        select memfold_internal._guard_lexicon() ->> listed.token
         from unnest(tokens) with ordinality as listed(token, place)
         order by listed.place);
 end;
 $function$;
-revoke all on function memfold._guard_classes(text[]) from public;
+revoke all on function memfold_internal._guard_classes(text[]) from public;

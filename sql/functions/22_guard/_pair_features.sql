@@ -2,11 +2,11 @@
 -- are called with it. So whatever changes here asks for new calibrations.
 -- Nothing depends on a locale: words are of prose/1, comparisons under collation "C", upper case of ASCII only.
 
-create or replace function memfold._pair_words(content text) returns text[]
+create or replace function memfold_internal._pair_words(content text) returns text[]
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_text text collate "C" := memfold._prose_1(content);
+    v_text text collate "C" := memfold_internal._prose_1(content);
     v_words text[];
     v_rest text[];
     v_count integer;
@@ -39,12 +39,12 @@ begin
     return v_words;
 end;
 $$;
-revoke all on function memfold._pair_words(text) from public;
-comment on function memfold._pair_words(text) is
+revoke all on function memfold_internal._pair_words(text) from public;
+comment on function memfold_internal._pair_words(text) is
 'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or
 Kana character is a word. Of a text of more than 200 words, the rest in at most 100 pieces.';
 
-create or replace function memfold._pair_feature_names() returns text[]
+create or replace function memfold_internal._pair_feature_names() returns text[]
 language sql immutable parallel safe
 return array[
     'similarity', 'apart_by_change', 'apart_by_all_change', 'apart_by_words', 'apart_by_length',
@@ -56,11 +56,11 @@ return array[
     'inversions', 'inversion_share', 'shift', 'break_share', 'neighbour_share',
     'guard', 'guard_negation', 'guard_value', 'guard_name', 'guard_antonym'
 ]::text[];
-revoke all on function memfold._pair_feature_names() from public;
-comment on function memfold._pair_feature_names() is
+revoke all on function memfold_internal._pair_feature_names() from public;
+comment on function memfold_internal._pair_feature_names() is
 'The names of what _pair_features returns, in its order; _pair_features says what each is.';
 
-create or replace function memfold._pair_features(
+create or replace function memfold_internal._pair_features(
     tenant_id text, similarity double precision, a text, b text, guard text[]
 ) returns double precision[]
 language plpgsql immutable parallel safe
@@ -86,8 +86,8 @@ declare
     v_similarity constant double precision := case when similarity between -1 and 1 then similarity else 0 end;
     v_apart constant double precision := 1 - v_similarity;
     v_signals constant text collate "C" := E'\n' || array_to_string(coalesce(guard, '{}'), E'\n');
-    v_whole_a constant text[] := memfold._pair_words(v_first);
-    v_whole_b constant text[] := memfold._pair_words(v_second);
+    v_whole_a constant text[] := memfold_internal._pair_words(v_first);
+    v_whole_b constant text[] := memfold_internal._pair_words(v_second);
     v_count_a constant integer := cardinality(v_whole_a);
     v_count_b constant integer := cardinality(v_whole_b);
     v_shorter constant integer := least(v_count_a, v_count_b);
@@ -293,13 +293,13 @@ begin
     ]::double precision[];
 end;
 $$;
-revoke all on function memfold._pair_features(text, double precision, text, text, text[]) from public;
-comment on function memfold._pair_features(text, double precision, text, text, text[]) is
+revoke all on function memfold_internal._pair_features(text, double precision, text, text, text[]) from public;
+comment on function memfold_internal._pair_features(text, double precision, text, text, text[]) is
 'What a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], what the words of two
 texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every
 server; finite for any texts.';
 
-create or replace function memfold._explain_score(score jsonb, features double precision[])
+create or replace function memfold_internal._explain_score(score jsonb, features double precision[])
 returns table (feature text, feature_value double precision, contribution double precision)
 language sql immutable strict parallel safe
 begin atomic
@@ -327,8 +327,8 @@ begin atomic
     group by w.asked
     order by w.asked <> -1, pg_catalog.abs(pg_catalog.sum(w.moved)) desc, w.asked;
 end;
-revoke all on function memfold._explain_score(jsonb, double precision[]) from public;
-comment on function memfold._explain_score(jsonb, double precision[]) is
+revoke all on function memfold_internal._explain_score(jsonb, double precision[]) from public;
+comment on function memfold_internal._explain_score(jsonb, double precision[]) is
 'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them what is so for every
 pair (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not asked are not listed. Milliseconds, for
 explain_memory.';

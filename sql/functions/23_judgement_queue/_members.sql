@@ -1,18 +1,18 @@
 -- Of columns, for on Citus a row of a table is of its shard's type.
-create or replace function memfold._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
+create or replace function memfold_internal._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
 return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
-revoke all on function memfold._member_ids(uuid, uuid, uuid[]) from public;
-comment on function memfold._member_ids(uuid, uuid, uuid[]) is
+revoke all on function memfold_internal._member_ids(uuid, uuid, uuid[]) from public;
+comment on function memfold_internal._member_ids(uuid, uuid, uuid[]) is
 'The memories that a judgement with these columns is about, oldest to newest.';
 
-create or replace function memfold._members(j memfold.judgements) returns uuid[]
+create or replace function memfold_internal._members(j memfold.judgements) returns uuid[]
 language sql immutable parallel safe
-return memfold._member_ids(j.memory_id, j.other_id, j.member_ids);
-revoke all on function memfold._members(memfold.judgements) from public;
-comment on function memfold._members(memfold.judgements) is 'The memories that a judgement is about, oldest to newest.';
+return memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids);
+revoke all on function memfold_internal._members(memfold.judgements) from public;
+comment on function memfold_internal._members(memfold.judgements) is 'The memories that a judgement is about, oldest to newest.';
 
-create or replace function memfold._add_parts(tenant_id text, judgement_ids uuid[]) returns void
+create or replace function memfold_internal._add_parts(tenant_id text, judgement_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -30,11 +30,11 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._add_parts(text, uuid[]) from public;
-comment on function memfold._add_parts(text, uuid[]) is
+revoke all on function memfold_internal._add_parts(text, uuid[]) from public;
+comment on function memfold_internal._add_parts(text, uuid[]) is
 'Gives each member of those judgements that are about a cluster, but the oldest, its row of state part.';
 
-create or replace function memfold._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
+create or replace function memfold_internal._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
@@ -48,16 +48,16 @@ begin
             when p.memory_id <> all(members[2:]) then null
             when j.verdict = 'unsure' or p.memory_id = any(about) and members[1] = any(about) then j.verdict
             else 'distinct' end,
-        model = j.model, reason = 'answered with its cluster', resolved_at = memfold._clock()
+        model = j.model, reason = 'answered with its cluster', resolved_at = memfold_internal._clock()
     where p.tenant_id = j.tenant_id and p.cluster_id = j.judgement_id and p.state = 'part';
 end;
 $$;
-revoke all on function memfold._close_parts(memfold.judgements, uuid[], uuid[]) from public;
-comment on function memfold._close_parts(memfold.judgements, uuid[], uuid[]) is
+revoke all on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) from public;
+comment on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) is
 'Closes what belongs to a question about a cluster, j with its answer: done for those of members (who were still there), with the
 verdict for those that it is about, distinct for the others; moot for the rest. members empty: all of it is moot.';
 
-create or replace function memfold._refresh_judgement(j memfold.judgements) returns memfold.judgements
+create or replace function memfold_internal._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
 as $$
 declare
@@ -87,11 +87,11 @@ begin
     end if;
     select r.* into strict a
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id;
     select r.* into strict b
     from memfold.memories as m
-    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     where m.tenant_id = j.tenant_id and m.memory_id = j.other_id;
     if a.memory_id = b.memory_id then
         j.state := 'moot';
@@ -115,8 +115,8 @@ begin
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
         -- one of them was folded: the question is now about where it leads
         if (case j.kind
-            when 'review' then memfold._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
-            else memfold._was_asked(j.tenant_id, a.memory_id, b.memory_id)
+            when 'review' then memfold_internal._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
+            else memfold_internal._was_asked(j.tenant_id, a.memory_id, b.memory_id)
         end) then
             j.state := 'moot';
             j.reason := 'the memories that the two lead to are queued or judged already';
@@ -127,14 +127,14 @@ begin
     return j;
 end;
 $$;
-revoke all on function memfold._refresh_judgement(memfold.judgements) from public;
-comment on function memfold._refresh_judgement(memfold.judgements) is
+revoke all on function memfold_internal._refresh_judgement(memfold.judgements) from public;
+comment on function memfold_internal._refresh_judgement(memfold.judgements) is
 'The judgement on the present state: moot where there is nothing to decide any more, else about the two roots to which its
 memories lead; of a cluster, about those of its members that are active roots. Only reads.';
 
-create or replace function memfold._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
+create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
-revoke all on function memfold._has_changed(memfold.judgements, memfold.judgements) from public;
-comment on function memfold._has_changed(memfold.judgements, memfold.judgements) is
+revoke all on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) from public;
+comment on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) is
 'Whether a judgement is about other memories now (_refresh_judgement) than it was.';

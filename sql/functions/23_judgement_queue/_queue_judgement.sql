@@ -1,4 +1,4 @@
-create or replace function memfold._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+create or replace function memfold_internal._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
 as $$
 begin
@@ -24,12 +24,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._was_asked(text, uuid, uuid) from public;
-comment on function memfold._was_asked(text, uuid, uuid) is
+revoke all on function memfold_internal._was_asked(text, uuid, uuid) from public;
+comment on function memfold_internal._was_asked(text, uuid, uuid) is
 'Whether a pair, in either order and by itself or in a cluster, is queued or judged already, or was told apart when a run was undone:
 then it is not asked again, nor merged by a run. Only reads.';
 
-create or replace function memfold._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+create or replace function memfold_internal._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
 as $$
 begin
@@ -50,17 +50,17 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._is_in_question(text, uuid, uuid) from public;
-comment on function memfold._is_in_question(text, uuid, uuid) is
+revoke all on function memfold_internal._is_in_question(text, uuid, uuid) from public;
+comment on function memfold_internal._is_in_question(text, uuid, uuid) is
 'Whether a question that waits for its answer is about both of these memories. Only reads.';
 
-create or replace function memfold._judgement_kind(on_ambiguous text) returns text
+create or replace function memfold_internal._judgement_kind(on_ambiguous text) returns text
 language sql immutable strict parallel safe
 return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
-revoke all on function memfold._judgement_kind(text) from public;
-comment on function memfold._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
+revoke all on function memfold_internal._judgement_kind(text) from public;
+comment on function memfold_internal._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
 
-create or replace function memfold._queue_judgement(
+create or replace function memfold_internal._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
 ) returns uuid
 language plpgsql volatile
@@ -69,8 +69,8 @@ declare
     v_judgement_id uuid;
     v_memory memfold.memories;
 begin
-    if (case when again then memfold._is_in_question(tenant_id, memory_id, other_id)
-        else memfold._was_asked(tenant_id, memory_id, other_id) end)
+    if (case when again then memfold_internal._is_in_question(tenant_id, memory_id, other_id)
+        else memfold_internal._was_asked(tenant_id, memory_id, other_id) end)
     then
         return null;
     end if;
@@ -78,7 +78,7 @@ begin
     from memfold.memories as m
     where m.tenant_id = _queue_judgement.tenant_id collate "C" and m.memory_id = _queue_judgement.memory_id;
     -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
-    if (memfold._policy(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type)).notify and not exists (
+    if (memfold_internal._policy(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type)).notify and not exists (
         select from memfold.judgements as j
         where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.state in ('open', 'leased')
             and (j.kind = 'review') = (_queue_judgement.kind = 'review')
@@ -98,12 +98,12 @@ begin
     return v_judgement_id;
 end;
 $$;
-revoke all on function memfold._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
-comment on function memfold._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
+revoke all on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
+comment on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
 'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
 queued, or (unless again) was judged.';
 
-create or replace function memfold._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
+create or replace function memfold_internal._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
 language plpgsql volatile
 as $$
 declare
@@ -118,33 +118,33 @@ begin
     on conflict do nothing
     returning n.judgement_id into v_judgement_id;
     if v_judgement_id is not null then
-        perform memfold._add_parts(j.tenant_id, array[v_judgement_id]);
+        perform memfold_internal._add_parts(j.tenant_id, array[v_judgement_id]);
     end if;
     return v_judgement_id;
 end;
 $$;
-revoke all on function memfold._queue_rest(memfold.judgements, text, uuid[]) from public;
-comment on function memfold._queue_rest(memfold.judgements, text, uuid[]) is
+revoke all on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) from public;
+comment on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) is
 'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
 already.';
 
-create or replace function memfold._ask_anew(j memfold.judgements) returns uuid
+create or replace function memfold_internal._ask_anew(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set state = 'moot', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold._clock()
+    set state = 'moot', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    perform memfold._close_parts(j, '{}', '{}');
-    return memfold._queue_rest(j, j.kind, memfold._members(j));
+    perform memfold_internal._close_parts(j, '{}', '{}');
+    return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
 end;
 $$;
-revoke all on function memfold._ask_anew(memfold.judgements) from public;
-comment on function memfold._ask_anew(memfold.judgements) is
+revoke all on function memfold_internal._ask_anew(memfold.judgements) from public;
+comment on function memfold_internal._ask_anew(memfold.judgements) is
 'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
 where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';
 
-create or replace function memfold._ask_all(r memfold.runs, questions jsonb) returns bigint
+create or replace function memfold_internal._ask_all(r memfold.runs, questions jsonb) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -152,7 +152,7 @@ declare
     v_ids uuid[];
 begin
     -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
-    if (memfold._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
+    if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
         select from pg_catalog.jsonb_array_elements(questions) as q (question)
         where not exists (
             select from memfold.judgements as j
@@ -197,12 +197,12 @@ begin
     )
     -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
     select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
-    perform memfold._add_parts(r.tenant_id, v_ids);
+    perform memfold_internal._add_parts(r.tenant_id, v_ids);
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold._ask_all(memfold.runs, jsonb) from public;
-comment on function memfold._ask_all(memfold.runs, jsonb) is
+revoke all on function memfold_internal._ask_all(memfold.runs, jsonb) from public;
+comment on function memfold_internal._ask_all(memfold.runs, jsonb) is
 'Queues judgements of a run and returns how many: those that are queued already are left out, and those of which a member
 has been erased. questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
 guard''s signals). The caller holds the bucket''s lock, so that no

@@ -1,4 +1,4 @@
-create or replace function memfold._check_rules(
+create or replace function memfold_internal._check_rules(
     tenant_id text, bucket_id text, memory_type text, policy memfold.policies, models text[]
 ) returns void
 language plpgsql volatile
@@ -17,29 +17,29 @@ begin
             >= (policy.tenant_id <> '*')::integer * 4 + (policy.bucket_id <> '*')::integer * 2
                 + (policy.memory_type <> '*')::integer
     ) then
-        v_now := memfold._policy(tenant_id, bucket_id, memory_type);
+        v_now := memfold_internal._policy(tenant_id, bucket_id, memory_type);
         -- as _candidate() has it
         if v_now.dedup = 'off' then
             v_now.canonicalizer := null;
         end if;
         v_now.updated_at := policy.updated_at;
         if v_now is distinct from policy then
-            perform memfold._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
         end if;
     end if;
     if models is not null and exists (
         select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
     ) then
-        perform memfold._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');
+        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_rules(text, text, text, memfold.policies, text[]) from public;
-comment on function memfold._check_rules(text, text, text, memfold.policies, text[]) is
+revoke all on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) from public;
+comment on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) is
 'For whoever has read the policy, checked the vectors'' models and then waited for the lock, in a statement of its own: raises 40001 where
 any rule is another one by now, or a model was replaced. (Predicates are read under the lock.)';
 
-create or replace function memfold._known_in_rehash(c memfold.candidate)
+create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language plpgsql stable rows 1
 as $$
@@ -58,8 +58,8 @@ begin
         order by t.content_hash
         limit 1;
         if found then
-            p := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
-            if (case when memfold._is_stale(m, p) then memfold._hash_under(m, p) = c.content_hash else v_turn = 1 end) then
+            p := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
+            if (case when memfold_internal._is_stale(m, p) then memfold_internal._hash_under(m, p) = c.content_hash else v_turn = 1 end) then
                 return query select m.memory_id, m.root_id, m.status::text, m.predicate::text, m.scope_key;
                 return;
             end if;
@@ -67,49 +67,49 @@ begin
         if memfold.canonicalize(c.content, (c.policy).rehash_from_canonicalizer) = '' then
             return;
         end if;
-        v_hash := memfold._content_hash(c.memory_type, c.subject, c.predicate, c.content,
+        v_hash := memfold_internal._content_hash(c.memory_type, c.subject, c.predicate, c.content,
             (c.policy).rehash_from_canonicalizer, (c.policy).rehash_from_key_fields,
-            memfold._metadata_signature(c.metadata, (c.policy).rehash_from_metadata_keys));
+            memfold_internal._metadata_signature(c.metadata, (c.policy).rehash_from_metadata_keys));
     end loop;
 end;
 $$;
-revoke all on function memfold._known_in_rehash(memfold.candidate) from public;
-comment on function memfold._known_in_rehash(memfold.candidate) is
+revoke all on function memfold_internal._known_in_rehash(memfold_internal.candidate) from public;
+comment on function memfold_internal._known_in_rehash(memfold_internal.candidate) is
 'What _known_text() is elsewhere, in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash.
 Only reads. A text that will be one with the candidate''s, and never was before, is not found, but folded when it is reached.';
 
-create or replace function memfold._known_candidate(c memfold.candidate)
+create or replace function memfold_internal._known_candidate(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language plpgsql stable rows 1
 as $$
 begin
     if (c.policy).rehash_run is null then
-        return query select * from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash);
+        return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
     else
-        return query select * from memfold._known_in_rehash(c);
+        return query select * from memfold_internal._known_in_rehash(c);
     end if;
 end;
 $$;
-revoke all on function memfold._known_candidate(memfold.candidate) from public;
-comment on function memfold._known_candidate(memfold.candidate) is
+revoke all on function memfold_internal._known_candidate(memfold_internal.candidate) from public;
+comment on function memfold_internal._known_candidate(memfold_internal.candidate) is
 'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not.';
 
-create or replace function memfold._known_before_insert(c memfold.candidate)
+create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language plpgsql volatile rows 1
 as $$
 begin
     for v_turn in 1..2 loop
-        return query select k.* from memfold._known_candidate(c) as k;
-        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold._make_way(c);
+        return query select k.* from memfold_internal._known_candidate(c) as k;
+        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold_internal._make_way(c);
     end loop;
 end;
 $$;
-revoke all on function memfold._known_before_insert(memfold.candidate) from public;
-comment on function memfold._known_before_insert(memfold.candidate) is
+revoke all on function memfold_internal._known_before_insert(memfold_internal.candidate) from public;
+comment on function memfold_internal._known_before_insert(memfold_internal.candidate) is
 '_known_candidate() for whoever stores the text where there is none: then nothing is in its way. The caller holds the lock.';
 
-create or replace function memfold._make_way(c memfold.candidate) returns boolean
+create or replace function memfold_internal._make_way(c memfold_internal.candidate) returns boolean
 language plpgsql volatile
 as $$
 declare
@@ -121,14 +121,14 @@ begin
         and t.content_hash >= c.content_hash and t.content_hash <= c.content_hash
     order by t.content_hash
     limit 1;
-    if not found or not memfold._is_stale(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
+    if not found or not memfold_internal._is_stale(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)) then
         return false;
     end if;
-    perform memfold._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run, null);
+    perform memfold_internal._rehash_text(m.tenant_id, m.memory_id, (c.policy).rehash_run, null);
     return true;
 end;
 $$;
-revoke all on function memfold._make_way(memfold.candidate) from public;
-comment on function memfold._make_way(memfold.candidate) is
+revoke all on function memfold_internal._make_way(memfold_internal.candidate) from public;
+comment on function memfold_internal._make_way(memfold_internal.candidate) is
 'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. Returns whether it
 did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds the bucket''s lock.';

@@ -2,22 +2,22 @@
 -- a text, that text is stale: it is found by the hash of before, and by what its hash will be. Of two texts that are one
 -- under the new rules the hash is the one's alone; the other, if it is folded, is an alias without a hash (its twin).
 
-create or replace function memfold._is_stale(m memfold.memories, policy memfold.policies) returns boolean
+create or replace function memfold_internal._is_stale(m memfold.memories, policy memfold.policies) returns boolean
 language plpgsql stable
 as $$
 -- Not as an expression, whose dependencies would be a circle to Citus: the table, this function, that one, the table.
 begin
     return policy.rehash_run is not null and m.canonicalizer is not null and (
         (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
-        or m.metadata_signature is distinct from memfold._stored_signature(m, policy.metadata_keys)
+        or m.metadata_signature is distinct from memfold_internal._stored_signature(m, policy.metadata_keys)
     );
 end;
 $$;
-revoke all on function memfold._is_stale(memfold.memories, memfold.policies) from public;
-comment on function memfold._is_stale(memfold.memories, memfold.policies) is
+revoke all on function memfold_internal._is_stale(memfold.memories, memfold.policies) from public;
+comment on function memfold_internal._is_stale(memfold.memories, memfold.policies) is
 'The rehash that is under way has not reached this text yet.';
 
-create or replace function memfold._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
+create or replace function memfold_internal._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 declare
@@ -28,30 +28,30 @@ declare
     v_event_ids uuid[];
 begin
     -- Lifted first: another one may have to take its place, and may wait for this one's.
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
     where t.tenant_id = _rehash_text.tenant_id collate "C" and t.memory_id = _rehash_text.memory_id
     returning t.* into strict m;
-    perform memfold._maintain(false);
-    v_policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
+    perform memfold_internal._maintain(false);
+    v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
     select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
     into v_ids, v_event_ids
-    from memfold._parting_twins(tenant_id, memory_id, memfold._hash_under(m, v_policy)) as t;
+    from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
     if v_ids <> '{}' then
-        v_pending := memfold._derive_pending(tenant_id, v_pending);
-        perform memfold._part(tenant_id, v_event_ids, run_id);
+        v_pending := memfold_internal._derive_pending(tenant_id, v_pending);
+        perform memfold_internal._part(tenant_id, v_event_ids, run_id);
     end if;
-    v_pending := memfold._place(m, v_policy, run_id, v_pending);
-    return memfold._place_all(tenant_id, v_ids, run_id, v_pending);
+    v_pending := memfold_internal._place(m, v_policy, run_id, v_pending);
+    return memfold_internal._place_all(tenant_id, v_ids, run_id, v_pending);
 end;
 $$;
-revoke all on function memfold._rehash_text(text, uuid, uuid, uuid[]) from public;
-comment on function memfold._rehash_text(text, uuid, uuid, uuid[]) is
+revoke all on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) from public;
+comment on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) is
 'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _place(). The
 caller holds the bucket''s lock.';
 
-create or replace function memfold._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
+create or replace function memfold_internal._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -62,7 +62,7 @@ begin
         v_known := v_known || v_new;
         v_new := array(
             select distinct e.into_id
-            from memfold._merges_in_force(_is_beneath.tenant_id, v_new) as e
+            from memfold_internal._merges_in_force(_is_beneath.tenant_id, v_new) as e
             where e.into_id <> all(v_known)
         );
         exit when v_new = '{}' or ancestor_id = any(v_new);
@@ -70,18 +70,18 @@ begin
     return v_new <> '{}';
 end;
 $$;
-revoke all on function memfold._is_beneath(text, uuid, uuid) from public;
-comment on function memfold._is_beneath(text, uuid, uuid) is
+revoke all on function memfold_internal._is_beneath(text, uuid, uuid) from public;
+comment on function memfold_internal._is_beneath(text, uuid, uuid) is
 'Whether a text was merged into another one, or into a text beneath that one, by merges in force: also by those that hold only
 once a later one is undone. What is merged against them would lead to itself then. Only reads.';
 
-create or replace function memfold._place(
+create or replace function memfold_internal._place(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
 ) returns uuid[]
 language plpgsql volatile
 as $$
 declare
-    v_hash constant bytea := memfold._hash_under(m, policy);
+    v_hash constant bytea := memfold_internal._hash_under(m, policy);
     h memfold.memories;
     v_h_policy memfold.policies;
     v_m_root memfold.memories;
@@ -103,19 +103,19 @@ begin
         order by t.content_hash
         limit 1;
         exit when not found or v_turn = 2;
-        v_h_policy := memfold._policy(h.tenant_id, h.bucket_id, h.memory_type);
-        exit when not memfold._is_stale(h, v_h_policy);
-        v_pending := memfold._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
+        v_h_policy := memfold_internal._policy(h.tenant_id, h.bucket_id, h.memory_type);
+        exit when not memfold_internal._is_stale(h, v_h_policy);
+        v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
     end loop;
     if h.memory_id is not null then
         -- A fold of two roots that hold changes nothing that the next one asks for: it may be derived with the others.
         for v_turn in 1..2 loop
-            v_m_root := memfold._memory_root(m.tenant_id, m.memory_id, '{}');
-            v_h_root := memfold._memory_root(h.tenant_id, h.memory_id, '{}');
+            v_m_root := memfold_internal._memory_root(m.tenant_id, m.memory_id, '{}');
+            v_h_root := memfold_internal._memory_root(h.tenant_id, h.memory_id, '{}');
             v_plain := v_m_root.memory_id = m.memory_id and v_h_root.memory_id = h.memory_id
                 and v_m_root.status in ('active', 'superseded') and v_h_root.status in ('active', 'superseded');
             exit when v_plain or v_turn = 2;
-            v_pending := memfold._derive_pending(m.tenant_id, v_pending);
+            v_pending := memfold_internal._derive_pending(m.tenant_id, v_pending);
         end loop;
         if 'rejected' in (v_m_root.status, v_h_root.status) then
             -- a tombstone neither takes another memory with it nor is lifted
@@ -123,12 +123,12 @@ begin
             v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
         else
             v_folds := true;
-            perform memfold._adopt_row(m.tenant_id, m.memory_id);
-            perform memfold._adopt_row(h.tenant_id, h.memory_id);
+            perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
+            perform memfold_internal._adopt_row(h.tenant_id, h.memory_id);
             v_reason := 'one text under ' || policy.canonicalizer;
-            if memfold._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
+            if memfold_internal._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
                 v_stays := true;
-            elsif memfold._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
+            elsif memfold_internal._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
                 v_stays := false;
             elsif 'withdrawn' in (v_m_root.status, v_h_root.status) and v_m_root.status <> v_h_root.status then
                 v_stays := v_h_root.status = 'withdrawn';
@@ -141,7 +141,7 @@ begin
         v_reason := 'nothing is left of it under ' || policy.canonicalizer;
     end if;
 
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     if v_stays and h.memory_id is not null then
         update memfold.memories as t
         set canonicalizer = null, metadata_signature = null
@@ -149,22 +149,22 @@ begin
     end if;
     if v_stays then
         v_canonicalizer := policy.canonicalizer;
-        v_signature := memfold._stored_signature(m, policy.metadata_keys);
+        v_signature := memfold_internal._stored_signature(m, policy.metadata_keys);
     end if;
     update memfold.memories as t
     set canonicalizer = v_canonicalizer, key_fields = policy.key_fields, metadata_signature = v_signature
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
-    perform memfold._maintain(false);
+    perform memfold_internal._maintain(false);
     if v_reason is null then
         return v_pending;
     end if;
-    v_event_id := memfold._new_event_id(m.tenant_id);
+    v_event_id := memfold_internal._new_event_id(m.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
     ) values (
         m.tenant_id, v_event_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
-        v_reason, run_id, memfold._actor()
+        v_reason, run_id, memfold_internal._actor()
     );
     if v_folds and v_plain and v_pending is not null then
         return v_pending || array[m.memory_id, h.memory_id];
@@ -175,14 +175,14 @@ begin
     return v_pending;
 end;
 $$;
-revoke all on function memfold._place(memfold.memories, memfold.policies, uuid, uuid[]) from public;
-comment on function memfold._place(memfold.memories, memfold.policies, uuid, uuid[]) is
+revoke all on function memfold_internal._place(memfold.memories, memfold.policies, uuid, uuid[]) from public;
+comment on function memfold_internal._place(memfold.memories, memfold.policies, uuid, uuid[]) is
 'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
 are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
 rejected one is left as it is, and has none either. pending: memories that the caller will have derived; returned with those of
 this fold. Null: state is derived at once. The caller holds the bucket''s lock.';
 
-create or replace function memfold._place_all(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
+create or replace function memfold_internal._place_all(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 declare
@@ -196,15 +196,15 @@ begin
         where t.tenant_id = _place_all.tenant_id collate "C" and t.memory_id = v_id;
         -- another one before it may have met it
         continue when m.canonicalizer is not null;
-        v_pending := memfold._place(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
+        v_pending := memfold_internal._place(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
     end loop;
     return v_pending;
 end;
 $$;
-revoke all on function memfold._place_all(text, uuid[], uuid, uuid[]) from public;
-comment on function memfold._place_all(text, uuid[], uuid, uuid[]) is '_place() of stored texts, by id and in their order.';
+revoke all on function memfold_internal._place_all(text, uuid[], uuid, uuid[]) from public;
+comment on function memfold_internal._place_all(text, uuid[], uuid, uuid[]) is '_place() of stored texts, by id and in their order.';
 
-create or replace function memfold._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
+create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 begin
@@ -215,11 +215,11 @@ begin
     return pending;
 end;
 $$;
-revoke all on function memfold._derive_pending(text, uuid[]) from public;
-comment on function memfold._derive_pending(text, uuid[]) is
+revoke all on function memfold_internal._derive_pending(text, uuid[]) from public;
+comment on function memfold_internal._derive_pending(text, uuid[]) is
 'Derives memories that were put off, and returns that there are none; null stays null.';
 
-create or replace function memfold._twins(tenant_id text, memory_id uuid)
+create or replace function memfold_internal._twins(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
 as $$
@@ -229,7 +229,7 @@ begin
     select t.memory_id, e.event_id
     from memfold.memories as t
     cross join lateral (
-        select e.event_id from memfold._ledger as e
+        select e.event_id from memfold_internal._ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id and e.target_id = t.merged_into
             and e.action = 'merged' and e.method = 'rehash' and not e.undone
         order by e.event_id desc
@@ -239,11 +239,11 @@ begin
     order by t.memory_id;
 end;
 $$;
-revoke all on function memfold._twins(text, uuid) from public;
-comment on function memfold._twins(text, uuid) is
+revoke all on function memfold_internal._twins(text, uuid) from public;
+comment on function memfold_internal._twins(text, uuid) is
 'The texts that a rehash has folded into this one, with the ledger row of that.';
 
-create or replace function memfold._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
+create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
 as $$
@@ -253,35 +253,35 @@ declare
     m memfold.memories;
     v_hash bytea;
 begin
-    for v_twin in select t.twin_id, t.event_id from memfold._twins(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
+    for v_twin in select t.twin_id, t.event_id from memfold_internal._twins(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
-        v_hash := memfold._hash_under(m, memfold._policy(m.tenant_id, m.bucket_id, m.memory_type));
+        v_hash := memfold_internal._hash_under(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type));
         -- those beneath it first: a caller that takes a few at a time finds them by it
-        return query select t.* from memfold._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
+        return query select t.* from memfold_internal._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
         if v_hash is distinct from _parting_twins.content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
         end if;
     end loop;
 end;
 $$;
-revoke all on function memfold._parting_twins(text, uuid, bytea) from public;
-comment on function memfold._parting_twins(text, uuid, bytea) is
+revoke all on function memfold_internal._parting_twins(text, uuid, bytea) from public;
+comment on function memfold_internal._parting_twins(text, uuid, bytea) is
 'Of the texts that a rehash has folded into this one, whose hash is content_hash by the rules of now, and into those in turn,
 the ones that are other texts by these rules.';
 
-create or replace function memfold._part(tenant_id text, event_ids uuid[], run_id uuid) returns void
+create or replace function memfold_internal._part(tenant_id text, event_ids uuid[], run_id uuid) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_newest constant uuid := memfold._newest_event(tenant_id);
+    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
 begin
     insert into memfold.memory_events as u (
         tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
     )
-    select v.tenant_id, memfold._id_after(memfold._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold._actor()
+    select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold_internal._actor()
     from pg_catalog.unnest(event_ids) as i (id)
     cross join lateral (
         select v.* from memfold.memory_events as v
@@ -290,7 +290,7 @@ begin
     ) as v
     order by v.event_id
     on conflict (tenant_id, undoes) where undoes is not null do nothing;
-    perform memfold._derive_pending(_part.tenant_id, array(
+    perform memfold_internal._derive_pending(_part.tenant_id, array(
         select x.id
         from pg_catalog.unnest(event_ids) as i (id)
         cross join lateral (
@@ -302,11 +302,11 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold._part(text, uuid[], uuid) from public;
-comment on function memfold._part(text, uuid[], uuid) is
+revoke all on function memfold_internal._part(text, uuid[], uuid) from public;
+comment on function memfold_internal._part(text, uuid[], uuid) is
 'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_place).';
 
-create or replace function memfold._settle(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._settle(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -321,19 +321,19 @@ begin
             offset 0
         ) as m
         cross join lateral (
-            select e.event_id, e.run_id, e.bucket_id from memfold._ledger as e
+            select e.event_id, e.run_id, e.bucket_id from memfold_internal._ledger as e
             where e.tenant_id = _settle.tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
                 and not e.undone
             offset 0
         ) as e
     loop
         -- it may become one with a text of another scope
-        perform memfold._lock(tenant_id, v_text.bucket_id, null, false);
-        perform memfold._part(tenant_id, array[v_text.event_id], v_text.run_id);
-        perform memfold._place_all(tenant_id, array[v_text.id], v_text.run_id, null);
+        perform memfold_internal._lock(tenant_id, v_text.bucket_id, null, false);
+        perform memfold_internal._part(tenant_id, array[v_text.event_id], v_text.run_id);
+        perform memfold_internal._place_all(tenant_id, array[v_text.id], v_text.run_id, null);
     end loop;
 end;
 $$;
-revoke all on function memfold._settle(text, uuid[]) from public;
-comment on function memfold._settle(text, uuid[]) is
+revoke all on function memfold_internal._settle(text, uuid[]) from public;
+comment on function memfold_internal._settle(text, uuid[]) is
 'After an undo: a text that a rehash has left without a hash because it was rejected is compared anew.';

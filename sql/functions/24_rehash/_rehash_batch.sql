@@ -1,13 +1,13 @@
-create or replace function memfold._rehash_rows(
+create or replace function memfold_internal._rehash_rows(
     run memfold.runs, "position" bytea, rows_at_most bigint, until timestamptz
-) returns memfold.rehash_step
+) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- Whoever holds a row may be waited for by writers, who wait for the bucket: it is tried again later.
 set lock_timeout = '100ms'
 as $$
 declare
-    v_step memfold.rehash_step;
+    v_step memfold_internal.rehash_step;
     v_again constant boolean := (run.arguments ->> 'again')::boolean;
     v_policy memfold.policies;
     v_type text collate "C";
@@ -33,11 +33,11 @@ begin
         v_step."position" := m.content_hash;
         if v_type is distinct from m.memory_type then
             v_type := m.memory_type;
-            v_policy := memfold._policy(run.tenant_id, run.bucket_id, v_type);
+            v_policy := memfold_internal._policy(run.tenant_id, run.bucket_id, v_type);
         end if;
-        continue when not memfold._is_stale(m, v_policy);
+        continue when not memfold_internal._is_stale(m, v_policy);
         v_texts := v_texts || m;
-        v_hashes := v_hashes || array[memfold._hash_under(m, v_policy)];
+        v_hashes := v_hashes || array[memfold_internal._hash_under(m, v_policy)];
     end loop;
     if v_again and v_texts <> '{}' then
         -- those that come apart first, and no more than a few at a time, however many are folded into one
@@ -45,15 +45,15 @@ begin
         from (
             select t.*
             from unnest(v_texts) with ordinality as x
-            cross join lateral memfold._parting_twins(run.tenant_id, x.memory_id, v_hashes[x.ordinality]) as t
+            cross join lateral memfold_internal._parting_twins(run.tenant_id, x.memory_id, v_hashes[x.ordinality]) as t
             limit rows_at_most
         ) as t;
         if v_twins <> '{}' then
-            perform memfold._part(run.tenant_id, v_events, run.run_id);
-            v_pending := memfold._place_all(run.tenant_id, v_twins, run.run_id, v_pending);
+            perform memfold_internal._part(run.tenant_id, v_events, run.run_id);
+            v_pending := memfold_internal._place_all(run.tenant_id, v_twins, run.run_id, v_pending);
         end if;
         if cardinality(v_twins) = rows_at_most then
-            perform memfold._derive_pending(run.tenant_id, v_pending);
+            perform memfold_internal._derive_pending(run.tenant_id, v_pending);
             v_step."position" := _rehash_rows."position";
             return v_step;
         end if;
@@ -66,37 +66,37 @@ begin
         end if;
         m := v_texts[v_i];
         v_hash := v_hashes[v_i];
-        v_policy := memfold._policy(run.tenant_id, run.bucket_id, m.memory_type);
+        v_policy := memfold_internal._policy(run.tenant_id, run.bucket_id, m.memory_type);
         v_step.rows_changed := v_step.rows_changed + 1;
         if v_hash is not null and not exists (
-            select from memfold._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
+            select from memfold_internal._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
             -- most stand alone, before and after
-            perform memfold._maintain(true);
+            perform memfold_internal._maintain(true);
             update memfold.memories as t
             set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
-                metadata_signature = memfold._stored_signature(m, v_policy.metadata_keys)
+                metadata_signature = memfold_internal._stored_signature(m, v_policy.metadata_keys)
             where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
                 -- one before it may have taken it along
                 and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
-            perform memfold._maintain(false);
+            perform memfold_internal._maintain(false);
         else
             select t.* into strict v_now
             from memfold.memories as t where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
-            if memfold._is_stale(v_now, v_policy) then
-                v_pending := memfold._rehash_text(m.tenant_id, m.memory_id, run.run_id, v_pending);
+            if memfold_internal._is_stale(v_now, v_policy) then
+                v_pending := memfold_internal._rehash_text(m.tenant_id, m.memory_id, run.run_id, v_pending);
             end if;
         end if;
     end loop;
-    perform memfold._derive_pending(run.tenant_id, v_pending);
+    perform memfold_internal._derive_pending(run.tenant_id, v_pending);
     return v_step;
 end;
 $$;
-revoke all on function memfold._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
-comment on function memfold._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
+revoke all on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
+comment on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
 'A few texts of a run, in the order of their hashes, from a position on, for about so long. The caller holds the bucket''s lock.';
 
-create or replace function memfold._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
+create or replace function memfold_internal._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
 set lock_timeout = '100ms'
 as $$
@@ -107,29 +107,29 @@ begin
     for v_text in
         select e.memory_id, e.event_id
         from memfold.runs as r
-        join memfold._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
+        join memfold_internal._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
         where r.tenant_id = run.tenant_id and r.bucket_id = run.bucket_id and r.kind = 'rehash' and r.run_id <> run.run_id
             and e.action = 'rehashed' and not e.undone
         order by e.event_id
         limit rows_at_most
     loop
-        perform memfold._part(run.tenant_id, array[v_text.event_id], run.run_id);
-        perform memfold._place_all(run.tenant_id, array[v_text.memory_id], run.run_id, null);
+        perform memfold_internal._part(run.tenant_id, array[v_text.event_id], run.run_id);
+        perform memfold_internal._place_all(run.tenant_id, array[v_text.memory_id], run.run_id, null);
         v_number := v_number + 1;
     end loop;
     return v_number;
 end;
 $$;
-revoke all on function memfold._rehash_unhashed(memfold.runs, bigint) from public;
-comment on function memfold._rehash_unhashed(memfold.runs, bigint) is
+revoke all on function memfold_internal._rehash_unhashed(memfold.runs, bigint) from public;
+comment on function memfold_internal._rehash_unhashed(memfold.runs, bigint) is
 'A few of the texts that earlier runs have left without a hash, and not folded. The caller holds the bucket''s lock.';
 
-create or replace function memfold._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
+create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_run memfold.runs;
-    v_step memfold.rehash_step;
+    v_step memfold_internal.rehash_step;
     v_position bytea;
     v_seen bigint := 0;
     v_changed bigint := 0;
@@ -137,14 +137,14 @@ declare
     v_unhashed boolean;
     v_locked_at timestamptz;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     select r.* into v_run
     from memfold.runs as r
     where r.tenant_id = _rehash_batch.tenant_id collate "C" and r.run_id = _rehash_batch.run_id and r.kind = 'rehash';
     if not found then
         return true;
     end if;
-    perform memfold._lock(tenant_id, v_run.bucket_id, null, true);
+    perform memfold_internal._lock(tenant_id, v_run.bucket_id, null, true);
     v_locked_at := clock_timestamp();
     select r.* into v_run
     from memfold.runs as r
@@ -162,12 +162,12 @@ begin
     -- writers of the bucket wait for as long as this takes
     while v_seen < batch_size and clock_timestamp() < v_locked_at + interval '50 milliseconds' loop
         if v_unhashed then
-            v_changed := v_changed + memfold._rehash_unhashed(v_run, least(batch_size - v_seen, 20));
+            v_changed := v_changed + memfold_internal._rehash_unhashed(v_run, least(batch_size - v_seen, 20));
             v_seen := v_seen + 20;
             v_unhashed := v_changed = v_seen;
             continue;
         end if;
-        v_step := memfold._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50), v_locked_at + interval '30 milliseconds');
+        v_step := memfold_internal._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50), v_locked_at + interval '30 milliseconds');
         v_ended := v_step.rows_seen = 0;
         exit when v_ended;
         v_position := v_step."position";
@@ -176,7 +176,7 @@ begin
     end loop;
     v_run.report := v_run.report || jsonb_build_object('rows', (v_run.report ->> 'rows')::bigint + v_changed);
     if v_ended then
-        perform memfold._rehash_end(v_run);
+        perform memfold_internal._rehash_end(v_run);
         update memfold.runs as r
         set state = 'undone'
         where r.tenant_id = v_run.tenant_id and r.run_id = (v_run.arguments ->> 'undoes')::uuid;
@@ -205,8 +205,8 @@ begin
     return v_ended;
 end;
 $$;
-revoke all on function memfold._rehash_batch(text, uuid, bigint) from public;
-grant execute on function memfold._rehash_batch(text, uuid, bigint) to memfold_app;
-comment on function memfold._rehash_batch(text, uuid, bigint) is
+revoke all on function memfold_internal._rehash_batch(text, uuid, bigint) from public;
+grant execute on function memfold_internal._rehash_batch(text, uuid, bigint) to memfold_app;
+comment on function memfold_internal._rehash_batch(text, uuid, bigint) is
 'rehash_bucket() alone calls it: goes on with a run for at most batch_size texts or about 50 ms, under the bucket''s lock.
 Returns whether the run has ended. Raises 55P03 where a row is held by another transaction: nothing is done then.';

@@ -1,4 +1,4 @@
-create or replace function memfold._rehash_begin(
+create or replace function memfold_internal._rehash_begin(
     tenant_id text, bucket_id text, canonicalizer text, key_fields text[], metadata_keys text[], memory_type text,
     undo_run_id uuid, batch_size bigint
 ) returns uuid
@@ -14,18 +14,18 @@ declare
     v_undoes uuid := undo_run_id;
     v_again boolean;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
-    perform memfold._check_identifier('memory_type', memory_type, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if tenant_id = '*' or bucket_id = '*' or batch_size is null or batch_size not between 1 and 100000 then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('tenant_id was %L, bucket_id %L, batch_size %s.', tenant_id, bucket_id, coalesce(batch_size::text, 'null')),
             'A rehash is of one bucket of one tenant; batch_size is 1 to 100000.');
     elsif not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
-        perform memfold._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
             'Key fields are type, subject and predicate; the content always belongs to the key.');
     end if;
-    perform memfold._lock(tenant_id, bucket_id, null, true);
+    perform memfold_internal._lock(tenant_id, bucket_id, null, true);
 
     select p.* into v_running
     from memfold.policies as p
@@ -38,19 +38,19 @@ begin
         where r.tenant_id = _rehash_begin.tenant_id collate "C" and r.run_id = undo_run_id and r.kind = 'rehash'
             and r.bucket_id = _rehash_begin.bucket_id collate "C";
         if v_run.run_id is null then
-            perform memfold._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
+            perform memfold_internal._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
                 'The rehashes of a bucket are the rows of runs with kind rehash.');
         elsif v_run.state = 'undone' then
-            perform memfold._fail('MF033', 'the run is undone already', format('undo_run_id was %s.', undo_run_id),
+            perform memfold_internal._fail('MF033', 'the run is undone already', format('undo_run_id was %s.', undo_run_id),
                 'The table runs says so.');
         end if;
         memory_type := v_run.arguments ->> 'memory_type';
     end if;
-    v_old := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_old := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     v_new := v_old;
     if undo_run_id is not null then
-        if memfold._rules(v_old) <> v_run.arguments -> 'to' and v_run.state <> 'open' then
-            perform memfold._fail('MF032', 'the run cannot be undone',
+        if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.state <> 'open' then
+            perform memfold_internal._fail('MF032', 'the run cannot be undone',
                 'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket anew.');
         end if;
         canonicalizer := v_run.arguments #>> '{from,canonicalizer}';
@@ -61,11 +61,11 @@ begin
         from (values ('type', 1), ('subject', 2), ('predicate', 3)) as f (name, place)
         where f.name = any(key_fields);
     end if;
-    v_new.canonicalizer := memfold._profile(coalesce(canonicalizer, v_old.canonicalizer));
+    v_new.canonicalizer := memfold_internal._profile(coalesce(canonicalizer, v_old.canonicalizer));
     v_new.metadata_keys := coalesce(metadata_keys, v_old.metadata_keys);
 
     if v_running.rehash_run is not null then
-        if v_running.memory_type = memory_type and memfold._rules(v_new) = memfold._rules(v_old)
+        if v_running.memory_type = memory_type and memfold_internal._rules(v_new) = memfold_internal._rules(v_old)
             or canonicalizer is null and key_fields is null and metadata_keys is null
         then
             return v_running.rehash_run;
@@ -73,13 +73,13 @@ begin
             or (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys) is distinct from
             (v_running.rehash_from_canonicalizer, v_running.rehash_from_key_fields, v_running.rehash_from_metadata_keys)
         then
-            perform memfold._fail('MF041', 'a rehash of the bucket is under way',
-                format('Run %s, to %s.', v_running.rehash_run, memfold._rules(v_running)),
+            perform memfold_internal._fail('MF041', 'a rehash of the bucket is under way',
+                format('Run %s, to %s.', v_running.rehash_run, memfold_internal._rules(v_running)),
                 'call rehash_bucket(tenant_id, bucket_id) goes on with it; with undo_run_id it turns back.');
         end if;
         v_undoes := v_running.rehash_run;
-    elsif memfold._rules(v_new) = memfold._rules(v_old) then
-        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is under way', bucket_id, memfold._rules(v_old);
+    elsif memfold_internal._rules(v_new) = memfold_internal._rules(v_old) then
+        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is under way', bucket_id, memfold_internal._rules(v_old);
         return null;
     elsif v_undoes is null then
         -- there and back is an undo, said or not
@@ -87,7 +87,7 @@ begin
         from memfold.runs as r
         where r.tenant_id = _rehash_begin.tenant_id collate "C" and r.bucket_id = _rehash_begin.bucket_id collate "C"
             and r.kind = 'rehash' and r.state = 'done' and r.arguments ->> 'memory_type' = memory_type
-            and r.arguments -> 'to' = memfold._rules(v_old) and r.arguments -> 'from' = memfold._rules(v_new)
+            and r.arguments -> 'to' = memfold_internal._rules(v_old) and r.arguments -> 'from' = memfold_internal._rules(v_new)
         order by r.run_id desc
         limit 1;
     end if;
@@ -97,11 +97,11 @@ begin
         where e.tenant_id = _rehash_begin.tenant_id collate "C" and e.bucket_id = _rehash_begin.bucket_id collate "C"
             and e.kind = 'rehash'
     );
-    v_run_id := memfold._new_run_id(tenant_id);
+    v_run_id := memfold_internal._new_run_id(tenant_id);
     insert into memfold.runs (tenant_id, run_id, bucket_id, kind, arguments, report, actor)
     values (tenant_id, v_run_id, bucket_id, 'rehash', jsonb_strip_nulls(jsonb_build_object(
-        'memory_type', memory_type, 'from', memfold._rules(v_old), 'to', memfold._rules(v_new), 'undoes', v_undoes,
-        'again', v_again)), '{"rows": 0}', memfold._actor());
+        'memory_type', memory_type, 'from', memfold_internal._rules(v_old), 'to', memfold_internal._rules(v_new), 'undoes', v_undoes,
+        'again', v_again)), '{"rows": 0}', memfold_internal._actor());
     if not exists (
         select from memfold.policies as p
         where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
@@ -117,7 +117,7 @@ begin
                 where p.tenant_id in (_rehash_begin.tenant_id collate "C", '*')
                     and p.bucket_id in (_rehash_begin.bucket_id collate "C", '*') and p.memory_type <> '*'
             ) as t
-            cross join lateral memfold._policy(tenant_id, bucket_id, t.memory_type) as p
+            cross join lateral memfold_internal._policy(tenant_id, bucket_id, t.memory_type) as p
             where p.memory_type = t.memory_type
             on conflict do nothing;
         end if;
@@ -129,39 +129,39 @@ begin
     update memfold.policies as p
     set canonicalizer = v_new.canonicalizer, key_fields = v_new.key_fields, metadata_keys = v_new.metadata_keys,
         rehash_run = v_run_id, rehash_from_canonicalizer = v_old.canonicalizer, rehash_from_key_fields = v_old.key_fields,
-        rehash_from_metadata_keys = v_old.metadata_keys, updated_at = memfold._clock()
+        rehash_from_metadata_keys = v_old.metadata_keys, updated_at = memfold_internal._clock()
     where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
         and (p.memory_type = _rehash_begin.memory_type collate "C" or p.rehash_run = v_running.rehash_run);
     return v_run_id;
 end;
 $$;
-revoke all on function memfold._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) from public;
-grant execute on function memfold._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
-comment on function memfold._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) is
+revoke all on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) from public;
+grant execute on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
+comment on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) is
 'rehash_bucket() alone calls it: the policy gets the new rules, beside those of before, and the run its row. Returns the run,
 or the one that is under way; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
 
-create or replace function memfold._rules(policy memfold.policies) returns jsonb
+create or replace function memfold_internal._rules(policy memfold.policies) returns jsonb
 language sql immutable parallel safe
 return pg_catalog.jsonb_build_object(
     'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
 );
-revoke all on function memfold._rules(memfold.policies) from public;
-comment on function memfold._rules(memfold.policies) is 'What content hashes are made by.';
+revoke all on function memfold_internal._rules(memfold.policies) from public;
+comment on function memfold_internal._rules(memfold.policies) is 'What content hashes are made by.';
 
 -- A function of its own, for where rules are on other nodes too it is run as someone who may write there.
-create or replace function memfold._rehash_end(run memfold.runs) returns void
+create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     update memfold.policies as p
     set rehash_run = null, rehash_from_canonicalizer = null, rehash_from_key_fields = null,
-        rehash_from_metadata_keys = null, updated_at = memfold._clock()
+        rehash_from_metadata_keys = null, updated_at = memfold_internal._clock()
     where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.rehash_run = run.run_id;
 end;
 $$;
-revoke all on function memfold._rehash_end(memfold.runs) from public;
-comment on function memfold._rehash_end(memfold.runs) is 'The policy forgets the rules of before. The caller holds the bucket''s lock.';
+revoke all on function memfold_internal._rehash_end(memfold.runs) from public;
+comment on function memfold_internal._rehash_end(memfold.runs) is 'The policy forgets the rules of before. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text,
@@ -181,8 +181,8 @@ declare
     v_ended boolean := false;
     v_failures bigint := 0;
 begin
-    call memfold._require_autocommit('rehash_bucket');
-    v_run_id := memfold._rehash_begin(
+    call memfold_internal._require_autocommit('rehash_bucket');
+    v_run_id := memfold_internal._rehash_begin(
         tenant_id, bucket_id, canonicalizer, key_fields, metadata_keys, memory_type, undo_run_id, batch_size);
     if v_run_id is null then
         return;
@@ -190,7 +190,7 @@ begin
     commit;
     while not v_ended loop
         begin
-            v_ended := memfold._rehash_batch(tenant_id, v_run_id, batch_size);
+            v_ended := memfold_internal._rehash_batch(tenant_id, v_run_id, batch_size);
             v_failures := 0;
         exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
             -- someone holds a row, or has just written one: a minute of patience

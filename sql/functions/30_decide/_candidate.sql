@@ -1,4 +1,4 @@
-create or replace function memfold._check_candidate(
+create or replace function memfold_internal._check_candidate(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz, policy memfold.policies
@@ -8,70 +8,70 @@ as $$
 declare
     v_turn text;
 begin
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
-    perform memfold._check_identifier('memory_type', memory_type, true);
-    perform memfold._check_wildcard('bucket_id', bucket_id);
-    perform memfold._check_wildcard('memory_type', memory_type);
-    perform memfold._check_identifier('subject', subject, false);
-    perform memfold._check_identifier('predicate', predicate, false);
-    perform memfold._check_identifier('object', object, false);
-    perform memfold._check_identifier('session_id', session_id, false);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_identifier('memory_type', memory_type, true);
+    perform memfold_internal._check_wildcard('bucket_id', bucket_id);
+    perform memfold_internal._check_wildcard('memory_type', memory_type);
+    perform memfold_internal._check_identifier('subject', subject, false);
+    perform memfold_internal._check_identifier('predicate', predicate, false);
+    perform memfold_internal._check_identifier('object', object, false);
+    perform memfold_internal._check_identifier('session_id', session_id, false);
     if content is null or content = '' then
-        perform memfold._fail('MF004', 'the content is empty',
+        perform memfold_internal._fail('MF004', 'the content is empty',
             pg_catalog.format('content was %s.', pg_catalog.quote_nullable(content)), 'Pass the text of one fact.');
     elsif pg_catalog.octet_length(content) > policy.max_content_length then
-        perform memfold._fail('MF005', 'the content is too long',
+        perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(content),
                 policy.max_content_length),
             'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
     end if;
-    perform memfold._check_marks(content);
+    perform memfold_internal._check_marks(content);
     if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
-        perform memfold._fail('MF006', 'a confidence is out of range',
+        perform memfold_internal._fail('MF006', 'a confidence is out of range',
             pg_catalog.format('source_confidence was %s, extractor_confidence %s.', source_confidence,
                 extractor_confidence),
             'Confidences lie in [0, 1].');
     end if;
     if pg_catalog.jsonb_typeof(metadata) <> 'object' then
-        perform memfold._fail('MF007', 'metadata is not an object',
+        perform memfold_internal._fail('MF007', 'metadata is not an object',
             pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(metadata)),
             'Pass a JSON object, {} where there is none.');
     elsif pg_catalog.octet_length(metadata::text) > policy.max_metadata_size then
-        perform memfold._fail('MF008', 'the metadata is too large',
+        perform memfold_internal._fail('MF008', 'the metadata is too large',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(metadata::text),
                 policy.max_metadata_size),
             'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
     end if;
     if origin not in ('observed', 'inferred', 'recalled') then
-        perform memfold._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
+        perform memfold_internal._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
             'origin is observed, inferred or recalled.');
     end if;
-    if observed_at > memfold._clock() + interval '5 minutes' or observed_at = '-infinity' then
-        perform memfold._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
+    if observed_at > memfold_internal._clock() + interval '5 minutes' or observed_at = '-infinity' then
+        perform memfold_internal._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
             'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
     end if;
     if pg_catalog.cardinality(source_turn_ids) > 1000 then
-        perform memfold._fail('MF016', 'too many source turns',
+        perform memfold_internal._fail('MF016', 'too many source turns',
             pg_catalog.format('There are %s.', pg_catalog.cardinality(source_turn_ids)),
             'One fact comes from at most 1,000 turns a call.');
     end if;
     foreach v_turn in array coalesce(source_turn_ids, '{}') loop
-        perform memfold._check_identifier('source_turn_ids', v_turn, true);
+        perform memfold_internal._check_identifier('source_turn_ids', v_turn, true);
     end loop;
 end;
 $$;
-revoke all on function memfold._check_candidate(
+revoke all on function memfold_internal._check_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
     memfold.policies
 ) from public;
-comment on function memfold._check_candidate(
+comment on function memfold_internal._check_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
     memfold.policies
 ) is
 'Raises MF003 to MF010, MF016 or MF061 for what a caller may not hand in. Null stands for the default where there is one.';
 
 -- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
-create or replace function memfold._is_usual(
+create or replace function memfold_internal._is_usual(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz
@@ -85,65 +85,65 @@ return coalesce(
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
-revoke all on function memfold._is_usual(
+revoke all on function memfold_internal._is_usual(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) from public;
-comment on function memfold._is_usual(
+comment on function memfold_internal._is_usual(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
 'A candidate with nothing about it that must be looked at piece by piece, if it has the key of a memory: without object,
 session, metadata, further turns or another origin, and nothing too long. Else its content may still be empty, or longer than
 the policy allows, and so may bucket, type, subject and predicate. One expression, which its callers inline.';
 
-create or replace function memfold._candidate(
+create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
     extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
-) returns memfold.candidate
+) returns memfold_internal.candidate
 language plpgsql stable
 as $$
 declare
-    v_policy memfold.policies := memfold._policy(tenant_id, bucket_id, memory_type);
+    v_policy memfold.policies := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     v_turns text[] := source_turn_ids;
     v_signature text;
 begin
-    if not memfold._is_usual(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+    if not memfold_internal._is_usual(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
         or v_policy.max_content_length < 8192
         or (content <> '' and bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
-        or memfold._has_mark_run_1(content) or tenant_id = '*'
+        or memfold_internal._has_mark_run_1(content) or tenant_id = '*'
         or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
     then
-        perform memfold._check_wildcard('tenant_id', tenant_id);
-        perform memfold._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+        perform memfold_internal._check_wildcard('tenant_id', tenant_id);
+        perform memfold_internal._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
             source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy);
         select coalesce(pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
         from pg_catalog.unnest(source_turn_ids) as t (turn);
     end if;
     if embedding is not null or embedding_model is not null then
-        perform memfold._check_embedding(embedding, embedding_model);
+        perform memfold_internal._check_embedding(embedding, embedding_model);
     end if;
     if v_policy.dedup = 'off' then
         v_policy.canonicalizer := null;
     end if;
     if v_policy.metadata_keys <> '{}' then
-        v_signature := memfold._metadata_signature(metadata, v_policy.metadata_keys);
+        v_signature := memfold_internal._metadata_signature(metadata, v_policy.metadata_keys);
     end if;
     return (
-        tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold._unit(embedding), embedding_model,
+        tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold_internal._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
         coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
-        memfold._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
+        memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
             v_signature),
         null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid
     );
 end;
 $$;
-revoke all on function memfold._candidate(
+revoke all on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz
 ) from public;
-comment on function memfold._candidate(
+comment on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz
 ) is
@@ -153,7 +153,7 @@ told when the candidate is written (_stated_at). Raises MF003 to MF016, MF061; w
 
 -- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
 
-create or replace function memfold._is_sound(
+create or replace function memfold_internal._is_sound(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz, idempotency_key text, max_content_length bigint,
@@ -162,7 +162,7 @@ create or replace function memfold._is_sound(
 language sql stable parallel safe
 return coalesce(
     pg_catalog.octet_length(content) between 1 and max_content_length
-    and not memfold._has_mark_run_1(content)
+    and not memfold_internal._has_mark_run_1(content)
     and pg_catalog.octet_length(bucket_id) between 1 and 512 and pg_catalog.octet_length(memory_type) between 1 and 512
     and bucket_id <> '*' and memory_type <> '*'
     and (subject ~ '^[A-Za-z0-9]' collate "C" and pg_catalog.octet_length(subject) <= 512) is not false
@@ -183,11 +183,11 @@ return coalesce(
     and origin in ('observed', 'inferred', 'recalled')
     and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
-revoke all on function memfold._is_sound(
+revoke all on function memfold_internal._is_sound(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
     bigint, bigint
 ) from public;
-comment on function memfold._is_sound(
+comment on function memfold_internal._is_sound(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
     bigint, bigint
 ) is

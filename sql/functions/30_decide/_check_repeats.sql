@@ -1,4 +1,4 @@
-create or replace function memfold._session_repeats(tenant_id text, memory_id uuid, session_id text, newest bigint) returns bigint
+create or replace function memfold_internal._session_repeats(tenant_id text, memory_id uuid, session_id text, newest bigint) returns bigint
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -19,24 +19,24 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._session_repeats(text, uuid, text, bigint) from public;
-comment on function memfold._session_repeats(text, uuid, text, bigint) is
+revoke all on function memfold_internal._session_repeats(text, uuid, text, bigint) from public;
+comment on function memfold_internal._session_repeats(text, uuid, text, bigint) is
 'How often a session has stated a text, among the newest ledger rows of the text. Only reads.';
 
-create or replace function memfold._fail_repeats(session_id text, repeats bigint, max_session_repeats bigint) returns void
+create or replace function memfold_internal._fail_repeats(session_id text, repeats bigint, max_session_repeats bigint) returns void
 language plpgsql stable
 as $$
 begin
-    perform memfold._fail('MF055', 'the session repeats itself',
+    perform memfold_internal._fail('MF055', 'the session repeats itself',
         pg_catalog.format('Session %L has stated this fact %s times; this bucket accepts %s.', session_id, repeats, max_session_repeats),
         'A loop upstream? What an agent was shown from memory is origin => ''recalled''; undo() takes restatements back; '
         'set_policy(max_session_repeats => ...) raises the limit.');
 end;
 $$;
-revoke all on function memfold._fail_repeats(text, bigint, bigint) from public;
-comment on function memfold._fail_repeats(text, bigint, bigint) is 'Raises MF055.';
+revoke all on function memfold_internal._fail_repeats(text, bigint, bigint) from public;
+comment on function memfold_internal._fail_repeats(text, bigint, bigint) is 'Raises MF055.';
 
-create or replace function memfold._check_repeats(c memfold.candidate, memory_id uuid) returns void
+create or replace function memfold_internal._check_repeats(c memfold_internal.candidate, memory_id uuid) returns void
 language plpgsql stable
 as $$
 declare
@@ -46,13 +46,13 @@ begin
     if v_limit is null or c.session_id is null or c.origin = 'recalled' then
         return;
     end if;
-    v_repeats := memfold._session_repeats(c.tenant_id, memory_id, c.session_id, 10 * v_limit);
+    v_repeats := memfold_internal._session_repeats(c.tenant_id, memory_id, c.session_id, 10 * v_limit);
     if v_repeats >= v_limit then
-        perform memfold._fail_repeats(c.session_id, v_repeats, v_limit);
+        perform memfold_internal._fail_repeats(c.session_id, v_repeats, v_limit);
     end if;
 end;
 $$;
-revoke all on function memfold._check_repeats(memfold.candidate, uuid) from public;
-comment on function memfold._check_repeats(memfold.candidate, uuid) is
+revoke all on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) from public;
+comment on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) is
 'Raises MF055 where the session has stated the text as often as its policy accepts, among the newest rows of the text (ten times
 the limit). Only reads.';

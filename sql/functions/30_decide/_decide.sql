@@ -1,8 +1,8 @@
-create or replace function memfold._decide(c memfold.candidate) returns memfold.decision
+create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     v_policy constant memfold.policies := c.policy;
     v_single boolean := false;
     v_conflict text := v_policy.conflict;
@@ -11,52 +11,52 @@ declare
     v_current_object text;
     v_last_seen timestamptz;
     v_values_differ boolean;
-    v_lexical memfold.decision;
+    v_lexical memfold_internal.decision;
 begin
-    d := memfold._decide_known(c);
+    d := memfold_internal._decide_known(c);
     if d.action is not null then
         return d;
     end if;
 
     if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' then
-        v_single := memfold._is_single(c.tenant_id, c.predicate);
+        v_single := memfold_internal._is_single(c.tenant_id, c.predicate);
     end if;
     if v_single then
-        v_conflict := memfold._conflict(c.tenant_id, c.predicate, v_conflict);
+        v_conflict := memfold_internal._conflict(c.tenant_id, c.predicate, v_conflict);
         v_object := memfold.canonicalize(c.object, 'prose/1');
         select v.memory_id, v.object, v.last_seen into v_current_id, v_current_object, v_last_seen
-        from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        from memfold_internal._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
         v_values_differ := v_current_object <> v_object;
     end if;
     d.on_timeline := v_single;
 
     -- rows 5 and 6
     if v_values_differ then
-        return memfold._decide_conflict(d, 'object', v_conflict, v_current_id,
+        return memfold_internal._decide_conflict(d, 'object', v_conflict, v_current_id,
             (c.observed_at < v_last_seen) is true);
     end if;
 
     -- row 7
     if v_policy.lexical_threshold is not null and v_policy.dedup = 'on' then
-        v_lexical := memfold._decide_lexical(c, d);
+        v_lexical := memfold_internal._decide_lexical(c, d);
         if v_lexical.action = 'merged' then
-            return memfold._decide_fold(c, v_lexical);
+            return memfold_internal._decide_fold(c, v_lexical);
         end if;
     end if;
 
     -- row 8
     if c.embedding is not null and v_policy.dedup = 'on' then
-        d := memfold._decide_similar(c, d, null);
+        d := memfold_internal._decide_similar(c, d, null);
     end if;
     if v_lexical.similar_memories is not null then
-        v_lexical.similar_memories := memfold._join_similar(v_lexical.similar_memories, coalesce(d.similar_memories, '[]'));
+        v_lexical.similar_memories := memfold_internal._join_similar(v_lexical.similar_memories, coalesce(d.similar_memories, '[]'));
         if d.action is null then
             d := v_lexical;
         end if;
         d.similar_memories := v_lexical.similar_memories;
     end if;
     if d.action = 'merged' then
-        return memfold._decide_fold(c, d);
+        return memfold_internal._decide_fold(c, d);
     end if;
 
     -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
@@ -70,7 +70,7 @@ begin
     if d.action = 'ambiguous' then
         if v_policy.on_ambiguous <> 'keep' then
             d.action := 'escalated';
-            d.judgement := memfold._judgement_kind(v_policy.on_ambiguous);
+            d.judgement := memfold_internal._judgement_kind(v_policy.on_ambiguous);
             d.on_timeline := false;
             return d;
         end if;
@@ -80,7 +80,7 @@ begin
 
     -- row 10
     if v_current_id is not null and v_values_differ is null and d.action is null then
-        return memfold._decide_conflict(d, 'predicate', v_conflict, v_current_id,
+        return memfold_internal._decide_conflict(d, 'predicate', v_conflict, v_current_id,
             (c.observed_at < v_last_seen) is true);
     end if;
 
@@ -89,14 +89,14 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide(memfold.candidate) from public;
-comment on function memfold._decide(memfold.candidate) is
+revoke all on function memfold_internal._decide(memfold_internal.candidate) from public;
+comment on function memfold_internal._decide(memfold_internal.candidate) is
 'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
 told now, and is late for nothing. Only reads.';
 
-create or replace function memfold._decide_conflict(
-    d memfold.decision, method text, conflict text, current_id uuid, late boolean
-) returns memfold.decision
+create or replace function memfold_internal._decide_conflict(
+    d memfold_internal.decision, method text, conflict text, current_id uuid, late boolean
+) returns memfold_internal.decision
 language plpgsql immutable parallel safe
 as $$
 begin
@@ -124,11 +124,11 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) from public;
-comment on function memfold._decide_conflict(memfold.decision, text, text, uuid, boolean) is
+revoke all on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) from public;
+comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
 'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
-create or replace function memfold._decide_fold(c memfold.candidate, d memfold.decision) returns memfold.decision
+create or replace function memfold_internal._decide_fold(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
 language plpgsql stable
 as $$
 begin
@@ -148,12 +148,12 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_fold(memfold.candidate, memfold.decision) from public;
-comment on function memfold._decide_fold(memfold.candidate, memfold.decision) is
+revoke all on function memfold_internal._decide_fold(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._decide_fold(memfold_internal.candidate, memfold_internal.decision) is
 'What becomes of an automatic merge, by the policy''s on_merge. A candidate that is older than what it would replace is merged.
 Only reads.';
 
-create or replace function memfold._join_similar(a jsonb, b jsonb) returns jsonb
+create or replace function memfold_internal._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe
 begin atomic
     select pg_catalog.jsonb_agg(s.entry order by s.similarity desc nulls last, s.jaccard desc nulls last, s.memory_id)
@@ -169,6 +169,6 @@ begin atomic
         full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
     ) as s;
 end;
-revoke all on function memfold._join_similar(jsonb, jsonb) from public;
-comment on function memfold._join_similar(jsonb, jsonb) is
+revoke all on function memfold_internal._join_similar(jsonb, jsonb) from public;
+comment on function memfold_internal._join_similar(jsonb, jsonb) is
 'What the lexical tier (a) and vectors (b) report as similar, one entry a memory. Null where neither has any.';

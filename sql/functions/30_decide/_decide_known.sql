@@ -1,26 +1,26 @@
-create or replace function memfold._decide_known(c memfold.candidate) returns memfold.decision
+create or replace function memfold_internal._decide_known(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     v_status text;
     v_current_id uuid;
     v_last_seen timestamptz;
 begin
     if (c.policy).rehash_run is null then
-        select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
+        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
         into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
+        from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
     else
-        select m.memory_id, memfold._root(m.memory_id, m.root_id), m.root_id, m.status
+        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
         into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold._known_in_rehash(c) as m;
+        from memfold_internal._known_in_rehash(c) as m;
     end if;
     if d.memory_id is null then
         return null;
     end if;
     if c.session_id is not null and (c.policy).max_session_repeats is not null then
-        perform memfold._check_repeats(c, d.memory_id);
+        perform memfold_internal._check_repeats(c, d.memory_id);
     end if;
     d.tier := 1;
     d.method := 'hash';
@@ -47,10 +47,10 @@ begin
         d.reason := 'recalled';
         d.on_timeline := false;
         return d;
-    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold._is_single(c.tenant_id, c.predicate)
+    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold_internal._is_single(c.tenant_id, c.predicate)
         -- contested: restated it is active, beside the value of its slot
         and not exists (
-            select from memfold._derived_trees(c.tenant_id, memfold._trees(c.tenant_id, array[d.root_id])) as t
+            select from memfold_internal._derived_trees(c.tenant_id, memfold_internal._trees(c.tenant_id, array[d.root_id])) as t
             where t.memory_id = d.root_id and t.contested
         )
     then
@@ -58,8 +58,8 @@ begin
         d.method := 'timeline';
         if v_status = 'superseded' then
             with timelines as (
-                select t.* from memfold._derived_timelines(c.tenant_id,
-                    memfold._timeline_texts(c.tenant_id, array[d.root_id])) as t
+                select t.* from memfold_internal._derived_timelines(c.tenant_id,
+                    memfold_internal._timeline_texts(c.tenant_id, array[d.root_id])) as t
             ),
             own as (
                 select t.timeline, t.of_scope from timelines as t where t.memory_id = d.root_id limit 1
@@ -73,8 +73,8 @@ begin
         else
             d.on_timeline := true;
             select v.memory_id, v.last_seen into v_current_id, v_last_seen
-            from memfold._current_value(c.tenant_id, c.bucket_id,
-                memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
+            from memfold_internal._current_value(c.tenant_id, c.bucket_id,
+                memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
         end if;
         if c.origin <> 'recalled' and (v_current_id is null or (c.observed_at >= v_last_seen) is not false) then
             d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
@@ -94,6 +94,6 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_known(memfold.candidate) from public;
-comment on function memfold._decide_known(memfold.candidate) is
+revoke all on function memfold_internal._decide_known(memfold_internal.candidate) from public;
+comment on function memfold_internal._decide_known(memfold_internal.candidate) is
 'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). Null: the bucket does not hold this text. Only reads.';

@@ -1,9 +1,9 @@
-create or replace function memfold._decide_lexical(c memfold.candidate, d memfold.decision) returns memfold.decision
+create or replace function memfold_internal._decide_lexical(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
     v_policy constant memfold.policies := c.policy;
-    v_tokens constant text[] := memfold._tokens(c.content, v_policy.segmenter);
+    v_tokens constant text[] := memfold_internal._tokens(c.content, v_policy.segmenter);
     v_report constant double precision := coalesce(v_policy.similar_threshold, v_policy.lexical_threshold);
     v_neighbour record;
     -- texts, memories and own texts of memories that were met
@@ -38,7 +38,7 @@ begin
             order by shared desc, t.memory_id
         ) as s
         cross join lateral (
-            select memfold._root(m.memory_id, m.root_id) as root_id, m.content, m.scope_key
+            select memfold_internal._root(m.memory_id, m.root_id) as root_id, m.content, m.scope_key
             from memfold.memories as m
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id = s.memory_id
             offset 0
@@ -62,7 +62,7 @@ begin
         v_owns := v_owns + (v_neighbour.memory_id = v_neighbour.root_id)::integer;
         if v_is_new then
             v_trees := v_trees + 1;
-            v_own := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.root_content, v_policy.segmenter));
+            v_own := memfold_internal._jaccard(v_tokens, memfold_internal._tokens(v_neighbour.root_content, v_policy.segmenter));
             v_entry := pg_catalog.jsonb_build_object('memory_id', v_neighbour.root_id, 'jaccard', v_own);
         else
             continue when v_neighbour.memory_id = v_neighbour.root_id;
@@ -70,7 +70,7 @@ begin
         end if;
         v_value := v_own;
         if v_neighbour.memory_id <> v_neighbour.root_id then
-            v_value := memfold._jaccard(v_tokens, memfold._tokens(v_neighbour.content, v_policy.segmenter));
+            v_value := memfold_internal._jaccard(v_tokens, memfold_internal._tokens(v_neighbour.content, v_policy.segmenter));
             if v_value > greatest(v_own, (v_entry ->> 'matched_jaccard')::double precision) then
                 v_entry := v_entry || pg_catalog.jsonb_build_object(
                     'jaccard_matched_id', v_neighbour.memory_id, 'matched_jaccard', v_value);
@@ -83,7 +83,7 @@ begin
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := coalesce(v_entry -> 'guard', case when v_policy.guard = 'on' then pg_catalog.to_jsonb(memfold._guard_pair(
+            v_guard := coalesce(v_entry -> 'guard', case when v_policy.guard = 'on' then pg_catalog.to_jsonb(memfold_internal._guard_pair(
                 c.tenant_id, c.content, v_neighbour.root_content, c.object, v_neighbour.root_object)) else '[]' end);
             v_entry := v_entry || pg_catalog.jsonb_build_object('guard', v_guard);
             v_mergeable := v_mergeable and v_guard = '[]';
@@ -109,8 +109,8 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_lexical(memfold.candidate, memfold.decision) from public;
-comment on function memfold._decide_lexical(memfold.candidate, memfold.decision) is
+revoke all on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) is
 'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts
 and by their own. action: merged (the best guard-clean one whose own text is above the policy''s lexical_threshold), ambiguous (one
 that the guard tells apart, or of which an alias is above it), or null; similarity: Jaccard to its own text, in [0, 1]. Only reads.';

@@ -1,4 +1,4 @@
-create or replace function memfold._bands(policy memfold.policies, embedding_model text)
+create or replace function memfold_internal._bands(policy memfold.policies, embedding_model text)
 returns table (
     score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
     report double precision
@@ -28,14 +28,14 @@ begin atomic
         ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
-revoke all on function memfold._bands(memfold.policies, text) from public;
-comment on function memfold._bands(memfold.policies, text) is
+revoke all on function memfold_internal._bands(memfold.policies, text) from public;
+comment on function memfold_internal._bands(memfold.policies, text) is
 'What tier 2 goes by: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
 name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
 from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
 
-create or replace function memfold._decide_similar(c memfold.candidate, d memfold.decision, except_root uuid)
-returns memfold.decision
+create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
+returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
@@ -61,15 +61,15 @@ declare
 begin
     select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
-    from memfold._bands(v_policy, c.embedding_model) as b;
+    from memfold_internal._bands(v_policy, c.embedding_model) as b;
     d.action := null;
     for v_neighbour in
         select n.*
-        from memfold._neighbours(
+        from memfold_internal._neighbours(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
-                then 1000 else memfold._exact_limit() end,
+                then 1000 else memfold_internal._exact_limit() end,
             greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop
@@ -87,15 +87,15 @@ begin
         else
             v_own := null;
             if v_neighbour.similarity >= v_floor then
-                v_signals := memfold._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
-                v_own := memfold._score(v_score, memfold._pair_features(
+                v_signals := memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
+                v_own := memfold_internal._score(v_score, memfold_internal._pair_features(
                     c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
             end if;
             v_value := v_own;
             if v_neighbour.matched_id <> v_neighbour.root_id and v_neighbour.matched_similarity >= v_floor then
-                v_value := greatest(v_own, memfold._score(v_score, memfold._pair_features(
+                v_value := greatest(v_own, memfold_internal._score(v_score, memfold_internal._pair_features(
                     c.tenant_id, v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
-                    memfold._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
+                    memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
                         v_neighbour.matched_object))));
             end if;
         end if;
@@ -106,7 +106,7 @@ begin
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold._guard_pair(
+            v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold_internal._guard_pair(
                 c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object)) end;
             v_mergeable := v_mergeable and v_guard = '{}';
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
@@ -141,8 +141,8 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) from public;
-comment on function memfold._decide_similar(memfold.candidate, memfold.decision, uuid) is
+revoke all on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) from public;
+comment on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) is
 'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and
 guard-clean), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard and similarity
 are those of the memory''s own text. Method session: a neighbour that is looked at for being of the candidate''s session.

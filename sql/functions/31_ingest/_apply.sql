@@ -1,4 +1,4 @@
-create or replace function memfold._stated_at(c memfold.candidate, d memfold.decision) returns timestamptz
+create or replace function memfold_internal._stated_at(c memfold_internal.candidate, d memfold_internal.decision) returns timestamptz
 language plpgsql stable
 as $$
 declare
@@ -10,24 +10,24 @@ begin
     where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
     if d.method = 'timeline' or d.action = 'inserted' and d.memory_id is not null then
         -- what was superseded or withdrawn comes back, to the timelines that it was on and to what else is on them by now
-        v_slot_seen := memfold._last_seen(c.tenant_id, array[d.root_id]);
+        v_slot_seen := memfold_internal._last_seen(c.tenant_id, array[d.root_id]);
     elsif d.on_timeline and d.target_id is null then
-        select v.last_seen into v_slot_seen from memfold._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        select v.last_seen into v_slot_seen from memfold_internal._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
         if not found then
             -- its last value may have given way to a fact of another scope, with which its timeline now ends
-            v_slot_seen := memfold._last_seen(c.tenant_id, memfold._slot_memories(c.tenant_id, c.bucket_id, c.scope_key));
+            v_slot_seen := memfold_internal._last_seen(c.tenant_id, memfold_internal._slot_memories(c.tenant_id, c.bucket_id, c.scope_key));
         end if;
     end if;
-    return greatest(memfold._clock(), v_last_seen, v_slot_seen);
+    return greatest(memfold_internal._clock(), v_last_seen, v_slot_seen);
 end;
 $$;
-revoke all on function memfold._stated_at(memfold.candidate, memfold.decision) from public;
-comment on function memfold._stated_at(memfold.candidate, memfold.decision) is
+revoke all on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) is
 'When a candidate was observed that does not say: now. That is the clock''s time, but not before what was last stated of the
 memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
 
-create or replace function memfold._insert_memory(
-    c memfold.candidate, root_id uuid
+create or replace function memfold_internal._insert_memory(
+    c memfold_internal.candidate, root_id uuid
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -35,12 +35,12 @@ declare
     v_memory_id uuid;
     v_new_id uuid;
 begin
-    if (c.policy).rehash_run is not null and memfold._make_way(c) then
+    if (c.policy).rehash_run is not null and memfold_internal._make_way(c) then
         -- what was decided before that no longer counts
         return null;
     end if;
     if c.memory_id is null then
-        v_new_id := memfold._id_after(memfold._new_id(), memfold._newest_memory(c.tenant_id));
+        v_new_id := memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(c.tenant_id));
     end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
@@ -56,7 +56,7 @@ begin
     if v_memory_id is not null and (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
         insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
         select c.tenant_id, c.bucket_id, t.token, v_memory_id
-        from pg_catalog.unnest(memfold._tokens(c.content, (c.policy).segmenter)) as t (token);
+        from pg_catalog.unnest(memfold_internal._tokens(c.content, (c.policy).segmenter)) as t (token);
     end if;
     if v_memory_id is not null and c.embedding is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
@@ -65,12 +65,12 @@ begin
     return v_memory_id;
 end;
 $$;
-revoke all on function memfold._insert_memory(memfold.candidate, uuid) from public;
-comment on function memfold._insert_memory(memfold.candidate, uuid) is
+revoke all on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) from public;
+comment on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) is
 'Stores a new text with its vector and, where the policy compares them, its words, as a root or as an alias of root_id. Null: the
 text is there already.';
 
-create or replace function memfold._apply(c memfold.candidate, d memfold.decision) returns memfold.ingest_result
+create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
@@ -85,7 +85,7 @@ begin
     if v_memory_id is not null then
         -- whoever gives a row its observation derives it: not for what was recalled
         if c.origin <> 'recalled' then
-            perform memfold._adopt_row(c.tenant_id, v_memory_id);
+            perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;
         if d.action = 'merged' then
             d.on_timeline := exists (
@@ -95,17 +95,17 @@ begin
         end if;
     end if;
     if c.observed_at is null and d.root_id is null and d.target_id is null and not d.on_timeline then
-        c.observed_at := memfold._clock();
+        c.observed_at := memfold_internal._clock();
     elsif c.observed_at is null then
-        c.observed_at := memfold._stated_at(c, d);
+        c.observed_at := memfold_internal._stated_at(c, d);
     end if;
     -- a batch has given its own, in the order of its candidates, since it has the locks
     if c.event_id is null then
         -- _new_event_id(), and the like for a memory, in one statement
-        select memfold._id_after(i.event_id, i.newest_event), memfold._id_after(i.memory_id, i.newest_memory)
+        select memfold_internal._id_after(i.event_id, i.newest_event), memfold_internal._id_after(i.memory_id, i.newest_memory)
         into c.event_id, c.memory_id
         from (
-            select memfold._new_id() as event_id, case when v_memory_id is null then memfold._new_id() end as memory_id,
+            select memfold_internal._new_id() as event_id, case when v_memory_id is null then memfold_internal._new_id() end as memory_id,
                 (
                     select e.event_id from memfold.memory_events as e where e.tenant_id = c.tenant_id collate "C"
                     order by e.event_id desc
@@ -132,20 +132,20 @@ begin
         if not found then
             return null;
         end if;
-        v_memory_id := memfold._insert_memory(c, case d.action when 'merged' then d.target_id end);
+        v_memory_id := memfold_internal._insert_memory(c, case d.action when 'merged' then d.target_id end);
         if v_memory_id is null then
             return null;
         end if;
         d.on_timeline := v_on_timeline;
         v_derive := d.action = 'replaced';
         if not v_derive then
-            v_said := memfold._strengthen(c, v_memory_id, d.target_id, 1, c.event_id);
+            v_said := memfold_internal._strengthen(c, v_memory_id, d.target_id, 1, c.event_id);
             c.event_id := coalesce(v_said.event_id, c.event_id);
             c.observed_at := coalesce(v_said.observed_at, c.observed_at);
             v_derive := v_said.on_timeline is null;
         end if;
     elsif v_memory_id is null then
-        v_memory_id := memfold._insert_memory(c, null);
+        v_memory_id := memfold_internal._insert_memory(c, null);
         if v_memory_id is null then
             return null;
         end if;
@@ -162,20 +162,20 @@ begin
         end if;
         if d.judgement is not null then
             -- of a judgement the similarity is a cosine
-            v_judgement_id := memfold._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
+            v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
                 case when d.method <> 'lexical' then d.similarity end, d.guard, false);
         end if;
     end if;
 
-    v_event_id := memfold._record(c, d, v_memory_id, v_observation, v_judgement_id);
+    v_event_id := memfold_internal._record(c, d, v_memory_id, v_observation, v_judgement_id);
     if v_derive then
         perform memfold.derive_scope(c.tenant_id,
             pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null));
     end if;
-    return memfold._result(d, v_memory_id, v_judgement_id, v_event_id);
+    return memfold_internal._result(d, v_memory_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold._apply(memfold.candidate, memfold.decision) from public;
-comment on function memfold._apply(memfold.candidate, memfold.decision) is
+revoke all on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) is
 'Carries out a decision that was made under the scope''s lock, and records it. Only writes. Null: the state has changed in
 spite of the lock (a plain INSERT), decide again.';

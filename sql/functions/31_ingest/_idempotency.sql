@@ -1,4 +1,4 @@
-create or replace function memfold._key_differs(e memfold.memory_events, c memfold.memory_events) returns text
+create or replace function memfold_internal._key_differs(e memfold.memory_events, c memfold.memory_events) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
@@ -16,12 +16,12 @@ begin
     ), '');
 end;
 $$;
-revoke all on function memfold._key_differs(memfold.memory_events, memfold.memory_events) from public;
-comment on function memfold._key_differs(memfold.memory_events, memfold.memory_events) is
+revoke all on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) from public;
+comment on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) is
 'In what two candidates with one idempotency key differ, as a list; null: they are one. What says how the fact was come by may
 differ in a retry: vector, time, session, origin, turns, confidences.';
 
-create or replace function memfold._as_event(c memfold.candidate) returns memfold.memory_events
+create or replace function memfold_internal._as_event(c memfold_internal.candidate) returns memfold.memory_events
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -36,17 +36,17 @@ begin
     return e;
 end;
 $$;
-revoke all on function memfold._as_event(memfold.candidate) from public;
-comment on function memfold._as_event(memfold.candidate) is 'What _key_differs() compares of a candidate.';
+revoke all on function memfold_internal._as_event(memfold_internal.candidate) from public;
+comment on function memfold_internal._as_event(memfold_internal.candidate) is 'What _key_differs() compares of a candidate.';
 
-create or replace function memfold._check_key(
+create or replace function memfold_internal._check_key(
     tenant_id text, idempotency_key text, event_id uuid, content text, memory_type text, subject text, predicate text, object text,
     metadata jsonb
 ) returns void
 language plpgsql stable
 as $$
 declare
-    c memfold.candidate;
+    c memfold_internal.candidate;
     v_differs text;
 begin
     c.content := content;
@@ -55,24 +55,24 @@ begin
     c.predicate := predicate;
     c.object := object;
     c.metadata := metadata;
-    v_differs := memfold._key_differs(memfold._event(tenant_id, event_id), memfold._as_event(c));
+    v_differs := memfold_internal._key_differs(memfold_internal._event(tenant_id, event_id), memfold_internal._as_event(c));
     if v_differs is not null then
-        perform memfold._fail_key(idempotency_key, pg_catalog.format('event %s', event_id), v_differs);
+        perform memfold_internal._fail_key(idempotency_key, pg_catalog.format('event %s', event_id), v_differs);
     end if;
 end;
 $$;
-revoke all on function memfold._check_key(text, text, uuid, text, text, text, text, text, jsonb) from public;
-comment on function memfold._check_key(text, text, uuid, text, text, text, text, text, jsonb) is
+revoke all on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) from public;
+comment on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) is
 'Raises MF062 where the candidate is another one than that whose call has used the key, and left the event.';
 
-create or replace function memfold._fail_key(idempotency_key text, used_by text, differs text) returns void
+create or replace function memfold_internal._fail_key(idempotency_key text, used_by text, differs text) returns void
 language plpgsql stable
 as $$
 begin
-    perform memfold._fail('MF062', 'the idempotency key belongs to another candidate',
+    perform memfold_internal._fail('MF062', 'the idempotency key belongs to another candidate',
         pg_catalog.format('Key %L was used by %s; they differ in: %s.', idempotency_key, used_by, differs),
         'Give each candidate a key of its own; a retry passes what the first call did.');
 end;
 $$;
-revoke all on function memfold._fail_key(text, text, text) from public;
-comment on function memfold._fail_key(text, text, text) is 'Raises MF062.';
+revoke all on function memfold_internal._fail_key(text, text, text) from public;
+comment on function memfold_internal._fail_key(text, text, text) is 'Raises MF062.';

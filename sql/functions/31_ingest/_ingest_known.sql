@@ -1,4 +1,4 @@
-create or replace function memfold._ingest_known(
+create or replace function memfold_internal._ingest_known(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz
@@ -14,17 +14,17 @@ declare
     v_seen timestamptz;
     v_event_id uuid;
 begin
-    if not memfold._is_usual(
+    if not memfold_internal._is_usual(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
         extractor_confidence, session_id, origin, metadata, observed_at)
     then
         return null;
     end if;
-    v_content_hash := memfold._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
+    v_content_hash := memfold_internal._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
         null);
-    select m.memory_id, memfold._new_id(), coalesce(_ingest_known.observed_at, memfold._clock())
+    select m.memory_id, memfold_internal._new_id(), coalesce(_ingest_known.observed_at, memfold_internal._clock())
     into v_memory_id, v_event_id, v_seen
-    from memfold._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
+    from memfold_internal._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
     where m.status = 'active'
         -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
         -- The condition is that of policies_unusual_idx.
@@ -44,7 +44,7 @@ begin
         extractor_confidence = greatest(k.extractor_confidence, _ingest_known.extractor_confidence),
         first_seen = least(k.first_seen, _ingest_known.observed_at),
         last_seen = greatest(k.last_seen, v_seen),
-        last_event = memfold._id_after(v_event_id, k.last_event)
+        last_event = memfold_internal._id_after(v_event_id, k.last_event)
     where k.tenant_id = _ingest_known.tenant_id collate "C"
         and k.memory_id = v_memory_id
         and k.live
@@ -63,7 +63,7 @@ begin
             on conflict do nothing;
             get diagnostics v_added = row_count;
         else
-            v_added := memfold._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
+            v_added := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
         end if;
         if v_added = 0 then
             update memfold.memory_counters as k
@@ -78,16 +78,16 @@ begin
         _ingest_known.tenant_id, v_event_id, _ingest_known.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
         _ingest_known.content, _ingest_known.memory_type, _ingest_known.subject, _ingest_known.predicate,
         _ingest_known.source_turn_ids, _ingest_known.source_confidence, _ingest_known.extractor_confidence,
-        _ingest_known.origin, _ingest_known.metadata, v_seen, memfold._actor()
+        _ingest_known.origin, _ingest_known.metadata, v_seen, memfold_internal._actor()
     );
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
         null::jsonb);
 end;
 $$;
-revoke all on function memfold._ingest_known(
+revoke all on function memfold_internal._ingest_known(
     text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) from public;
-comment on function memfold._ingest_known(
+comment on function memfold_internal._ingest_known(
     text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
 'The hot path: the usual candidate hits the text of an active memory (row 3 of the decision table). What _candidate,

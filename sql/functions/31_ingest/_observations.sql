@@ -1,4 +1,4 @@
-create or replace function memfold._add_sources(
+create or replace function memfold_internal._add_sources(
     tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[]
 ) returns bigint
 language plpgsql volatile
@@ -35,12 +35,12 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold._add_sources(text, uuid, uuid, text[]) from public;
-comment on function memfold._add_sources(text, uuid, uuid, text[]) is
+revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[]) from public;
+comment on function memfold_internal._add_sources(text, uuid, uuid, text[]) is
 'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
 tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
 
-create or replace function memfold._fold_metadata(
+create or replace function memfold_internal._fold_metadata(
     metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
 ) returns jsonb
 language sql immutable parallel safe
@@ -65,13 +65,13 @@ begin atomic
             where x.value is not null
         ), '{}') end;
 end;
-revoke all on function memfold._fold_metadata(jsonb, jsonb, text, text[]) from public;
-comment on function memfold._fold_metadata(jsonb, jsonb, text, text[]) is
+revoke all on function memfold_internal._fold_metadata(jsonb, jsonb, text, text[]) from public;
+comment on function memfold_internal._fold_metadata(jsonb, jsonb, text, text[]) is
 'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
 says nothing.';
 
-create or replace function memfold._strengthen(
-    c memfold.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
+create or replace function memfold_internal._strengthen(
+    c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
     out observed_at timestamptz, out on_timeline boolean
 )
 language plpgsql volatile
@@ -79,7 +79,7 @@ as $$
 declare
     v_aliases bigint;
     v_on_timeline boolean;
-    v_seen constant timestamptz := coalesce(c.observed_at, memfold._clock());
+    v_seen constant timestamptz := coalesce(c.observed_at, memfold_internal._clock());
     v_turns constant bigint := pg_catalog.cardinality(c.source_turn_ids);
     v_independent bigint := 1;
 begin
@@ -94,7 +94,7 @@ begin
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
         -- it holds no row that has the last id; a batch has given its own
         if c.last_event_id is null then
-            event_id := memfold._id_after(event_id, memfold._newest_event(c.tenant_id));
+            event_id := memfold_internal._id_after(event_id, memfold_internal._newest_event(c.tenant_id));
         end if;
         return;
     end if;
@@ -110,7 +110,7 @@ begin
         last_seen = greatest(k.last_seen, v_seen),
         -- what a batch has written of later candidates is no reason to give this one another id
         last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _strengthen.event_id)
-            else memfold._id_after(_strengthen.event_id, k.last_event) end,
+            else memfold_internal._id_after(_strengthen.event_id, k.last_event) end,
         aliases = k.aliases + new_aliases
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
@@ -140,7 +140,7 @@ begin
         on conflict do nothing;
         get diagnostics v_independent = row_count;
     elsif v_turns > 0 then
-        v_independent := memfold._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
+        v_independent := memfold_internal._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
     end if;
     if v_independent = 0 then
         update memfold.memory_counters as k
@@ -149,16 +149,16 @@ begin
     end if;
     if c.metadata <> '{}' then
         update memfold.memories as m
-        set metadata = memfold._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
+        set metadata = memfold_internal._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.root_id
-            and m.metadata <> memfold._fold_metadata(
+            and m.metadata <> memfold_internal._fold_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
     on_timeline := v_on_timeline;
 end;
 $$;
-revoke all on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) from public;
-comment on function memfold._strengthen(memfold.candidate, uuid, uuid, bigint, uuid) is
+revoke all on function memfold_internal._strengthen(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
+comment on function memfold_internal._strengthen(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
 'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
 a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
 root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is

@@ -1,4 +1,4 @@
-create or replace function memfold._result(d memfold.decision, memory_id uuid, judgement_id uuid, event_id uuid)
+create or replace function memfold_internal._result(d memfold_internal.decision, memory_id uuid, judgement_id uuid, event_id uuid)
 returns memfold.ingest_result
 language plpgsql immutable parallel safe
 as $$
@@ -17,28 +17,28 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._result(memfold.decision, uuid, uuid, uuid) from public;
-comment on function memfold._result(memfold.decision, uuid, uuid, uuid) is 'What the caller is told of a decision.';
+revoke all on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) from public;
+comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'What the caller is told of a decision.';
 
-create or replace function memfold._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
+create or replace function memfold_internal._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
 language plpgsql stable
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     e memfold.memory_events;
 begin
-    e := memfold._event(tenant_id, event_id);
+    e := memfold_internal._event(tenant_id, event_id);
     d.action := e.action;
     d.tier := e.tier;
     d.method := e.method;
-    select case when e.tier = 1 then memfold._root(m.memory_id, m.root_id) else m.memory_id end into d.root_id
+    select case when e.tier = 1 then memfold_internal._root(m.memory_id, m.root_id) else m.memory_id end into d.root_id
     from memfold.memories as m
     where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
     d.target_id := e.target_id;
     d.similarity := e.similarity;
     d.similar_memories := e.similar_memories;
-    return memfold._result(d, e.memory_id, e.judgement_id, e.event_id);
+    return memfold_internal._result(d, e.memory_id, e.judgement_id, e.event_id);
 end;
 $$;
-revoke all on function memfold._event_result(text, uuid) from public;
-comment on function memfold._event_result(text, uuid) is 'What a call of ingest returned, read from its ledger row.';
+revoke all on function memfold_internal._event_result(text, uuid) from public;
+comment on function memfold_internal._event_result(text, uuid) is 'What a call of ingest returned, read from its ledger row.';

@@ -10,42 +10,42 @@ declare
     v_is_given boolean;
     v_memory memfold.memories;
     v_result memfold.ingest_result;
-    c memfold.candidate;
+    c memfold_internal.candidate;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if embedding is null then
-        perform memfold._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
+        perform memfold_internal._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
     end if;
-    perform memfold._check_embedding(embedding, embedding_model);
+    perform memfold_internal._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
     where m.tenant_id = attach_embedding.tenant_id collate "C" and m.memory_id = attach_embedding.memory_id;
     if not found then
-        perform memfold._no_memory(memory_id);
+        perform memfold_internal._no_memory(memory_id);
     end if;
-    perform memfold._lock_memories(tenant_id, array[memory_id]);
+    perform memfold_internal._lock_memories(tenant_id, array[memory_id]);
 
     -- whatever it had to wait for may have changed what it goes by, or erased the memory
-    perform memfold._check_embedding(embedding, embedding_model);
+    perform memfold_internal._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
     where m.tenant_id = attach_embedding.tenant_id collate "C" and m.memory_id = attach_embedding.memory_id;
     if not found then
-        perform memfold._no_memory(memory_id);
+        perform memfold_internal._no_memory(memory_id);
     end if;
-    c := memfold._stored_candidate(v_memory, memfold._unit(embedding), embedding_model);
+    c := memfold_internal._stored_candidate(v_memory, memfold_internal._unit(embedding), embedding_model);
     with given as (
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
         select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding
         from memfold.memories as r
-        where r.tenant_id = c.tenant_id and r.memory_id = memfold._root(v_memory.memory_id, v_memory.root_id)
+        where r.tenant_id = c.tenant_id and r.memory_id = memfold_internal._root(v_memory.memory_id, v_memory.root_id)
         on conflict do nothing
         returning 1
     )
     -- not by FOUND: Citus takes rows that are left out for inserted ones
     select count(*) = 1 into v_is_given from given;
     if not v_is_given then
-        perform memfold._fail('MF019', 'the memory has a vector of this model',
+        perform memfold_internal._fail('MF019', 'the memory has a vector of this model',
             format('Memory %s, model %L.', memory_id, embedding_model),
             'A text never changes, nor does its vector.');
     end if;
@@ -53,9 +53,9 @@ begin
     set embedding_pending = false
     where m.tenant_id = c.tenant_id and m.memory_id = v_memory.memory_id and m.embedding_pending;
 
-    v_result := memfold._compare_rivals(c, v_memory);
+    v_result := memfold_internal._compare_rivals(c, v_memory);
     if v_result.action is null then
-        v_result := memfold._compare(c, v_memory, 'embedded');
+        v_result := memfold_internal._compare(c, v_memory, 'embedded');
     end if;
     return v_result;
 end;
@@ -69,12 +69,12 @@ the newer), escalated, or embedded (nothing else to do). Where it was one value 
 of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
 Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
 
-create or replace function memfold._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
-returns memfold.candidate
+create or replace function memfold_internal._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
+returns memfold_internal.candidate
 language plpgsql stable
 as $$
 declare
-    c memfold.candidate;
+    c memfold_internal.candidate;
 begin
     c.tenant_id := m.tenant_id;
     c.bucket_id := m.bucket_id;
@@ -87,52 +87,52 @@ begin
     c.session_id := m.session_id;
     c.embedding := embedding;
     c.embedding_model := embedding_model;
-    c.policy := memfold._policy(m.tenant_id, m.bucket_id, m.memory_type);
+    c.policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
     return c;
 end;
 $$;
-revoke all on function memfold._stored_candidate(memfold.memories, vector, text) from public;
-comment on function memfold._stored_candidate(memfold.memories, vector, text) is
+revoke all on function memfold_internal._stored_candidate(memfold.memories, vector, text) from public;
+comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
 'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
 
-create or replace function memfold._compare(c memfold.candidate, m memfold.memories, action text) returns memfold.ingest_result
+create or replace function memfold_internal._compare(c memfold_internal.candidate, m memfold.memories, action text) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
 begin
     d.on_timeline := false;
     if m.status = 'active' and (c.policy).dedup = 'on' then
-        d := memfold._decide_similar(c, d, m.memory_id);
+        d := memfold_internal._decide_similar(c, d, m.memory_id);
     end if;
-    return memfold._record_comparison(c, m, d, action);
+    return memfold_internal._record_comparison(c, m, d, action);
 end;
 $$;
-revoke all on function memfold._compare(memfold.candidate, memfold.memories, text) from public;
-comment on function memfold._compare(memfold.candidate, memfold.memories, text) is
+revoke all on function memfold_internal._compare(memfold_internal.candidate, memfold.memories, text) from public;
+comment on function memfold_internal._compare(memfold_internal.candidate, memfold.memories, text) is
 'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
 the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
-create or replace function memfold._was_compared(tenant_id text, m memfold.memories, d memfold.decision) returns boolean
+create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
 as $$
 begin
     -- nor is a pair folded or asked again whose other side has been folded elsewhere since
-    return memfold._was_asked(tenant_id, m.memory_id, d.target_id)
-        or memfold._was_asked(tenant_id, m.memory_id, d.memory_id);
+    return memfold_internal._was_asked(tenant_id, m.memory_id, d.target_id)
+        or memfold_internal._was_asked(tenant_id, m.memory_id, d.memory_id);
 end;
 $$;
-revoke all on function memfold._was_compared(text, memfold.memories, memfold.decision) from public;
-comment on function memfold._was_compared(text, memfold.memories, memfold.decision) is
+revoke all on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) from public;
+comment on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) is
 'Whether a root and what tier 2 found for it (_decide_similar) are queued or judged already. Only reads.';
 
-create or replace function memfold._record_comparison(
-    c memfold.candidate, m memfold.memories, d memfold.decision, action text
+create or replace function memfold_internal._record_comparison(
+    c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, action text
 ) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
-    v_asked constant boolean := memfold._was_compared(c.tenant_id, m, d);
+    v_asked constant boolean := memfold_internal._was_compared(c.tenant_id, m, d);
     v_text_id uuid := m.memory_id;
     v_fold boolean;
     v_other_id uuid;
@@ -153,8 +153,8 @@ begin
             where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_text_id, d.target_id) and k.on_timeline
         );
     elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'keep') then
-        v_judgement_id := memfold._queue_judgement(c.tenant_id,
-            case d.action when 'merged' then 'synthesis' else memfold._judgement_kind((c.policy).on_ambiguous) end,
+        v_judgement_id := memfold_internal._queue_judgement(c.tenant_id,
+            case d.action when 'merged' then 'synthesis' else memfold_internal._judgement_kind((c.policy).on_ambiguous) end,
             m.memory_id, d.target_id, d.similarity, d.guard, false);
     end if;
     if v_fold is not true then
@@ -163,25 +163,25 @@ begin
     if d.action is null then
         return null;
     end if;
-    v_event_id := memfold._new_event_id(c.tenant_id);
+    v_event_id := memfold_internal._new_event_id(c.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
         on_timeline, judgement_id, actor
     ) values (
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
-        d.similarity, d.guard, d.similar_memories, d.reason, d.on_timeline, v_judgement_id, memfold._actor()
+        d.similarity, d.guard, d.similar_memories, d.reason, d.on_timeline, v_judgement_id, memfold_internal._actor()
     );
     if v_fold then
         perform memfold.derive_scope(c.tenant_id, array[v_text_id, d.target_id]);
     end if;
-    return memfold._result(d, v_text_id, v_judgement_id, v_event_id);
+    return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold._record_comparison(memfold.candidate, memfold.memories, memfold.decision, text) from public;
-comment on function memfold._record_comparison(memfold.candidate, memfold.memories, memfold.decision, text) is
+revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) from public;
+comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
 'Carries out what tier 2 has decided about a stored root m (c: itself): see _compare().';
 
-create or replace function memfold._compare_rivals(c memfold.candidate, m memfold.memories) returns memfold.ingest_result
+create or replace function memfold_internal._compare_rivals(c memfold_internal.candidate, m memfold.memories) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
@@ -190,39 +190,39 @@ declare
     v_rivals record;
     v_merges boolean;
     w memfold.memories;
-    d memfold.decision;
-    w_c memfold.candidate;
+    d memfold_internal.decision;
+    w_c memfold_internal.candidate;
 begin
     if m.predicate is null or m.root_id is not null or m.status not in ('active', 'superseded') or (c.policy).dedup <> 'on'
-        or not memfold._is_single(c.tenant_id, m.predicate)
+        or not memfold_internal._is_single(c.tenant_id, m.predicate)
     then
         return null;
     end if;
-    select b.floor into v_floor from memfold._bands(c.policy, c.embedding_model) as b;
+    select b.floor into v_floor from memfold_internal._bands(c.policy, c.embedding_model) as b;
     -- Of two that are merged each may have had another rival: it looks again, with one supersession less each time.
     loop
         v_merges := false;
         for v_rivals in
-            select r.* from memfold._rivals(c.tenant_id, m) as r order by r.event_id
+            select r.* from memfold_internal._rivals(c.tenant_id, m) as r order by r.event_id
         loop
-            w := memfold._memory_root(c.tenant_id, v_rivals.winner_id, '{}');
-            w_c := memfold._stored_candidate(w, (
+            w := memfold_internal._memory_root(c.tenant_id, v_rivals.winner_id, '{}');
+            w_c := memfold_internal._stored_candidate(w, (
                 select v.embedding from memfold.memory_vectors as v
                 where v.tenant_id = c.tenant_id and v.memory_id = w.memory_id and v.model = c.embedding_model
             ), c.embedding_model);
-            d := memfold._decide_as_neighbour(w_c, w.memory_id, v_rivals.loser_id, v_floor);
-            continue when d.target_id is distinct from v_rivals.loser_id or memfold._was_compared(c.tenant_id, w, d);
+            d := memfold_internal._decide_as_neighbour(w_c, w.memory_id, v_rivals.loser_id, v_floor);
+            continue when d.target_id is distinct from v_rivals.loser_id or memfold_internal._was_compared(c.tenant_id, w, d);
             v_merges := d.action = 'merged' and (c.policy).on_merge <> 'synthesise';
             -- what is not merged stays active beside the other, which is asked about
-            continue when not v_merges and not memfold._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
+            continue when not v_merges and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
             insert into memfold.memory_events (
                 tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
             )
-            select e.tenant_id, memfold._new_event_id(e.tenant_id), e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
-                'compared by vectors that came later', e.event_id, memfold._actor()
+            select e.tenant_id, memfold_internal._new_event_id(e.tenant_id), e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
+                'compared by vectors that came later', e.event_id, memfold_internal._actor()
             from memfold.memory_events as e
             where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;
-            v_result := memfold._record_comparison(w_c, w, d, 'embedded');
+            v_result := memfold_internal._record_comparison(w_c, w, d, 'embedded');
             if not v_merges then
                 perform memfold.derive_scope(c.tenant_id, array[w.memory_id, v_rivals.loser_id]);
             end if;
@@ -233,68 +233,68 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold._compare_rivals(memfold.candidate, memfold.memories) from public;
-comment on function memfold._compare_rivals(memfold.candidate, memfold.memories) is
+revoke all on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) from public;
+comment on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) is
 'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) holds texts for two values that tier 2 does not
 find alike, and without vectors it finds nothing: the decision is made again between m and each value that has retired it, or was
 retired by it. Where they are one, or unclear, the supersession is taken back, and what tier 2 says is carried out as it would
 have been at once. Null: nothing was. The caller holds the lock.';
 
-create or replace function memfold._rivals(tenant_id text, m memfold.memories)
+create or replace function memfold_internal._rivals(tenant_id text, m memfold.memories)
 returns table (event_id uuid, winner_id uuid, loser_id uuid)
 language plpgsql stable rows 1
 as $$
 declare
-    v_root_id constant uuid := (memfold._memory_root(tenant_id, m.memory_id, '{}')).memory_id;
+    v_root_id constant uuid := (memfold_internal._memory_root(tenant_id, m.memory_id, '{}')).memory_id;
 begin
     return query
     select e.event_id, w.memory_id, l.memory_id
     from memfold.memories as t
     -- what row 10 decides about is a new text: no row about it is older
     cross join lateral (
-        select e.* from memfold._ledger as e
+        select e.* from memfold_internal._ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id
         order by e.event_id
         limit 1
     ) as e
-    cross join lateral memfold._memory_root(e.tenant_id, e.memory_id, '{}') as w
-    cross join lateral memfold._memory_root(e.tenant_id, e.target_id, '{}') as l
+    cross join lateral memfold_internal._memory_root(e.tenant_id, e.memory_id, '{}') as w
+    cross join lateral memfold_internal._memory_root(e.tenant_id, e.target_id, '{}') as l
     where t.tenant_id = _rivals.tenant_id collate "C" and t.bucket_id = m.bucket_id and t.scope_key = m.scope_key
         and e.tier = 2 and e.method = 'predicate' and e.action in ('superseded', 'historical') and not e.undone
         and w.memory_id <> l.memory_id and v_root_id in (w.memory_id, l.memory_id)
         and w.status in ('active', 'superseded') and l.status in ('active', 'superseded')
         -- a person has decided between the two since
         and not exists (
-            select from memfold._ledger as p
+            select from memfold_internal._ledger as p
             where p.tenant_id = e.tenant_id and p.memory_id in (w.memory_id, l.memory_id)
                 and p.target_id in (w.memory_id, l.memory_id) and p.action = 'superseded' and p.tier = 3 and not p.undone
         );
 end;
 $$;
-revoke all on function memfold._rivals(text, memfold.memories) from public;
-comment on function memfold._rivals(text, memfold.memories) is
+revoke all on function memfold_internal._rivals(text, memfold.memories) from public;
+comment on function memfold_internal._rivals(text, memfold.memories) is
 'The supersessions in force of row 10 of the decision table between the root of m and another one of its slot: which one has
 retired which. Only reads.';
 
-create or replace function memfold._decide_as_neighbour(
-    c memfold.candidate, root_id uuid, other_id uuid, floor double precision
-) returns memfold.decision
+create or replace function memfold_internal._decide_as_neighbour(
+    c memfold_internal.candidate, root_id uuid, other_id uuid, floor double precision
+) returns memfold_internal.decision
 language plpgsql volatile
 as $$
 declare
     v_texts uuid[];
     v_id uuid;
-    d memfold.decision;
+    d memfold_internal.decision;
 begin
     select pg_catalog.array_agg(v.memory_id order by v.memory_id) filter (where not v.live) into v_texts
-    from pg_catalog.unnest(memfold._trees(c.tenant_id, array[other_id])) as i (id)
+    from pg_catalog.unnest(memfold_internal._trees(c.tenant_id, array[other_id])) as i (id)
     cross join lateral (
         select v.memory_id, v.live, v.embedding from memfold.memory_vectors as v
         where v.tenant_id = c.tenant_id collate "C" and v.memory_id = i.id and v.model = c.embedding_model collate "C"
         offset 0
     ) as v
     -- mostly none is near, and nothing is written
-    having max(memfold._similarity(v.embedding, c.embedding)) >= floor;
+    having max(memfold_internal._similarity(v.embedding, c.embedding)) >= floor;
     if not found then
         return null;
     end if;
@@ -304,7 +304,7 @@ begin
         where v.tenant_id = c.tenant_id and v.memory_id = v_id and v.model = c.embedding_model;
     end loop;
     d.on_timeline := false;
-    d := memfold._decide_similar(c, d, root_id);
+    d := memfold_internal._decide_similar(c, d, root_id);
     foreach v_id in array coalesce(v_texts, '{}') loop
         update memfold.memory_vectors as v
         set live = false
@@ -313,12 +313,12 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold._decide_as_neighbour(memfold.candidate, uuid, uuid, double precision) from public;
-comment on function memfold._decide_as_neighbour(memfold.candidate, uuid, uuid, double precision) is
+revoke all on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) from public;
+comment on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) is
 'What tier 2 says of a stored root while another one counts as active, which may be history by now. Null: none of that one''s texts
 has a cosine of floor. The caller holds the lock.';
 
-create or replace function memfold._parts_in_two(tenant_id text, event_id uuid, winner_id uuid, loser_id uuid) returns boolean
+create or replace function memfold_internal._parts_in_two(tenant_id text, event_id uuid, winner_id uuid, loser_id uuid) returns boolean
 language plpgsql stable
 as $$
 begin
@@ -326,13 +326,13 @@ begin
         select from memfold.memories as m
         where m.tenant_id = _parts_in_two.tenant_id collate "C" and m.memory_id in (winner_id, loser_id) and m.status = 'active'
     ) and not exists (
-        select from pg_catalog.unnest(memfold._trees(tenant_id, array[winner_id])) as i (id)
+        select from pg_catalog.unnest(memfold_internal._trees(tenant_id, array[winner_id])) as i (id)
         cross join lateral (
-            select e.event_id from memfold._ledger as e
+            select e.event_id from memfold_internal._ledger as e
             where e.tenant_id = _parts_in_two.tenant_id collate "C" and e.memory_id = i.id
                 and e.action in ('inserted', 'superseded', 'historical') and (e.on_timeline or e.tier = 3) and not e.undone
             union all
-            select e.event_id from memfold._ledger as e
+            select e.event_id from memfold_internal._ledger as e
             where e.tenant_id = _parts_in_two.tenant_id collate "C" and e.target_id = i.id
                 and e.action in ('superseded', 'historical') and (e.on_timeline or e.tier = 3) and not e.undone
             offset 0
@@ -341,7 +341,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._parts_in_two(text, uuid, uuid, uuid) from public;
-comment on function memfold._parts_in_two(text, uuid, uuid, uuid) is
+revoke all on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) from public;
+comment on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) is
 'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the
 winner a value of the slot. Only reads.';

@@ -9,9 +9,9 @@ declare
     v_due record;
     v_number bigint := 0;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if max_results is null or max_results not between 1 and 1000 then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');
     end if;
     if not exists (select from memfold.policies as p where p.embed = 'in_database')
@@ -24,7 +24,7 @@ begin
         with due as (
             select m.memory_id, m.content, p.embed_model as model
             from memfold.memories as m
-            cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+            cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
             where m.tenant_id = embed_pending.tenant_id collate "C" and m.embedding_pending
                 and (bucket is null or m.bucket_id = bucket collate "C")
                 and p.embed = 'in_database'
@@ -40,7 +40,7 @@ begin
         made as materialized (
             select t.ids[v.place] as memory_id, t.model, v.embedding
             from texts as t
-            cross join lateral memfold._vectors(t.contents, t.model) as v
+            cross join lateral memfold_internal._vectors(t.contents, t.model) as v
         )
         select m.* from made as m order by m.memory_id
     loop

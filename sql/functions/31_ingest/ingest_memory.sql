@@ -1,13 +1,13 @@
-create or replace function memfold._ingest_locked(c memfold.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     r memfold.ingest_result;
 begin
     for v_attempt in 1..10 loop
-        d := memfold._decide(c);
-        r := memfold._apply(c, d);
+        d := memfold_internal._decide(c);
+        r := memfold_internal._apply(c, d);
         if r.action is not null then
             return r;
         end if;
@@ -18,72 +18,72 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold._ingest_locked(memfold.candidate) from public;
-comment on function memfold._ingest_locked(memfold.candidate) is
+revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate) from public;
+comment on function memfold_internal._ingest_locked(memfold_internal.candidate) is
 'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
 
-create or replace function memfold._ingest_rest(c memfold.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_rest(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
 -- The caller holds rows. Whoever waits for another one may be waited for.
 set lock_timeout = '100ms'
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     v_said record;
 begin
-    d := memfold._decide_known(c);
+    d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, c.event_id);
+        v_said := memfold_internal._strengthen(c, d.memory_id, d.root_id, 0, c.event_id);
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
             c.event_id := v_said.event_id;
             c.observed_at := v_said.observed_at;
-            return memfold._result(d, d.memory_id, null,
-                memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+            return memfold_internal._result(d, d.memory_id, null,
+                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
     end if;
-    return memfold._ingest_locked(c);
+    return memfold_internal._ingest_locked(c);
 end;
 $$;
-revoke all on function memfold._ingest_rest(memfold.candidate) from public;
-comment on function memfold._ingest_rest(memfold.candidate) is
+revoke all on function memfold_internal._ingest_rest(memfold_internal.candidate) from public;
+comment on function memfold_internal._ingest_rest(memfold_internal.candidate) is
 'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
 row for long (55P03; the caller has _fail_busy() for that).';
 
-create or replace function memfold._ingest(c memfold.candidate, holds_row boolean) returns memfold.ingest_result
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, holds_row boolean) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to plan anew, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    d memfold.decision;
+    d memfold_internal.decision;
     v_wide boolean;
     v_patient boolean := not holds_row;
     v_said record;
 begin
     -- A text that is known and active needs no lock but its root's row.
-    d := memfold._decide_known(c);
+    d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
         if holds_row then
-            perform memfold._try_root(c.tenant_id, d.root_id);
+            perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
-        v_said := memfold._strengthen(c, d.memory_id, d.root_id, 0, memfold._new_id());
+        v_said := memfold_internal._strengthen(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
             c.event_id := v_said.event_id;
             c.observed_at := v_said.observed_at;
-            return memfold._result(d, d.memory_id, null,
-                memfold._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+            return memfold_internal._result(d, d.memory_id, null,
+                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
         v_patient := false;
     end if;
 
-    if d.memory_id is null and memfold._is_embedded_here(c, c.policy) then
-        c := memfold._embed(c);
+    if d.memory_id is null and memfold_internal._is_embedded_here(c, c.policy) then
+        c := memfold_internal._embed(c);
     end if;
 
     -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
-    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'
         or (c.policy).rehash_run is not null;
     if d.memory_id is not null and not v_wide then
@@ -94,28 +94,28 @@ begin
     -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
     -- committed before it began.
     if (c.policy).dedup = 'on' then
-        perform memfold._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
+        perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
         -- usually the only rules that there are are those that were read
         if exists (select from memfold.policies as p where p.updated_at <> (c.policy).updated_at) or exists (
             select from memfold.embedding_models as m
             where m.model = c.embedding_model collate "C" and m.replaced_by is not null
         ) then
-            perform memfold._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+            perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
                 case when c.embedding_model is not null then array[c.embedding_model] end);
         end if;
     end if;
     if v_patient then
-        return memfold._ingest_locked(c);
+        return memfold_internal._ingest_locked(c);
     end if;
     begin
-        return memfold._ingest_rest(c);
+        return memfold_internal._ingest_rest(c);
     exception when lock_not_available then
-        perform memfold._fail_busy();
+        perform memfold_internal._fail_busy();
     end;
 end;
 $$;
-revoke all on function memfold._ingest(memfold.candidate, boolean) from public;
-comment on function memfold._ingest(memfold.candidate, boolean) is
+revoke all on function memfold_internal._ingest(memfold_internal.candidate, boolean) from public;
+comment on function memfold_internal._ingest(memfold_internal.candidate, boolean) is
 'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
 
 create or replace function memfold.ingest_memory(
@@ -143,13 +143,13 @@ declare
     r memfold.ingest_result;
     v_event_id uuid;
 begin
-    if memfold._is_entered(tenant_id) is not true then
-        perform memfold._enter(tenant_id);
+    if memfold_internal._is_entered(tenant_id) is not true then
+        perform memfold_internal._enter(tenant_id);
     end if;
     if idempotency_key is not null then
         -- row 1: a second call with the key waits here for the first to commit
-        perform memfold._check_identifier('bucket_id', bucket_id, true);
-        perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+        perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+        perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);
         loop
             insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
             values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
@@ -161,20 +161,20 @@ begin
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
             if found then
-                perform memfold._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+                perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
                     metadata);
-                return memfold._event_result(tenant_id, v_event_id);
+                return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
             -- it expired in between: a new call
         end loop;
     end if;
     if embedding is null and embedding_model is null then
-        r := memfold._ingest_known(
+        r := memfold_internal._ingest_known(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
             extractor_confidence, session_id, origin, metadata, observed_at);
     end if;
     if r.action is null then
-        r := memfold._ingest(memfold._candidate(
+        r := memfold_internal._ingest(memfold_internal._candidate(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
             source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at),
             r.method is not null);

@@ -15,10 +15,10 @@ declare
     v_waits boolean := true;
     v_locked_at timestamptz;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, false);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, false);
     if coalesce(max_rows between 1 and 100000, false) is false then
-        perform memfold._fail('MF022', 'an argument is out of range', format('max_rows was %s.', coalesce(max_rows::text, 'null')),
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_rows was %s.', coalesce(max_rows::text, 'null')),
             'max_rows is 1 to 100000.');
     end if;
     r.ingested := 0;
@@ -39,13 +39,13 @@ begin
         v_rows := 0;
         begin
             -- It waits once, and holding nothing; then it may hold rows, and only tries.
-            perform memfold._lock(tenant_id, v_bucket_id, null, v_waits);
+            perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_waits);
             v_waits := false;
             v_locked_at := coalesce(v_locked_at, clock_timestamp());
             loop
                 exit when r.ingested + v_rows >= max_rows
                     or v_rows > 0 and clock_timestamp() > v_locked_at + interval '100 milliseconds';
-                v_step := memfold._adopt_plain(tenant_id, v_bucket_id, least(max_rows - r.ingested - v_rows, 50));
+                v_step := memfold_internal._adopt_plain(tenant_id, v_bucket_id, least(max_rows - r.ingested - v_rows, 50));
                 exit when v_step = 0;
                 v_rows := v_rows + v_step;
             end loop;
@@ -68,7 +68,7 @@ pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or abou
 (ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
 Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
 
-create or replace function memfold._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
+create or replace function memfold_internal._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -85,7 +85,7 @@ begin
     if v_ids = '{}' then
         return 0;
     end if;
-    perform memfold._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
+    perform memfold_internal._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
     perform memfold.derive_scope(tenant_id, v_ids);
     -- before what follows: it may fold one of them into another
     update memfold.memories as m
@@ -100,8 +100,8 @@ begin
         where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
         offset 0
     ) as m
-    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    cross join lateral pg_catalog.unnest(memfold._tokens(m.content, p.segmenter)) as t (token)
+    cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
     -- its transaction may have begun before the rules of the bucket were others
@@ -113,13 +113,13 @@ begin
             where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
             offset 0
         ) as m
-        cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+        cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
         where m.canonicalizer is not null and (
             (m.canonicalizer, m.key_fields) is distinct from (p.canonicalizer, p.key_fields)
-            or m.metadata_signature is distinct from memfold._stored_signature(m, p.metadata_keys)
+            or m.metadata_signature is distinct from memfold_internal._stored_signature(m, p.metadata_keys)
         )
     loop
-        perform memfold._rehash_text(tenant_id, v_row.memory_id, coalesce(v_row.rehash_run, (
+        perform memfold_internal._rehash_text(tenant_id, v_row.memory_id, coalesce(v_row.rehash_run, (
             select r.run_id from memfold.runs as r
             where r.tenant_id = _adopt_plain.tenant_id collate "C" and r.bucket_id = _adopt_plain.bucket_id collate "C"
                 and r.kind = 'rehash'
@@ -130,6 +130,6 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold._adopt_plain(text, text, bigint) from public;
-comment on function memfold._adopt_plain(text, text, bigint) is
+revoke all on function memfold_internal._adopt_plain(text, text, bigint) from public;
+comment on function memfold_internal._adopt_plain(text, text, bigint) is
 'A few rows that came by a plain INSERT get their ledger rows and counters. The caller holds the bucket''s lock.';

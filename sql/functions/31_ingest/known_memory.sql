@@ -10,20 +10,20 @@ create or replace function memfold.known_memory(
 language plpgsql volatile security definer rows 1 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    c memfold.candidate;
+    c memfold_internal.candidate;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     -- what it does not have as ingest_memory() has it by default: then it is looked at quickly
-    c := memfold._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
+    c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
         0.5, 0.5, null, 'observed', metadata, null);
     return query
-    select memfold._root(m.memory_id, m.root_id), m.memory_id,
+    select memfold_internal._root(m.memory_id, m.root_id), m.memory_id,
         case when m.root_id is null then m.status else (
             select r.status from memfold.memories as r
             where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
         ) end,
         c.content_hash
-    from memfold._known_candidate(c) as m;
+    from memfold_internal._known_candidate(c) as m;
 end;
 $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;

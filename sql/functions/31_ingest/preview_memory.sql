@@ -20,34 +20,34 @@ create or replace function memfold.preview_memory(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    c memfold.candidate;
-    d memfold.decision;
+    c memfold_internal.candidate;
+    d memfold_internal.decision;
     v_event_id uuid;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if idempotency_key is not null then
-        perform memfold._check_identifier('bucket_id', bucket_id, true);
-        perform memfold._check_identifier('idempotency_key', idempotency_key, true);
+        perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+        perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);
         select i.event_id into v_event_id
         from memfold.idempotency_keys as i
         where i.tenant_id = preview_memory.tenant_id collate "C"
             and i.bucket_id = preview_memory.bucket_id collate "C"
             and i.idempotency_key = preview_memory.idempotency_key collate "C";
         if found then
-            perform memfold._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+            perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
                 metadata);
-            return memfold._event_result(tenant_id, v_event_id);
+            return memfold_internal._event_result(tenant_id, v_event_id);
         end if;
     end if;
-    c := memfold._candidate(
+    c := memfold_internal._candidate(
         content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
-    if memfold._is_embedded_here(c, c.policy) and (memfold._decide_known(c)).memory_id is null then
-        c := memfold._embed(c);
+    if memfold_internal._is_embedded_here(c, c.policy) and (memfold_internal._decide_known(c)).memory_id is null then
+        c := memfold_internal._embed(c);
     end if;
-    c.scope_key := memfold._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-    d := memfold._decide(c);
-    return memfold._result(d, d.memory_id, null, null);
+    c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    d := memfold_internal._decide(c);
+    return memfold_internal._result(d, d.memory_id, null, null);
 end;
 $$;
 revoke all on function memfold.preview_memory(

@@ -1,5 +1,5 @@
-create or replace function memfold._check_batch_repeats(
-    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], limits bigint[]
+create or replace function memfold_internal._check_batch_repeats(
+    tenant_id text, items memfold_internal.candidate[], classes text[], matched uuid[], limits bigint[]
 ) returns table (place bigint, repeats bigint)
 language plpgsql stable
 as $$
@@ -21,7 +21,7 @@ begin
     select x.i, x.repeats
     from (
         select c.i, c.most, c.session_id, c.repeats_before + case when c.memory_id is null then 0 else
-            memfold._session_repeats(_check_batch_repeats.tenant_id, c.memory_id, c.session_id, 10 * c.most - c.rows_before)
+            memfold_internal._session_repeats(_check_batch_repeats.tenant_id, c.memory_id, c.session_id, 10 * c.most - c.rows_before)
             end as repeats
         from counted as c
         where c.most is not null and c.session_id is not null and c.origin <> 'recalled'
@@ -31,13 +31,13 @@ begin
     order by x.i;
 end;
 $$;
-revoke all on function memfold._check_batch_repeats(text, memfold.candidate[], text[], uuid[], bigint[]) from public;
-comment on function memfold._check_batch_repeats(text, memfold.candidate[], text[], uuid[], bigint[]) is
+revoke all on function memfold_internal._check_batch_repeats(text, memfold_internal.candidate[], text[], uuid[], bigint[]) from public;
+comment on function memfold_internal._check_batch_repeats(text, memfold_internal.candidate[], text[], uuid[], bigint[]) is
 'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated
 the text. limits: max_session_repeats of each. Only reads.';
 
-create or replace function memfold._refuse_repeats(
-    ordinal bigint, c memfold.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
+create or replace function memfold_internal._refuse_repeats(
+    ordinal bigint, c memfold_internal.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
 ) returns memfold.batch_result
 language plpgsql volatile
 as $$
@@ -47,20 +47,20 @@ declare
     v_hint text;
 begin
     begin
-        perform memfold._fail_repeats(c.session_id, repeats, max_session_repeats);
+        perform memfold_internal._fail_repeats(c.session_id, repeats, max_session_repeats);
     exception when sqlstate 'MF055' then
         get stacked diagnostics v_message = message_text, v_detail = pg_exception_detail, v_hint = pg_exception_hint;
     end;
     if on_error = 'abort' then
-        perform memfold._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', ordinal, v_detail), v_hint);
+        perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', ordinal, v_detail), v_hint);
     end if;
     -- as if it had never come
     delete from memfold.idempotency_keys as i
     where i.tenant_id = c.tenant_id collate "C" and i.bucket_id = c.bucket_id collate "C"
         and i.idempotency_key = _refuse_repeats.idempotency_key collate "C" and i.event_id is null;
-    return memfold._batch_error(ordinal, 'MF055', v_message, v_detail, v_hint);
+    return memfold_internal._batch_error(ordinal, 'MF055', v_message, v_detail, v_hint);
 end;
 $$;
-revoke all on function memfold._refuse_repeats(bigint, memfold.candidate, text, bigint, bigint, text) from public;
-comment on function memfold._refuse_repeats(bigint, memfold.candidate, text, bigint, bigint, text) is
+revoke all on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) from public;
+comment on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) is
 'A candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and forgets its key.';

@@ -1,8 +1,8 @@
 -- Statements of a batch that have to reach rows by their index, whatever the statistics say (there may be none yet), alone in
 -- functions of their own, so that the settings meet no other plan.
 
-create or replace function memfold._look(
-    tenant_id text, items memfold.candidate[], classes text[],
+create or replace function memfold_internal._look(
+    tenant_id text, items memfold_internal.candidate[], classes text[],
     out matched uuid[], out roots uuid[], out root_scopes bigint[], out classes_now text[]
 )
 language plpgsql stable
@@ -13,7 +13,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_items constant memfold.candidate[] := items;
+    v_items constant memfold_internal.candidate[] := items;
     v_classes constant text[] := classes;
 begin
     select array_agg(x.memory_id), array_agg(x.root_id), array_agg(x.root_scope),
@@ -29,8 +29,8 @@ begin
             coalesce(k.live and not k.on_timeline, false) and c.origin <> 'recalled' and c.metadata = '{}' as hit
         from unnest(v_items) with ordinality as c
         left join lateral (
-            select m.memory_id, memfold._root(m.memory_id, m.root_id) as root_id, m.scope_key
-            from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
+            select m.memory_id, memfold_internal._root(m.memory_id, m.root_id) as root_id, m.scope_key
+            from memfold_internal._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
@@ -50,21 +50,21 @@ begin
     ) as x;
 end;
 $$;
-revoke all on function memfold._look(text, memfold.candidate[], text[]) from public;
-comment on function memfold._look(text, memfold.candidate[], text[]) is
+revoke all on function memfold_internal._look(text, memfold_internal.candidate[], text[]) from public;
+comment on function memfold_internal._look(text, memfold_internal.candidate[], text[]) is
 'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope, and what it is by that:
 hit (an addition to an active memory, in any order with others), rest (known, but not that), todo (not known). Candidates of
 another class are left alone. Only reads.';
 
-create or replace function memfold._seen_in_batch(
-    tenant_id text, items memfold.candidate[], classes text[], roots uuid[], at timestamptz
+create or replace function memfold_internal._seen_in_batch(
+    tenant_id text, items memfold_internal.candidate[], classes text[], roots uuid[], at timestamptz
 ) returns timestamptz[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 declare
-    v_items constant memfold.candidate[] := items;
+    v_items constant memfold_internal.candidate[] := items;
 begin
     return (
         select pg_catalog.array_agg(coalesce(x.observed_at, greatest(x.last_seen, x.latest)) order by x.i)
@@ -84,12 +84,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._seen_in_batch(text, memfold.candidate[], text[], uuid[], timestamptz) from public;
-comment on function memfold._seen_in_batch(text, memfold.candidate[], text[], uuid[], timestamptz) is
+revoke all on function memfold_internal._seen_in_batch(text, memfold_internal.candidate[], text[], uuid[], timestamptz) from public;
+comment on function memfold_internal._seen_in_batch(text, memfold_internal.candidate[], text[], uuid[], timestamptz) is
 'When the candidates of a batch that only add were observed, by place: as the caller says, else now (at), but not before what their
 memory has by then (_stated_at). Only reads.';
 
-create or replace function memfold._roots_of_both(
+create or replace function memfold_internal._roots_of_both(
     tenant_id text, classes text[], matched uuid[], results memfold.ingest_result[]
 ) returns uuid[]
 language plpgsql stable
@@ -105,7 +105,7 @@ begin
                 when o.class in ('hit', 'new', 'repeat') then matched[o.i] end as memory_id
         ) as t
         cross join lateral (
-            select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+            select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
             where m.tenant_id = _roots_of_both.tenant_id collate "C" and m.memory_id = t.memory_id
             offset 0
         ) as r
@@ -115,12 +115,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) from public;
-comment on function memfold._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) is
+revoke all on function memfold_internal._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) from public;
+comment on function memfold_internal._roots_of_both(text, text[], uuid[], memfold.ingest_result[]) is
 'The memories that a batch has both added to and decided about one by one. Only reads.';
 
-create or replace function memfold._add_observations(
-    tenant_id text, items memfold.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean, at timestamptz,
+create or replace function memfold_internal._add_observations(
+    tenant_id text, items memfold_internal.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean, at timestamptz,
     event_ids uuid[]
 ) returns void
 language plpgsql volatile
@@ -133,11 +133,11 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_items constant memfold.candidate[] := items;
+    v_items constant memfold_internal.candidate[] := items;
     v_classes constant text[] := classes;
     v_matched constant uuid[] := matched;
     v_roots constant uuid[] := roots;
-    v_turns memfold.batch_turn[];
+    v_turns memfold_internal.batch_turn[];
     -- of at most one turn each, a new turn is one candidate's
     v_windows constant boolean := exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1);
 begin
@@ -152,9 +152,9 @@ begin
         on conflict do nothing
         returning s.source_turn_id, s.memory_id
     )
-    select array_agg(row(a.memory_id, a.source_turn_id)::memfold.batch_turn) into v_turns from added as a;
+    select array_agg(row(a.memory_id, a.source_turn_id)::memfold_internal.batch_turn) into v_turns from added as a;
     if aliased and v_turns is not null then
-        v_turns := memfold._new_to_tree(v_tenant_id, v_turns);
+        v_turns := memfold_internal._new_to_tree(v_tenant_id, v_turns);
     end if;
     -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
     -- rows that are there are held already.
@@ -200,16 +200,16 @@ begin
         last_event = greatest(k.last_event, excluded.last_event);
 end;
 $$;
-revoke all on function memfold._add_observations(
-    text, memfold.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+revoke all on function memfold_internal._add_observations(
+    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
 ) from public;
-comment on function memfold._add_observations(
-    text, memfold.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+comment on function memfold_internal._add_observations(
+    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
 ) is
 'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases; at: when
 those were observed that do not say; event_ids: of their ledger rows, by place.';
 
-create or replace function memfold._new_to_tree(tenant_id text, turns memfold.batch_turn[]) returns memfold.batch_turn[]
+create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[]) returns memfold_internal.batch_turn[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -219,12 +219,12 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
 begin
     return array(
-        select distinct row(x.root_id, x.turn)::memfold.batch_turn
+        select distinct row(x.root_id, x.turn)::memfold_internal.batch_turn
         from (
             select t.memory_id, t.turn, r.root_id
             from unnest(turns) as t
             cross join lateral (
-                select memfold._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
+                select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
                 where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
                 offset 0
             ) as r
@@ -242,16 +242,16 @@ begin
                 offset 0
             ) as s
             -- another text of the tree that had it before
-            where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold.batch_turn = any(turns)
+            where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold_internal.batch_turn = any(turns)
         )
     );
 end;
 $$;
-revoke all on function memfold._new_to_tree(text, memfold.batch_turn[]) from public;
-comment on function memfold._new_to_tree(text, memfold.batch_turn[]) is
+revoke all on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) from public;
+comment on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) is
 'Of turns that were just added to texts, those that are evidence: their tree did not have them. Each with its root, once.';
 
-create or replace function memfold._use_keys(
+create or replace function memfold_internal._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
 ) returns void
 language plpgsql volatile
@@ -271,5 +271,5 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._use_keys(text, text[], text[], uuid[]) from public;
-comment on function memfold._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+revoke all on function memfold_internal._use_keys(text, text[], text[], uuid[]) from public;
+comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';

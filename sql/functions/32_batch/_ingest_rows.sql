@@ -1,4 +1,4 @@
-create or replace function memfold._ingest_rows(
+create or replace function memfold_internal._ingest_rows(
     tenant_id text, batch memfold.staged_candidates[], failed memfold.batch_result[], on_error text
 ) returns setof memfold.batch_result
 language plpgsql volatile
@@ -17,7 +17,7 @@ declare
     v_keys text[];
     v_policy_of integer[];
     v_sound boolean[];
-    v_items memfold.candidate[];
+    v_items memfold_internal.candidate[];
     v_scope_keys bigint[];
     v_wide boolean[];
     v_matched uuid[];
@@ -60,19 +60,19 @@ declare
     v_models text[];
     v_predicates text[];
     v_policy memfold.policies;
-    v_now constant timestamptz := memfold._clock();
+    v_now constant timestamptz := memfold_internal._clock();
     v_latest timestamptz;
     v_seen timestamptz[];
-    v_actor constant text := memfold._actor();
-    c memfold.candidate;
-    d memfold.decision;
+    v_actor constant text := memfold_internal._actor();
+    c memfold_internal.candidate;
+    d memfold_internal.decision;
     e memfold.batch_result;
     v_code text;
     v_message text;
     v_detail text;
     v_hint text;
 begin
-    perform memfold._check_wildcard('tenant_id', v_tenant_id);
+    perform memfold_internal._check_wildcard('tenant_id', v_tenant_id);
     -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
     -- The policy once for each bucket and type.
     select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
@@ -80,7 +80,7 @@ begin
         pg_catalog.array_agg(p.memory_type order by p.bucket_id, p.memory_type)
     into v_policies, v_buckets, v_types
     from (
-        select t.bucket_id, t.memory_type, memfold._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
+        select t.bucket_id, t.memory_type, memfold_internal._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
         from (
             select distinct coalesce(r.bucket_id, 'default') as bucket_id, coalesce(r.memory_type, 'fact') as memory_type
             from unnest(v_rows) as r
@@ -99,34 +99,34 @@ begin
     select array_agg(case when x.sound then 'todo' else 'error' end), array_agg(x.ordinal), array_agg(x.idempotency_key),
         array_agg(x.policy_of), array_agg(x.sound),
         array_agg(row(
-            v_tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, memfold._unit(x.embedding),
+            v_tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, memfold_internal._unit(x.embedding),
             x.embedding_model, x.source_turn_ids, x.source_confidence, x.extractor_confidence, x.session_id, x.origin,
             x.metadata, x.observed_at,
             case
                 when not x.sound or x.canonical is null then null
                 when (v_policies[x.policy_of]).key_fields = 'type,subject,predicate'
                     and (v_policies[x.policy_of]).metadata_keys = '{}'
-                    then memfold._full_hash(x.memory_type, x.subject, x.predicate, x.canonical)
-                else memfold._content_hash(x.memory_type, x.subject, x.predicate, x.content,
+                    then memfold_internal._full_hash(x.memory_type, x.subject, x.predicate, x.canonical)
+                else memfold_internal._content_hash(x.memory_type, x.subject, x.predicate, x.content,
                     (v_policies[x.policy_of]).canonicalizer, (v_policies[x.policy_of]).key_fields, x.signature)
             end,
             null, x.signature, null, null, null, null, null
-        )::memfold.candidate)
+        )::memfold_internal.candidate)
     into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
     from (
         select z.*,
-            memfold._is_sound(
+            memfold_internal._is_sound(
                 z.content, z.bucket_id, z.memory_type, z.subject, z.predicate, z.object, z.source_turn_ids,
                 z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.idempotency_key, (v_policies[z.policy_of]).max_content_length, (v_policies[z.policy_of]).max_metadata_size)
             and z.canonical is distinct from ''
             and (z.embedding is null and z.embedding_model is null
-                or coalesce(memfold._fits_model(z.embedding, m.dimensions, m.replaced_by), false))
+                or coalesce(memfold_internal._fits_model(z.embedding, m.dimensions, m.replaced_by), false))
             as sound,
             case when (v_policies[z.policy_of]).metadata_keys <> '{}'
-                then memfold._metadata_signature(z.metadata, (v_policies[z.policy_of]).metadata_keys) end as signature
+                then memfold_internal._metadata_signature(z.metadata, (v_policies[z.policy_of]).metadata_keys) end as signature
         from (
-            select y.*, memfold._canonical(y.content, (v_policies[y.policy_of]).canonicalizer) as canonical
+            select y.*, memfold_internal._canonical(y.content, (v_policies[y.policy_of]).canonicalizer) as canonical
             from (
                 select r.ordinality as i, r.ordinal, r.content, coalesce(r.bucket_id, 'default') as bucket_id,
                     coalesce(r.memory_type, 'fact') as memory_type, r.subject, r.predicate, r.object,
@@ -151,10 +151,10 @@ begin
         begin
             c := (v_items[v_i]);
             if v_keys[v_i] is not null then
-                perform memfold._check_identifier('bucket_id', c.bucket_id, true);
-                perform memfold._check_identifier('idempotency_key', v_keys[v_i], true);
+                perform memfold_internal._check_identifier('bucket_id', c.bucket_id, true);
+                perform memfold_internal._check_identifier('idempotency_key', v_keys[v_i], true);
             end if;
-            c := memfold._candidate(c.content, v_tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
+            c := memfold_internal._candidate(c.content, v_tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
                 (v_rows[v_i]).embedding, c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
                 c.session_id, c.origin, c.metadata, c.observed_at);
             c.policy := null;
@@ -163,7 +163,7 @@ begin
         exception when others then
             get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
                 v_hint = pg_exception_hint;
-            v_errors := v_errors || memfold._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
+            v_errors := v_errors || memfold_internal._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
         end;
     end loop;
 
@@ -207,26 +207,26 @@ begin
                     v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
                 elsif v_classes[v_i] = 'todo' then
-                    perform memfold._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
+                    perform memfold_internal._retry('an idempotency key has expired', 'It was there when this call began, and upkeep has removed it since.');
                 end if;
             end if;
             continue when v_classes[v_i] not in ('again', 'known');
             -- the same candidate, or an error of its own
-            v_differs := memfold._key_differs(
-                case when v_event_id is null then memfold._as_event(v_items[v_first_of_key[v_i]])
-                    else memfold._event(v_tenant_id, v_event_id) end,
-                memfold._as_event(v_items[v_i]));
+            v_differs := memfold_internal._key_differs(
+                case when v_event_id is null then memfold_internal._as_event(v_items[v_first_of_key[v_i]])
+                    else memfold_internal._event(v_tenant_id, v_event_id) end,
+                memfold_internal._as_event(v_items[v_i]));
             if v_differs is not null then
                 v_classes[v_i] := 'error';
                 v_errors := array(select x from unnest(v_errors) as x where x.ordinal <> v_ordinals[v_i]);
                 begin
-                    perform memfold._fail_key(v_keys[v_i], case when v_event_id is null
+                    perform memfold_internal._fail_key(v_keys[v_i], case when v_event_id is null
                         then format('candidate %s of the batch', v_ordinals[v_first_of_key[v_i]])
                         else format('event %s', v_event_id) end, v_differs);
                 exception when sqlstate 'MF062' then
                     get stacked diagnostics v_code = returned_sqlstate, v_message = message_text,
                         v_detail = pg_exception_detail, v_hint = pg_exception_hint;
-                    v_errors := v_errors || memfold._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
+                    v_errors := v_errors || memfold_internal._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
                 end;
             end if;
         end loop;
@@ -238,7 +238,7 @@ begin
     );
     if on_error = 'abort' and cardinality(v_errors) > 0 then
         e := v_errors[1];
-        perform memfold._fail(e.sqlstate, e.error,
+        perform memfold_internal._fail(e.sqlstate, e.error,
             'Candidate ' || e.ordinal || coalesce(': ' || e.detail, ' of the batch.'), coalesce(e.hint, 'Nothing was written.'));
     end if;
 
@@ -252,7 +252,7 @@ begin
     from unnest(v_items) with ordinality as c;
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
-        from memfold._look(v_tenant_id, v_items, v_classes) as l;
+        from memfold_internal._look(v_tenant_id, v_items, v_classes) as l;
         if v_rehashed then
             -- one by one, for a text may stand under either of two hashes
             select array_agg(case when o.class in ('todo', 'hit') and (v_policies[v_policy_of[o.i]]).rehash_run is not null
@@ -264,7 +264,7 @@ begin
         -- again after each wait, as the texts: set_predicate() takes no lock
         select coalesce(array_agg(p.predicate), '{}') into v_singles
         from unnest(v_predicates) as p (predicate)
-        where memfold._is_single(v_tenant_id, p.predicate);
+        where memfold_internal._is_single(v_tenant_id, p.predicate);
         if v_classes = v_seen_classes and v_root_scopes is not distinct from v_seen_scopes
             and v_singles <@ v_seen_singles and v_singles @> v_seen_singles
         then
@@ -273,7 +273,7 @@ begin
         end if;
         if v_embeds then
             -- once, before any lock
-            v_items := memfold._embed_batch(v_items, v_classes, v_policies, v_policy_of);
+            v_items := memfold_internal._embed_batch(v_items, v_classes, v_policies, v_policy_of);
             v_embeds := false;
             select array_agg(distinct c.embedding_model) filter (
                 where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
@@ -285,7 +285,7 @@ begin
         v_seen_singles := v_singles;
         if v_singles <> '{}' and 'hit' = any(v_classes) then
             -- Whoever may retire the value of a slot decides in order with everything that hits the slot.
-            select array_agg(distinct memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
+            select array_agg(distinct memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
             from unnest(v_items) with ordinality as c
             where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(v_singles);
             select array_agg(case when o.class = 'hit' and o.root_scope = any(v_slots) then 'rest' else o.class end order by o.i)
@@ -304,14 +304,14 @@ begin
                 (v_policies[v_policy_of[c.ordinality]]).key_fields as key_fields,
                 (v_policies[v_policy_of[c.ordinality]]).rehash_run is not null as rehashed,
                 case when v_classes[c.ordinality] in ('todo', 'rest')
-                    then memfold._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
+                    then memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
             from unnest(v_items) with ordinality as c
             order by c.ordinality
             offset 0
         ) as x;
         -- Nothing is compared, nor locked, where dedup is off.
         v_locks := null;
-        select memfold._lock_scopes(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.scope_key), array_agg(o.wide), v_held)
+        select memfold_internal._lock_scopes(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.scope_key), array_agg(o.wide), v_held)
         into v_locks
         from unnest(v_classes, v_scope_keys, v_wide) with ordinality as o (class, scope_key, wide, i)
         where o.class in ('todo', 'rest') and (v_policies[v_policy_of[o.i]]).dedup = 'on'
@@ -319,7 +319,7 @@ begin
         exit when v_locks is null or v_locks = v_held;
         v_held := v_locks;
         for v_i in 1..cardinality(v_policies) loop
-            perform memfold._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i], v_models);
+            perform memfold_internal._check_rules(v_tenant_id, v_buckets[v_i], v_types[v_i], v_policies[v_i], v_models);
         end loop;
     end loop;
 
@@ -354,7 +354,7 @@ begin
         if exists (
             select from unnest(v_classes) with ordinality as o (class, i) where o.class = 'new' and (v_items[o.i]).embedding is not null
         ) then
-            v_near := memfold._near_in_batch(v_tenant_id, v_items, v_classes, v_firsts, v_scope_keys, v_policies, v_policy_of);
+            v_near := memfold_internal._near_in_batch(v_tenant_id, v_items, v_classes, v_firsts, v_scope_keys, v_policies, v_policy_of);
             if v_near is not null then
                 select array_agg(case when o.class in ('new', 'repeat') and o.first = any(v_near) then 'rest' else o.class end
                     order by o.i)
@@ -367,14 +367,14 @@ begin
     if v_limited then
         for v_repeated in
             select r.place, r.repeats
-            from memfold._check_batch_repeats(v_tenant_id, v_items, v_classes, v_matched, array(
+            from memfold_internal._check_batch_repeats(v_tenant_id, v_items, v_classes, v_matched, array(
                 select (v_policies[p.place]).max_session_repeats from unnest(v_policy_of) with ordinality as p (place, i) order by p.i
             )) as r
         loop
             for v_i in 1..v_count loop
                 -- and those that have its key
                 if v_i = v_repeated.place or v_classes[v_i] = 'again' and v_first_of_key[v_i] = v_repeated.place then
-                    v_errors := v_errors || memfold._refuse_repeats(v_ordinals[v_i], v_items[v_repeated.place],
+                    v_errors := v_errors || memfold_internal._refuse_repeats(v_ordinals[v_i], v_items[v_repeated.place],
                         v_keys[v_i], v_repeated.repeats,
                         (v_policies[v_policy_of[v_repeated.place]]).max_session_repeats, on_error);
                     v_classes[v_i] := 'error';
@@ -400,10 +400,10 @@ begin
             c := v_items[v_i];
             c.policy := v_policies[v_policy_of[v_i]];
             c.scope_key := v_scope_keys[v_i];
-            d := memfold._decide(c);
+            d := memfold_internal._decide(c);
             v_touched := array_remove(array[d.root_id, d.target_id], null);
             if d.on_timeline and v_touched <> '{}' then
-                v_touched := v_touched || memfold._timeline_texts(v_tenant_id, v_touched);
+                v_touched := v_touched || memfold_internal._timeline_texts(v_tenant_id, v_touched);
             end if;
             v_ids := v_ids || v_touched;
         end loop;
@@ -422,7 +422,7 @@ begin
                 group by i.id
             ) as i
         ) as i
-        cross join lateral memfold._lock_roots(v_tenant_id, i.ids, i.hits) as l;
+        cross join lateral memfold_internal._lock_roots(v_tenant_id, i.ids, i.hits) as l;
         -- A text that led to a root is read again, by a new statement.
         if exists (
             select from unnest(v_classes, v_matched, v_roots) as o (class, memory_id, root_id)
@@ -440,10 +440,10 @@ begin
 
     -- 6. Ids in the order of the candidates.
     if v_classes && array['new', 'rest'] then
-        v_memory_ids := memfold._new_ids(v_count, memfold._newest_memory(v_tenant_id));
+        v_memory_ids := memfold_internal._new_ids(v_count, memfold_internal._newest_memory(v_tenant_id));
         v_last_id := v_memory_ids[v_count];
     end if;
-    v_event_ids := memfold._new_ids(v_count, memfold._newest_event(v_tenant_id));
+    v_event_ids := memfold_internal._new_ids(v_count, memfold_internal._newest_event(v_tenant_id));
     if v_classes && array['new', 'repeat'] then
         select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
         into v_matched, v_roots
@@ -487,7 +487,7 @@ begin
         -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
         -- has been put back since.
         if greatest(v_latest, v_now) > v_now or exists (select from unnest(v_items) as c where c.observed_at > v_now) then
-            v_seen := memfold._seen_in_batch(v_tenant_id, v_items, v_classes, v_roots, v_now);
+            v_seen := memfold_internal._seen_in_batch(v_tenant_id, v_items, v_classes, v_roots, v_now);
             for v_i in 1..v_count loop
                 continue when v_classes[v_i] not in ('hit', 'new', 'repeat');
                 c := v_items[v_i];
@@ -495,7 +495,7 @@ begin
                 v_items[v_i] := c;
             end loop;
         end if;
-        perform memfold._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now, v_event_ids);
+        perform memfold_internal._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now, v_event_ids);
         insert into memfold.memory_events (
             tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
             subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
@@ -528,29 +528,29 @@ begin
                 c.event_id := v_event_ids[v_i];
                 c.last_id := v_last_id;
                 c.last_event_id := v_event_ids[v_count];
-                v_results[v_i] := memfold._ingest_rest(c);
+                v_results[v_i] := memfold_internal._ingest_rest(c);
                 -- a higher one where another call has added to its memory meanwhile (_strengthen)
                 v_event_ids[v_i] := (v_results[v_i]).event_id;
             end loop;
         exception when lock_not_available then
-            perform memfold._fail_busy();
+            perform memfold_internal._fail_busy();
         end;
         -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
         if exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1) then
             perform memfold.derive_scope(v_tenant_id, t.roots)
-            from memfold._roots_of_both(v_tenant_id, v_classes, v_matched, v_results) as t (roots)
+            from memfold_internal._roots_of_both(v_tenant_id, v_classes, v_matched, v_results) as t (roots)
             where t.roots <> '{}';
         end if;
     end if;
 
     -- 9. Keys, and what the callers are told.
     if v_first_of_key is not null then
-        perform memfold._use_keys(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.key), array_agg(v_event_ids[o.i]))
+        perform memfold_internal._use_keys(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.key), array_agg(v_event_ids[o.i]))
         from unnest(v_first_of_key, v_keys) with ordinality as o (first, key, i)
         where o.first = o.i;
         for v_i in 1..v_count loop
             if v_classes[v_i] in ('known', 'again') then
-                v_results[v_i] := memfold._event_result(v_tenant_id,
+                v_results[v_i] := memfold_internal._event_result(v_tenant_id,
                     coalesce(v_known[v_i], v_event_ids[v_first_of_key[v_i]]));
             end if;
         end loop;
@@ -576,8 +576,8 @@ begin
     order by x.ordinal;
 end;
 $$;
-revoke all on function memfold._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) from public;
-comment on function memfold._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) is
+revoke all on function memfold_internal._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) from public;
+comment on function memfold_internal._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) is
 'Takes in a batch (in order), with the same outcome as one by one. Most candidates only add: replays of active memories, and
 new texts without a neighbour. What they write commutes with everything else in the batch, and is written all at once, before
 the rest, which goes through _decide and _apply one by one. failed: candidates that could not be read.';

@@ -1,5 +1,5 @@
-create or replace function memfold._near_in_batch(
-    tenant_id text, items memfold.candidate[], classes text[], firsts bigint[], scope_keys bigint[],
+create or replace function memfold_internal._near_in_batch(
+    tenant_id text, items memfold_internal.candidate[], classes text[], firsts bigint[], scope_keys bigint[],
     policies memfold.policies[], policy_of integer[]
 ) returns bigint[]
 language plpgsql stable
@@ -10,7 +10,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_items constant memfold.candidate[] := items;
+    v_items constant memfold_internal.candidate[] := items;
     v_policies constant memfold.policies[] := policies;
     v_near bigint[];
     v_slack bigint;
@@ -23,7 +23,7 @@ begin
             least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
                 coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold), m.candidate_threshold) as threshold,
             p.neighbours, case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
-                else memfold._exact_limit() end
+                else memfold_internal._exact_limit() end
                 + v_slack as newest
         from unnest(v_items) with ordinality as c
         cross join lateral (select classes[c.ordinality] as class, firsts[c.ordinality] as first) as o
@@ -36,10 +36,10 @@ begin
         select distinct v.bucket_id, v.scope_key
         from unnest(v_items) with ordinality as c
         cross join lateral (
-            select memfold._root(m.memory_id, m.root_id) as root_id
-            from memfold._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
+            select memfold_internal._root(m.memory_id, m.root_id) as root_id
+            from memfold_internal._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
         ) as r
-        cross join unnest(memfold._trees(v_tenant_id, array[r.root_id])) as t (id)
+        cross join unnest(memfold_internal._trees(v_tenant_id, array[r.root_id])) as t (id)
         cross join lateral (
             select v.bucket_id, v.scope_key from memfold.memory_vectors as v
             where v.tenant_id = v_tenant_id and v.memory_id = t.id and not v.live
@@ -76,7 +76,7 @@ begin
             as a (i, scope_key, wide, asks, threshold, embedding)
         cross join unnest(g.i, g.scope_key, g.embedding) as b (i, scope_key, embedding)
         where a.asks and b.i < a.i and (a.wide or a.scope_key = b.scope_key)
-            and memfold._similarity(a.embedding, b.embedding) >= a.threshold
+            and memfold_internal._similarity(a.embedding, b.embedding) >= a.threshold
         union
         select v.i
         from vectors as v
@@ -89,14 +89,14 @@ begin
                 order by n.memory_id desc
                 limit v.newest
             ) as n
-            where memfold._similarity(n.embedding, v.embedding) >= v.threshold
+            where memfold_internal._similarity(n.embedding, v.embedding) >= v.threshold
         )
         union
         select v.i
         from vectors as v
-        where v.asks and v.wide and case when memfold._vector_index(v.embedding_model) is not null
+        where v.asks and v.wide and case when memfold_internal._vector_index(v.embedding_model) is not null
             then exists (
-                select from memfold._near_texts(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
+                select from memfold_internal._near_texts(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
                     v.threshold, null, null) as n
                 where n.memory_ids is not null
             )
@@ -108,7 +108,7 @@ begin
                     order by n.memory_id desc
                     limit v.newest
                 ) as n
-                where memfold._similarity(n.embedding, v.embedding) >= v.threshold
+                where memfold_internal._similarity(n.embedding, v.embedding) >= v.threshold
             ) end
         union
         select v.i
@@ -119,11 +119,11 @@ begin
     return v_near;
 end;
 $$;
-revoke all on function memfold._near_in_batch(
-    text, memfold.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
+revoke all on function memfold_internal._near_in_batch(
+    text, memfold_internal.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
 ) from public;
-comment on function memfold._near_in_batch(
-    text, memfold.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
+comment on function memfold_internal._near_in_batch(
+    text, memfold_internal.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
 ) is
 'Which of the new texts of a batch (by place) may have a neighbour that tier 2 would look at: stored, earlier in the batch, or
 one that the batch may bring back. Rather one too many. Only reads.';

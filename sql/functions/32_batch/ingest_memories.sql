@@ -1,23 +1,23 @@
-create or replace function memfold._candidate_keys() returns text[]
+create or replace function memfold_internal._candidate_keys() returns text[]
 language sql immutable parallel safe
 return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedding,embedding_model,source_turn_ids,
 source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,idempotency_key}'::text[];
-revoke all on function memfold._candidate_keys() from public;
-comment on function memfold._candidate_keys() is 'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
+revoke all on function memfold_internal._candidate_keys() from public;
+comment on function memfold_internal._candidate_keys() is 'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
 
-create or replace function memfold._has_text_values(element jsonb) returns boolean
+create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
 language sql immutable parallel safe
 return pg_catalog.jsonb_path_exists(
     element - array['embedding', 'source_turn_ids', 'source_confidence', 'extractor_confidence', 'metadata'],
     'strict $.* ? (@.type() != "string" && @.type() != "null")', '{}', true
 ) is not true
 and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
-revoke all on function memfold._has_text_values(jsonb) from public;
-comment on function memfold._has_text_values(jsonb) is
+revoke all on function memfold_internal._has_text_values(jsonb) from public;
+comment on function memfold_internal._has_text_values(jsonb) is
 'Whether what a candidate says as text is JSON strings or null: anything else would be stored as the text it is written with.
 One expression, which its callers inline.';
 
-create or replace function memfold._parse_candidate(tenant_id text, element jsonb, ordinal bigint)
+create or replace function memfold_internal._parse_candidate(tenant_id text, element jsonb, ordinal bigint)
 returns memfold.staged_candidates
 language plpgsql stable
 as $$
@@ -25,29 +25,29 @@ declare
     r memfold.staged_candidates;
 begin
     if pg_catalog.jsonb_typeof(element) <> 'object' then
-        perform memfold._fail('MF036', 'a candidate is not an object',
+        perform memfold_internal._fail('MF036', 'a candidate is not an object',
             pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(element)),
             'Pass an object whose keys are the arguments of ingest_memory().');
-    elsif element - memfold._candidate_keys() <> '{}' then
-        perform memfold._fail('MF036', 'a candidate has an unknown key',
+    elsif element - memfold_internal._candidate_keys() <> '{}' then
+        perform memfold_internal._fail('MF036', 'a candidate has an unknown key',
             pg_catalog.format('There is no %s.', (
                 select pg_catalog.string_agg(pg_catalog.quote_literal(k.key), ', ' order by k.key)
-                from pg_catalog.jsonb_object_keys(element - memfold._candidate_keys()) as k (key)
+                from pg_catalog.jsonb_object_keys(element - memfold_internal._candidate_keys()) as k (key)
             )),
             'The keys are the arguments of ingest_memory().');
-    elsif not memfold._has_text_values(element) then
-        perform memfold._fail('MF036', 'a value of a candidate is of another type',
+    elsif not memfold_internal._has_text_values(element) then
+        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type',
             'What is a text for ingest_memory(), a turn or a time is a JSON string here.',
             'Pass values of the types that ingest_memory() takes.');
     end if;
     begin
         r := pg_catalog.jsonb_populate_record(null::memfold.staged_candidates, element);
     exception when data_exception then
-        perform memfold._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
+        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
             'Pass values of the types that ingest_memory() takes.');
     end;
     if r.tenant_id <> tenant_id then
-        perform memfold._fail('MF002', 'the session is not of this tenant',
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the candidate differs from that of the batch.',
             'A batch belongs to one tenant: leave tenant_id out of the candidates.');
     end if;
@@ -55,11 +55,11 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold._parse_candidate(text, jsonb, bigint) from public;
-comment on function memfold._parse_candidate(text, jsonb, bigint) is
+revoke all on function memfold_internal._parse_candidate(text, jsonb, bigint) from public;
+comment on function memfold_internal._parse_candidate(text, jsonb, bigint) is
 'One element of ingest_memories(), read. Raises MF002, MF036.';
 
-create or replace function memfold._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
+create or replace function memfold_internal._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
 returns memfold.batch_result
 language plpgsql volatile
 as $$
@@ -78,25 +78,25 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold._batch_error(bigint, text, text, text, text) from public;
-comment on function memfold._batch_error(bigint, text, text, text, text) is
+revoke all on function memfold_internal._batch_error(bigint, text, text, text, text) from public;
+comment on function memfold_internal._batch_error(bigint, text, text, text, text) is
 'The result of a candidate that is refused; raises the error again where that was not about the candidate.';
 
-create or replace function memfold._check_batch(candidates bigint, on_error text) returns void
+create or replace function memfold_internal._check_batch(candidates bigint, on_error text) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
     if candidates > 10000 then
-        perform memfold._fail('MF035', 'the batch is too large',
+        perform memfold_internal._fail('MF035', 'the batch is too large',
             pg_catalog.format('It has %s candidates.', candidates), 'Send at most 10,000 at a time.');
     elsif on_error is null or on_error not in ('report', 'abort') then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             pg_catalog.format('on_error was %s.', pg_catalog.quote_nullable(on_error)), 'on_error is report or abort.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_batch(bigint, text) from public;
-comment on function memfold._check_batch(bigint, text) is 'Raises MF022, MF035.';
+revoke all on function memfold_internal._check_batch(bigint, text) from public;
+comment on function memfold_internal._check_batch(bigint, text) is 'Raises MF022, MF035.';
 
 create or replace function memfold.ingest_memories(
     candidates jsonb,
@@ -118,13 +118,13 @@ declare
     v_detail text;
     v_hint text;
 begin
-    perform memfold._enter(v_tenant_id);
+    perform memfold_internal._enter(v_tenant_id);
     if coalesce(jsonb_typeof(candidates), 'null') <> 'array' then
-        perform memfold._fail('MF035', 'the batch is not an array',
+        perform memfold_internal._fail('MF035', 'the batch is not an array',
             format('candidates was %s.', coalesce('a JSON ' || jsonb_typeof(candidates), 'null')),
             'Pass a JSON array of objects whose keys are the arguments of ingest_memory().');
     end if;
-    perform memfold._check_batch(jsonb_array_length(candidates), on_error);
+    perform memfold_internal._check_batch(jsonb_array_length(candidates), on_error);
     -- All at once. Only where one of them cannot be read, one by one, to find out which.
     begin
         select array_agg(row(
@@ -135,7 +135,7 @@ begin
         into v_rows, v_odd
         from jsonb_populate_recordset(null::memfold.staged_candidates, candidates) with ordinality as t;
         v_odd := v_odd or exists (
-            select from jsonb_array_elements(candidates) as x (element) where x.element - memfold._candidate_keys() <> '{}' or not memfold._has_text_values(x.element)
+            select from jsonb_array_elements(candidates) as x (element) where x.element - memfold_internal._candidate_keys() <> '{}' or not memfold_internal._has_text_values(x.element)
         );
     exception when data_exception then
         v_odd := true;
@@ -144,16 +144,16 @@ begin
         v_rows := null;
         for v_element in select x.element, x.ordinality - 1 as ordinal from jsonb_array_elements(candidates) with ordinality as x (element) loop
             begin
-                r := memfold._parse_candidate(v_tenant_id, v_element.element, v_element.ordinal);
+                r := memfold_internal._parse_candidate(v_tenant_id, v_element.element, v_element.ordinal);
                 v_rows := v_rows || r;
             exception when others then
                 get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
                     v_hint = pg_exception_hint;
-                v_failed := v_failed || memfold._batch_error(v_element.ordinal, v_code, v_message, v_detail, v_hint);
+                v_failed := v_failed || memfold_internal._batch_error(v_element.ordinal, v_code, v_message, v_detail, v_hint);
             end;
         end loop;
     end if;
-    return query select * from memfold._ingest_rows(v_tenant_id, v_rows, v_failed, on_error);
+    return query select * from memfold_internal._ingest_rows(v_tenant_id, v_rows, v_failed, on_error);
 end;
 $$;
 revoke all on function memfold.ingest_memories(jsonb, text, text) from public;

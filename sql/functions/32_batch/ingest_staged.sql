@@ -1,4 +1,4 @@
-create or replace function memfold._take_staged(tenant_id text, batch_id uuid) returns memfold.staged_candidates[]
+create or replace function memfold_internal._take_staged(tenant_id text, batch_id uuid) returns memfold.staged_candidates[]
 language plpgsql volatile
 -- by their index, whatever the statistics say: see _look()
 set plan_cache_mode = force_generic_plan
@@ -26,8 +26,8 @@ begin
     return v_rows;
 end;
 $$;
-revoke all on function memfold._take_staged(text, uuid) from public;
-comment on function memfold._take_staged(text, uuid) is
+revoke all on function memfold_internal._take_staged(text, uuid) from public;
+comment on function memfold_internal._take_staged(text, uuid) is
 'The rows of a batch, in order, taken out of staged_candidates; with them goes what the tenant has left there for a day.';
 
 create or replace function memfold.ingest_staged(
@@ -43,13 +43,13 @@ declare
     v_batch_id constant uuid := batch_id;
     v_rows memfold.staged_candidates[];
 begin
-    perform memfold._enter(v_tenant_id);
+    perform memfold_internal._enter(v_tenant_id);
     if v_batch_id is null then
-        perform memfold._fail('MF022', 'batch_id is missing', 'batch_id was null.', 'Pass the id that the rows were copied with.');
+        perform memfold_internal._fail('MF022', 'batch_id is missing', 'batch_id was null.', 'Pass the id that the rows were copied with.');
     end if;
-    v_rows := memfold._take_staged(v_tenant_id, v_batch_id);
-    perform memfold._check_batch(coalesce(cardinality(v_rows), 0), on_error);
-    return query select * from memfold._ingest_rows(v_tenant_id, v_rows, null, on_error);
+    v_rows := memfold_internal._take_staged(v_tenant_id, v_batch_id);
+    perform memfold_internal._check_batch(coalesce(cardinality(v_rows), 0), on_error);
+    return query select * from memfold_internal._ingest_rows(v_tenant_id, v_rows, null, on_error);
 end;
 $$;
 revoke all on function memfold.ingest_staged(uuid, text, text) from public;

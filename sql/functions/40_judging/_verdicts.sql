@@ -1,10 +1,10 @@
-create or replace function memfold._is_wordless(content text, canonicalizer text) returns boolean
+create or replace function memfold_internal._is_wordless(content text, canonicalizer text) returns boolean
 language plpgsql stable
 as $$
 begin
     return memfold.canonicalize(content, canonicalizer) = ''
         -- the punctuation of every script in use, spelled out: what a class of characters holds depends on the locale
-        or pg_catalog.regexp_replace(memfold._prose_1(content), E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
+        or pg_catalog.regexp_replace(memfold_internal._prose_1(content), E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
             || E'\\u0964\\u0965\\u0970\\u0e4f\\u0e5a\\u0e5b\\u104a-\\u104f\\u1360-\\u1368\\u17d4-\\u17da'
             || E'\\u2000-\\u206f\\u2e00-\\u2e7f\\u3000-\\u3003\\u3008-\\u3011\\u3014-\\u301f\\u3030\\u303d\\u30a0\\u30fb'
@@ -12,15 +12,15 @@ begin
             '', 'g') = '';
 end;
 $$;
-revoke all on function memfold._is_wordless(text, text) from public;
-comment on function memfold._is_wordless(text, text) is
+revoke all on function memfold_internal._is_wordless(text, text) from public;
+comment on function memfold_internal._is_wordless(text, text) is
 'Whether a text says nothing: nothing is left of it in canonical form, or without its punctuation. Only reads.';
 
-create or replace function memfold._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
+create or replace function memfold_internal._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
 language plpgsql volatile
 as $$
 declare
-    c memfold.candidate;
+    c memfold_internal.candidate;
     m memfold.memories;
     v_memory memfold.memories;
     v_created text;
@@ -33,32 +33,32 @@ begin
         v_metadata := v_metadata || m.metadata;
     end loop;
     m := members[1];
-    c := memfold._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject, m.predicate, v_object, null, null,
+    c := memfold_internal._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject, m.predicate, v_object, null, null,
         '{}', 0, 0, null, 'inferred', v_metadata, null);
     select r.* into v_memory
-    from memfold._known_before_insert(c) as k
-    join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold._root(k.memory_id, k.root_id);
+    from memfold_internal._known_before_insert(c) as k
+    join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold_internal._root(k.memory_id, k.root_id);
     if not found then
-        v_memory.memory_id := memfold._insert_memory(c, null);
+        v_memory.memory_id := memfold_internal._insert_memory(c, null);
         v_created := j.merged_text;
     elsif v_memory.status = 'rejected' then
         return null;
     end if;
     foreach m in array members loop
         if m.memory_id <> v_memory.memory_id then
-            perform memfold._relate(j, 'replaced', v_memory.memory_id, m.memory_id, v_created, null);
+            perform memfold_internal._relate(j, 'replaced', v_memory.memory_id, m.memory_id, v_created, null);
             v_created := null;
         end if;
     end loop;
     return v_memory.memory_id;
 end;
 $$;
-revoke all on function memfold._synthesise(memfold.judgements, memfold.memories[]) from public;
-comment on function memfold._synthesise(memfold.judgements, memfold.memories[]) is
+revoke all on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) from public;
+comment on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) is
 'Makes the judgement''s merged text a memory, unless it is one, and folds its members (oldest to newest) into it; returns its id. It
 has no observation of its own: with its folds undone it is withdrawn. Null: a person has rejected that text.';
 
-create or replace function memfold._fold_members(
+create or replace function memfold_internal._fold_members(
     j memfold.judgements, members memfold.memories[], leader uuid
 ) returns uuid
 language plpgsql volatile
@@ -71,9 +71,9 @@ declare
 begin
     if pg_catalog.cardinality(members) = 2 then
         if leader = (members[1]).memory_id then
-            return memfold._relate(j, 'merged', (members[2]).memory_id, leader, null, null);
+            return memfold_internal._relate(j, 'merged', (members[2]).memory_id, leader, null, null);
         end if;
-        return memfold._relate(j, 'replaced', leader, (members[1]).memory_id, null, null);
+        return memfold_internal._relate(j, 'replaced', leader, (members[1]).memory_id, null, null);
     end if;
     -- derived once, not once a member
     r.tenant_id := j.tenant_id;
@@ -86,7 +86,7 @@ begin
             order by m.memory_id
         );
         continue when v_ids = '{}';
-        perform memfold._fold_all(r, 3, memfold._method(j), v_action, v_ids,
+        perform memfold_internal._fold_all(r, 3, memfold_internal._method(j), v_action, v_ids,
             pg_catalog.array_fill(leader, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.similarity, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.reason, array[pg_catalog.cardinality(v_ids)]),
@@ -103,12 +103,12 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold._fold_members(memfold.judgements, memfold.memories[], uuid) from public;
-comment on function memfold._fold_members(memfold.judgements, memfold.memories[], uuid) is
+revoke all on function memfold_internal._fold_members(memfold.judgements, memfold.memories[], uuid) from public;
+comment on function memfold_internal._fold_members(memfold.judgements, memfold.memories[], uuid) is
 'Folds members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last
 ledger row. The caller holds the lock.';
 
-create or replace function memfold._contradict(
+create or replace function memfold_internal._contradict(
     j memfold.judgements, members memfold.memories[], conflict text, is_judged boolean
 ) returns memfold.resolution
 language plpgsql volatile
@@ -123,13 +123,13 @@ begin
     r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
     if conflict = 'newest_wins' then
         -- what a plain INSERT has brought was stated when it was written
-        perform memfold._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where o.plain;
+        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where o.plain;
         if found then
             perform memfold.derive_scope(j.tenant_id, array(
                 select o.memory_id from pg_catalog.unnest(members) as o where o.plain
             ));
         end if;
-        v_id := memfold._stated_last(j.tenant_id, members);
+        v_id := memfold_internal._stated_last(j.tenant_id, members);
         select o.* into strict v_kept from pg_catalog.unnest(members) as o where o.memory_id = v_id;
         r.action := 'superseded';
         r.memory_id := v_kept.memory_id;
@@ -141,39 +141,39 @@ begin
     end if;
     foreach m in array members loop
         continue when m.memory_id = v_kept.memory_id;
-        if r.action in ('judged', 'escalated') or not is_judged and memfold._is_same_value(m, v_kept) then
-            r.event_id := memfold._relate(j, 'judged', m.memory_id, v_kept.memory_id, null, null);
+        if r.action in ('judged', 'escalated') or not is_judged and memfold_internal._is_same_value(m, v_kept) then
+            r.event_id := memfold_internal._relate(j, 'judged', m.memory_id, v_kept.memory_id, null, null);
         elsif r.action = 'rejected' then
-            r.event_id := memfold._relate(j, 'rejected', m.memory_id, null, null, null);
+            r.event_id := memfold_internal._relate(j, 'rejected', m.memory_id, null, null, null);
         else
-            r.event_id := memfold._relate(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
+            r.event_id := memfold_internal._relate(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
         end if;
     end loop;
     if r.action = 'escalated' and pg_catalog.cardinality(members) = 2 then
-        perform memfold._queue_judgement(j.tenant_id, 'review', (members[2]).memory_id, v_kept.memory_id, j.similarity, j.guard,
+        perform memfold_internal._queue_judgement(j.tenant_id, 'review', (members[2]).memory_id, v_kept.memory_id, j.similarity, j.guard,
             true);
     elsif r.action = 'escalated' then
         j.run_id := null;
-        perform memfold._queue_rest(j, 'review', array(
+        perform memfold_internal._queue_rest(j, 'review', array(
             select o.memory_id from pg_catalog.unnest(members) as o order by o.memory_id
         ));
     end if;
     return r;
 end;
 $$;
-revoke all on function memfold._contradict(memfold.judgements, memfold.memories[], text, boolean) from public;
-comment on function memfold._contradict(memfold.judgements, memfold.memories[], text, boolean) is
+revoke all on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) from public;
+comment on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) is
 'What a conflict policy does to memories (oldest to newest) that answer one question. is_judged: a judge has said that they
 contradict one another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
 
-create or replace function memfold._is_same_value(a memfold.memories, b memfold.memories) returns boolean
+create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
-revoke all on function memfold._is_same_value(memfold.memories, memfold.memories) from public;
-comment on function memfold._is_same_value(memfold.memories, memfold.memories) is
+revoke all on function memfold_internal._is_same_value(memfold.memories, memfold.memories) from public;
+comment on function memfold_internal._is_same_value(memfold.memories, memfold.memories) is
 'Whether two memories state the same value of their slot: both have an object, and it is the same. Only reads.';
 
-create or replace function memfold._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
+create or replace function memfold_internal._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
 language plpgsql volatile
 as $$
 declare
@@ -194,14 +194,14 @@ begin
         v_slot := array(select u from pg_catalog.unnest(members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
         -- at most one value of a slot is current, whatever a judge says
-        if memfold._is_single(j.tenant_id, v_oldest.predicate) and exists (
-            select from pg_catalog.unnest(v_slot[2:]) as u where not memfold._is_same_value(u, v_oldest)
+        if memfold_internal._is_single(j.tenant_id, v_oldest.predicate) and exists (
+            select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
         ) then
-            v_conflict := memfold._conflict_of(v_slot);
+            v_conflict := memfold_internal._conflict_of(v_slot);
             if j.kind = 'review' and v_conflict = 'review' then
                 v_conflict := 'newest_wins';
             end if;
-            o := memfold._contradict(j, v_slot, v_conflict, false);
+            o := memfold_internal._contradict(j, v_slot, v_conflict, false);
             if o.action <> 'judged' then
                 r.action := o.action;
                 r.memory_id := o.memory_id;
@@ -210,40 +210,40 @@ begin
             v_event_id := o.event_id;
         else
             foreach m in array v_slot[2:] loop
-                v_event_id := memfold._relate(j, 'judged', m.memory_id, v_oldest.memory_id, null, null);
+                v_event_id := memfold_internal._relate(j, 'judged', m.memory_id, v_oldest.memory_id, null, null);
             end loop;
         end if;
         if v_oldest.memory_id <> (members[1]).memory_id then
-            v_event_id := memfold._relate(j, 'judged', v_oldest.memory_id, (members[1]).memory_id, null, null);
+            v_event_id := memfold_internal._relate(j, 'judged', v_oldest.memory_id, (members[1]).memory_id, null, null);
         end if;
     end loop;
     r.event_id := coalesce(r.event_id, v_event_id);
     return r;
 end;
 $$;
-revoke all on function memfold._keep_apart(memfold.judgements, memfold.memories[]) from public;
-comment on function memfold._keep_apart(memfold.judgements, memfold.memories[]) is
+revoke all on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) from public;
+comment on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) is
 'What becomes of memories (oldest to newest) that are distinct, or of which nobody is sure: all are kept, but of unequal values of a
 single-valued slot, which the conflict policy decides. The caller holds the lock.';
 
-create or replace function memfold._conflict_of(members memfold.memories[]) returns text
+create or replace function memfold_internal._conflict_of(members memfold.memories[]) returns text
 language plpgsql stable
 as $$
 declare
     v_newest constant memfold.memories := members[pg_catalog.cardinality(members)];
-    v_conflict constant text := (memfold._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
+    v_conflict constant text := (memfold_internal._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
 begin
     if exists (select from pg_catalog.unnest(members) as m where m.scope_key <> v_newest.scope_key) then
         return v_conflict;
     end if;
-    return memfold._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
+    return memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
 end;
 $$;
-revoke all on function memfold._conflict_of(memfold.memories[]) from public;
-comment on function memfold._conflict_of(memfold.memories[]) is
+revoke all on function memfold_internal._conflict_of(memfold.memories[]) from public;
+comment on function memfold_internal._conflict_of(memfold.memories[]) is
 'The conflict policy for memories (oldest to newest): the predicate''s where they are of one scope, else the bucket''s. Only reads.';
 
-create or replace function memfold._carry_out(
+create or replace function memfold_internal._carry_out(
     j memfold.judgements, members uuid[], fuller uuid
 ) returns memfold.resolution
 language plpgsql volatile
@@ -267,12 +267,12 @@ begin
     r.state := 'done';
     r.verdict := j.verdict;
     if j.verdict in ('duplicate', 'refinement') and j.kind = 'synthesis' then
-        if memfold._is_wordless(coalesce(j.merged_text, ''),
-            (memfold._policy(j.tenant_id, j.bucket_id, v_oldest.memory_type)).canonicalizer)
+        if memfold_internal._is_wordless(coalesce(j.merged_text, ''),
+            (memfold_internal._policy(j.tenant_id, j.bucket_id, v_oldest.memory_type)).canonicalizer)
         then
             raise warning 'judgement %: the merged text is empty, all memories are kept', j.judgement_id;
         else
-            r.memory_id := memfold._synthesise(j, v_members);
+            r.memory_id := memfold_internal._synthesise(j, v_members);
         end if;
         if r.memory_id is not null then
             r.action := 'replaced';
@@ -287,7 +287,7 @@ begin
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
         for i in 2..pg_catalog.cardinality(v_members) loop
-            r.event_id := memfold._relate(j, 'judged', (v_members[i]).memory_id, v_oldest.memory_id, null, null);
+            r.event_id := memfold_internal._relate(j, 'judged', (v_members[i]).memory_id, v_oldest.memory_id, null, null);
         end loop;
         return r;
     elsif j.verdict in ('duplicate', 'refinement') then
@@ -299,13 +299,13 @@ begin
             limit 1;
         end if;
         r.action := case when r.memory_id = v_oldest.memory_id then 'merged' else 'replaced' end;
-        r.event_id := memfold._fold_members(j, v_members, r.memory_id);
+        r.event_id := memfold_internal._fold_members(j, v_members, r.memory_id);
         return r;
     elsif j.verdict = 'contradiction' then
-        v_conflict := memfold._conflict_of(v_members);
-        o := memfold._contradict(j, v_members, case when j.kind = 'review' then 'newest_wins' else v_conflict end, true);
+        v_conflict := memfold_internal._conflict_of(v_members);
+        o := memfold_internal._contradict(j, v_members, case when j.kind = 'review' then 'newest_wins' else v_conflict end, true);
     else
-        o := memfold._keep_apart(j, v_members);
+        o := memfold_internal._keep_apart(j, v_members);
     end if;
     r.action := o.action;
     r.memory_id := o.memory_id;
@@ -313,6 +313,6 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold._carry_out(memfold.judgements, uuid[], uuid) from public;
-comment on function memfold._carry_out(memfold.judgements, uuid[], uuid) is
+revoke all on function memfold_internal._carry_out(memfold.judgements, uuid[], uuid) from public;
+comment on function memfold_internal._carry_out(memfold.judgements, uuid[], uuid) is
 'What a verdict does to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

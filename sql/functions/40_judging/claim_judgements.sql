@@ -1,4 +1,4 @@
-create or replace function memfold._judged_side(tenant_id text, memory_id uuid) returns jsonb
+create or replace function memfold_internal._judged_side(tenant_id text, memory_id uuid) returns jsonb
 language plpgsql stable
 as $$
 begin
@@ -22,20 +22,20 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._judged_side(text, uuid) from public;
-comment on function memfold._judged_side(text, uuid) is 'What a judge is shown of a memory; provenance is that of its first observation.';
+revoke all on function memfold_internal._judged_side(text, uuid) from public;
+comment on function memfold_internal._judged_side(text, uuid) is 'What a judge is shown of a memory; provenance is that of its first observation.';
 
-create or replace function memfold._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
+create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
 language plpgsql volatile
 as $$
 declare
-    n memfold.judgements := memfold._refresh_judgement(j);
+    n memfold.judgements := memfold_internal._refresh_judgement(j);
 begin
     if n.state = 'moot' then
         n.resolved_at := pg_catalog.clock_timestamp();
-        perform memfold._close_parts(j, '{}', '{}');
-    elsif memfold._has_changed(n, j) then
-        perform memfold._ask_anew(n);
+        perform memfold_internal._close_parts(j, '{}', '{}');
+    elsif memfold_internal._has_changed(n, j) then
+        perform memfold_internal._ask_anew(n);
         n.state := 'open';
         return n;
     elsif j.attempts >= 8 then
@@ -56,12 +56,12 @@ begin
     return n;
 end;
 $$;
-revoke all on function memfold._lease(memfold.judgements, text, interval) from public;
-comment on function memfold._lease(memfold.judgements, text, interval) is
+revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
+comment on function memfold_internal._lease(memfold.judgements, text, interval) is
 'Leases one judgement, which the caller has locked, after a look at the present state of its pair: state is leased, or moot,
 dead (its eighth lease has ended), or open (one of its memories was folded: asked anew under another id).';
 
-create or replace function memfold._claim(
+create or replace function memfold_internal._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -139,7 +139,7 @@ begin
                     fetch v_due into j;
                     exit when not found;
                     v_given := v_given + 1;
-                    n := memfold._lease(j, worker, lease);
+                    n := memfold_internal._lease(j, worker, lease);
                     if n.state = 'open' then
                         -- asked anew: the tenant's next turn meets it
                         v_given := v_share;
@@ -147,9 +147,9 @@ begin
                     if n.state = 'leased' then
                         v_left := v_left - 1;
                         return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
-                            n.leased_until, memfold._judged_side(n.tenant_id, n.memory_id),
-                            memfold._judged_side(n.tenant_id, n.other_id), case when n.member_ids is not null then (
-                                select jsonb_agg(memfold._judged_side(n.tenant_id, i.id) order by i.place)
+                            n.leased_until, memfold_internal._judged_side(n.tenant_id, n.memory_id),
+                            memfold_internal._judged_side(n.tenant_id, n.other_id), case when n.member_ids is not null then (
+                                select jsonb_agg(memfold_internal._judged_side(n.tenant_id, i.id) order by i.place)
                                 from unnest(n.member_ids) with ordinality as i (id, place)
                             ) end)::memfold.claimed_judgement;
                         if only_tenant is null then
@@ -168,8 +168,8 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._claim(text, bigint, interval, boolean, text, uuid[]) from public;
-comment on function memfold._claim(text, bigint, interval, boolean, text, uuid[]) is
+revoke all on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) from public;
+comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() across the walls: owned by memfold_queue, which alone sees the queue of every tenant.';
 
 create or replace function memfold.claim_judgements(
@@ -183,18 +183,18 @@ create or replace function memfold.claim_judgements(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
 begin
-    perform memfold._check_identifier('worker', worker, true);
+    perform memfold_internal._check_identifier('worker', worker, true);
     if not coalesce(max between 1 and 1000, false)
         or not coalesce(lease between interval '1 second' and interval '1 day', false) or review is null
     then
-        perform memfold._fail('MF028', 'the claim is not possible',
+        perform memfold_internal._fail('MF028', 'the claim is not possible',
             format('max was %s, lease %s, review %s.', coalesce(max::text, 'null'), coalesce(lease::text, 'null'),
                 coalesce(review::text, 'null')),
             'Claim 1 to 1,000 judgements for one second to one day.');
     end if;
-    return query select * from memfold._claim(worker, max, lease, review, v_tenant_id, judgement_ids);
+    return query select * from memfold_internal._claim(worker, max, lease, review, v_tenant_id, judgement_ids);
 end;
 $$;
 revoke all on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) from public;

@@ -16,17 +16,17 @@ declare
     j memfold.judgements;
     v_is_locked boolean := false;
 begin
-    perform memfold._enter_judge(tenant_id);
+    perform memfold_internal._enter_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
         and o.state <> 'part';
     if not found then
-        perform memfold._no_judgement(judgement_id);
+        perform memfold_internal._no_judgement(judgement_id);
     end if;
-    if counted and j.attempts >= 8 and memfold._falls_back(j) then
+    if counted and j.attempts >= 8 and memfold_internal._falls_back(j) then
         -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
-        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
+        perform memfold_internal._lock_memories(j.tenant_id, memfold_internal._members(j));
         v_is_locked := true;
     end if;
     select o.* into j
@@ -35,11 +35,11 @@ begin
     for no key update;
     if not found then
         -- erased with its memories
-        perform memfold._no_judgement(judgement_id);
+        perform memfold_internal._no_judgement(judgement_id);
     end if;
-    perform memfold._check_usage(input_tokens, output_tokens, cost);
+    perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
     if not coalesce(retry_after between '0' and '1 year', true) then
-        perform memfold._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
+        perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
             'It is 0 to one year, or null: as the number of attempts has it.');
     end if;
     -- what it has cost is spent, whoever holds it now
@@ -65,8 +65,8 @@ begin
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     -- where that was not foreseen (the policy has changed meanwhile), upkeep does it, under the lock
-    if v_is_locked and j.state = 'dead' and memfold._falls_back(j) then
-        return case memfold._fall_back(j) when 'done' then 'replaced' else 'moot' end;
+    if v_is_locked and j.state = 'dead' and memfold_internal._falls_back(j) then
+        return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'moot' end;
     end if;
     return j.state;
 end;
@@ -86,7 +86,7 @@ synthesis where on_judge_failure is replace: the newest memory has replaced the 
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 
-create or replace function memfold._falls_back(j memfold.judgements) returns boolean
+create or replace function memfold_internal._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -98,25 +98,25 @@ begin
     end if;
     select p.* into v_policy
     from memfold.memories as m
-    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     where m.tenant_id = j.tenant_id and m.memory_id = j.memory_id;
     if v_policy.on_judge_failure is distinct from 'replace' then
         return false;
     end if;
     -- Nobody has looked at them: they must be near by the texts that are shown, not through an alias.
-    n := memfold._refresh_judgement(j);
+    n := memfold_internal._refresh_judgement(j);
     return n.state = 'moot' or not exists (
-        select from pg_catalog.unnest(memfold._members(n)) as i (id)
-        where i.id <> n.memory_id and not memfold._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
+        select from pg_catalog.unnest(memfold_internal._members(n)) as i (id)
+        where i.id <> n.memory_id and not memfold_internal._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
     );
 end;
 $$;
-revoke all on function memfold._falls_back(memfold.judgements) from public;
-comment on function memfold._falls_back(memfold.judgements) is
+revoke all on function memfold_internal._falls_back(memfold.judgements) from public;
+comment on function memfold_internal._falls_back(memfold.judgements) is
 'Whether the newest memory replaces the others where the judge of this question fails for good: by the policy, and where it is near
 each of them by their own texts.';
 
-create or replace function memfold._is_pair_near(
+create or replace function memfold_internal._is_pair_near(
     policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
 ) returns boolean
 language plpgsql stable
@@ -130,14 +130,14 @@ begin
             where v.tenant_id = a.tenant_id and v.memory_id = _is_pair_near.other_id and v.model = a.model
             offset 0
         ) as b
-        cross join lateral memfold._bands(policy, a.model) as t
-        cross join lateral (select memfold._similarity(a.embedding, b.embedding) as similarity offset 0) as s
+        cross join lateral memfold_internal._bands(policy, a.model) as t
+        cross join lateral (select memfold_internal._similarity(a.embedding, b.embedding) as similarity offset 0) as s
         where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
             and case when t.score is null then s.similarity >= t.judge_threshold
-                else s.similarity >= t.floor and memfold._pair_score(a.tenant_id, t.score, s.similarity,
+                else s.similarity >= t.floor and memfold_internal._pair_score(a.tenant_id, t.score, s.similarity,
                     _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
     ) or policy.lexical_threshold is not null and (
-        select memfold._jaccard(memfold._tokens(a.content, policy.segmenter), memfold._tokens(b.content, policy.segmenter))
+        select memfold_internal._jaccard(memfold_internal._tokens(a.content, policy.segmenter), memfold_internal._tokens(b.content, policy.segmenter))
             > policy.lexical_threshold
         from memfold.memories as a
         join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _is_pair_near.other_id
@@ -145,39 +145,39 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) from public;
-comment on function memfold._is_pair_near(memfold.policies, text, uuid, uuid) is
+revoke all on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) from public;
+comment on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) is
 'Whether two memories are near enough to be asked about by their own texts: by a model''s vectors, or by words. Only reads.';
 
-create or replace function memfold._fall_back(j memfold.judgements) returns text
+create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
 as $$
 declare
-    n memfold.judgements := memfold._refresh_judgement(j);
+    n memfold.judgements := memfold_internal._refresh_judgement(j);
     v_members uuid[];
 begin
     if n.state <> 'moot' then
         n.state := 'dead';
         n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
-        v_members := memfold._members(n);
+        v_members := memfold_internal._members(n);
         for i in 1..pg_catalog.cardinality(v_members) - 1 loop
-            perform memfold._relate(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
+            perform memfold_internal._relate(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
         end loop;
         n.state := 'done';
     end if;
-    perform memfold._close_parts(n, case n.state when 'done' then v_members else '{}' end, v_members);
+    perform memfold_internal._close_parts(n, case n.state when 'done' then v_members else '{}' end, v_members);
     update memfold.judgements as o
-    set state = n.state, reason = n.reason, resolved_at = memfold._clock()
+    set state = n.state, reason = n.reason, resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     return n.state;
 end;
 $$;
-revoke all on function memfold._fall_back(memfold.judgements) from public;
-comment on function memfold._fall_back(memfold.judgements) is
+revoke all on function memfold_internal._fall_back(memfold.judgements) from public;
+comment on function memfold_internal._fall_back(memfold.judgements) is
 'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
 Returns the judgement''s state: done, or moot. The caller holds the lock.';
 
-create or replace function memfold._fall_back_dead(tenant_id text) returns bigint
+create or replace function memfold_internal._fall_back_dead(tenant_id text) returns bigint
 language plpgsql volatile
 as $$
 declare
@@ -190,14 +190,14 @@ begin
         where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.state = 'dead' and o.kind = 'synthesis'
         order by o.judgement_id
     loop
-        continue when not memfold._falls_back(j);
-        perform memfold._lock_memories(j.tenant_id, memfold._members(j));
+        continue when not memfold_internal._falls_back(j);
+        perform memfold_internal._lock_memories(j.tenant_id, memfold_internal._members(j));
         select o.* into j
         from memfold.judgements as o
         where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'
         for no key update;
-        if found and memfold._falls_back(j) then
-            perform memfold._fall_back(j);
+        if found and memfold_internal._falls_back(j) then
+            perform memfold_internal._fall_back(j);
             v_count := v_count + 1;
         end if;
         exit;
@@ -205,6 +205,6 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold._fall_back_dead(text) from public;
-comment on function memfold._fall_back_dead(text) is
+revoke all on function memfold_internal._fall_back_dead(text) from public;
+comment on function memfold_internal._fall_back_dead(text) is
 'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for upkeep.';

@@ -1,9 +1,9 @@
-create or replace function memfold._is_outdated(n memfold.judgements, about uuid[], fuller uuid) returns boolean
+create or replace function memfold_internal._is_outdated(n memfold.judgements, about uuid[], fuller uuid) returns boolean
 language plpgsql stable
 as $$
 declare
     v_left constant uuid[] := array(
-        select i.id from pg_catalog.unnest(memfold._members(n)) as i (id) where i.id = any(about) order by 1
+        select i.id from pg_catalog.unnest(memfold_internal._members(n)) as i (id) where i.id = any(about) order by 1
     );
 begin
     return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
@@ -14,7 +14,7 @@ begin
             select
             from pg_catalog.unnest(about) as i (id)
             cross join lateral (
-                select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+                select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = n.tenant_id and m.memory_id = i.id
                 offset 0
             ) as m
@@ -22,13 +22,13 @@ begin
         );
 end;
 $$;
-revoke all on function memfold._is_outdated(memfold.judgements, uuid[], uuid) from public;
-comment on function memfold._is_outdated(memfold.judgements, uuid[], uuid) is
+revoke all on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) from public;
+comment on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) is
 'Whether an answer about these memories no longer fits those that the question n is about now. A pair whose sides have changed
 always; a cluster that has lost members only where fewer than two that were answered about are left, or its text or its fullest
 memory has gone. Only reads.';
 
-create or replace function memfold._answer_rest(j memfold.judgements, led uuid, rest uuid[]) returns void
+create or replace function memfold_internal._answer_rest(j memfold.judgements, led uuid, rest uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -42,7 +42,7 @@ begin
             select from memfold.memories as m
             where m.tenant_id = j.tenant_id and m.memory_id = led and m.status = 'active'
         ) then
-            perform memfold._carry_out(n, array[least(v_id, led), greatest(v_id, led)], null);
+            perform memfold_internal._carry_out(n, array[least(v_id, led), greatest(v_id, led)], null);
         end if;
     end loop;
     v_left := array(
@@ -52,12 +52,12 @@ begin
         order by 1
     );
     if pg_catalog.cardinality(v_left) > 1 then
-        perform memfold._queue_rest(j, j.kind, v_left);
+        perform memfold_internal._queue_rest(j, j.kind, v_left);
     end if;
 end;
 $$;
-revoke all on function memfold._answer_rest(memfold.judgements, uuid, uuid[]) from public;
-comment on function memfold._answer_rest(memfold.judgements, uuid, uuid[]) is
+revoke all on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) from public;
+comment on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) is
 'What becomes of the members of a cluster that its verdict is not about: each is distinct from the memory that now leads the others,
 and they are asked about among themselves, in a question of their own. The caller holds the lock.';
 
@@ -85,46 +85,46 @@ declare
     v_about uuid[];
     v_rest uuid[] := array[]::uuid[];
 begin
-    perform memfold._enter_judge(tenant_id);
+    perform memfold_internal._enter_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
         and o.state <> 'part';
-    v_asked := memfold._members(j);
+    v_asked := memfold_internal._members(j);
     v_about := coalesce(array(select distinct i.id from unnest(member_ids) as i (id) where member_ids is not null order by 1), '{}');
     if member_ids is null then
         v_about := v_asked;
     end if;
     if j.judgement_id is null then
-        perform memfold._no_judgement(judgement_id);
+        perform memfold_internal._no_judgement(judgement_id);
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
-        perform memfold._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
+        perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
             'A verdict is duplicate, refinement, contradiction or distinct; say doubt by a low confidence.');
     elsif not coalesce(confidence between 0 and 1, false) then
-        perform memfold._fail('MF028', 'the confidence is not between 0 and 1',
+        perform memfold_internal._fail('MF028', 'the confidence is not between 0 and 1',
             format('confidence was %s.', coalesce(confidence::text, 'null')), 'Pass a number from 0 to 1.');
     elsif cardinality(v_about) < 2 or not coalesce(v_about <@ v_asked, false) then
-        perform memfold._fail('MF028', 'member_ids does not fit',
+        perform memfold_internal._fail('MF028', 'member_ids does not fit',
             format('member_ids was %s, the question is about %s.', member_ids, v_asked),
             'Name at least two of the memories that were asked about, or leave it out: then the verdict is about all of them.');
     elsif fuller is not null and (verdict <> 'refinement' or fuller <> all(v_about)) then
-        perform memfold._fail('MF028', 'fuller does not fit',
+        perform memfold_internal._fail('MF028', 'fuller does not fit',
             format('fuller was %s, the verdict %s, about %s.', fuller, verdict, v_about),
             'Of a refinement, name the memory that says more, or leave it out: then it is the longest text.');
     end if;
-    perform memfold._check_usage(input_tokens, output_tokens, cost);
+    perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
     -- The judge was asked without a lock. What it answered is applied to what is there now.
-    perform memfold._lock_memories(j.tenant_id, v_asked);
+    perform memfold_internal._lock_memories(j.tenant_id, v_asked);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
     for no key update;
     if not found then
         -- erased with its memories
-        perform memfold._no_judgement(judgement_id);
+        perform memfold_internal._no_judgement(judgement_id);
     end if;
     if j.state in ('done', 'moot') then
-        perform memfold._fail('MF027', 'the judgement is closed',
+        perform memfold_internal._fail('MF027', 'the judgement is closed',
             format('Judgement %s is %s%s.', j.judgement_id, j.state, coalesce(': ' || j.verdict, '')),
             'The first answer counts. undo() takes back what it did.');
     end if;
@@ -133,11 +133,11 @@ begin
     j.output_tokens := coalesce(j.output_tokens + resolve_judgement.output_tokens, j.output_tokens,
         resolve_judgement.output_tokens);
     j.cost := coalesce(j.cost + resolve_judgement.cost, j.cost, resolve_judgement.cost);
-    n := memfold._refresh_judgement(j);
+    n := memfold_internal._refresh_judgement(j);
     if n.state = 'moot' then
-        perform memfold._close_parts(j, '{}', '{}');
-    elsif memfold._has_changed(n, j) and memfold._is_outdated(n, v_about, fuller) then
-        perform memfold._ask_anew(n);
+        perform memfold_internal._close_parts(j, '{}', '{}');
+    elsif memfold_internal._has_changed(n, j) and memfold_internal._is_outdated(n, v_about, fuller) then
+        perform memfold_internal._ask_anew(n);
         r.state := 'open';
         n.state := 'moot';
         n.reason := 'one of its memories was folded: asked anew about what is left';
@@ -146,16 +146,16 @@ begin
         n.confidence := resolve_judgement.confidence;
         n.reason := resolve_judgement.reason;
         n.merged_text := resolve_judgement.merged_text;
-        v_rest := array(select i.id from unnest(memfold._members(n)) as i (id) where i.id <> all(v_about) order by 1);
-        v_about := array(select i.id from unnest(memfold._members(n)) as i (id) where i.id = any(v_about) order by 1);
+        v_rest := array(select i.id from unnest(memfold_internal._members(n)) as i (id) where i.id <> all(v_about) order by 1);
+        v_about := array(select i.id from unnest(memfold_internal._members(n)) as i (id) where i.id = any(v_about) order by 1);
         if n.confidence < (
-            select (memfold._policy(m.tenant_id, m.bucket_id, m.memory_type)).confidence_floor
+            select (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).confidence_floor
             from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = n.memory_id
         ) then
             n.verdict := 'unsure';
             n.reason := concat_ws(': ', resolve_judgement.verdict, n.reason);
             -- of none of them is anything known
-            v_about := memfold._members(n);
+            v_about := memfold_internal._members(n);
             v_rest := '{}';
         end if;
         n.state := 'done';
@@ -164,13 +164,13 @@ begin
     update memfold.judgements as o
     set state = n.state, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
         merged_text = n.merged_text, model = n.model, input_tokens = n.input_tokens,
-        output_tokens = n.output_tokens, cost = n.cost, resolved_at = memfold._clock()
+        output_tokens = n.output_tokens, cost = n.cost, resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if n.state = 'done' then
-        perform memfold._close_parts(n, memfold._members(n), v_about);
-        r := memfold._carry_out(n, v_about, fuller);
+        perform memfold_internal._close_parts(n, memfold_internal._members(n), v_about);
+        r := memfold_internal._carry_out(n, v_about, fuller);
         if v_rest <> '{}' then
-            perform memfold._answer_rest(n, r.memory_id, v_rest);
+            perform memfold_internal._answer_rest(n, r.memory_id, v_rest);
         end if;
     end if;
     return r;

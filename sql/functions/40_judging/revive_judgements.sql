@@ -1,4 +1,4 @@
-create or replace function memfold._revive(only_tenant text) returns bigint
+create or replace function memfold_internal._revive(only_tenant text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -17,26 +17,26 @@ begin
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
         where j.state = 'dead'
             -- asked again meanwhile
-            and not memfold._is_in_question(j.tenant_id, j.memory_id, j.other_id)
+            and not memfold_internal._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
         for no key update of j skip locked
     )
     update memfold.judgements as j
-    set state = 'open', attempts = 0, next_attempt_at = memfold._clock(), worker = null, leased_until = null
+    set state = 'open', attempts = 0, next_attempt_at = memfold_internal._clock(), worker = null, leased_until = null
     from revived as r
     where j.tenant_id = r.tenant_id and j.judgement_id = r.judgement_id;
     get diagnostics v_count = row_count;
     return v_count;
 end;
 $$;
-revoke all on function memfold._revive(text) from public;
-comment on function memfold._revive(text) is 'revive_judgements() across the walls: owned by memfold_queue.';
+revoke all on function memfold_internal._revive(text) from public;
+comment on function memfold_internal._revive(text) is 'revive_judgements() across the walls: owned by memfold_queue.';
 
 create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return memfold._revive(memfold._enter_queue(tenant_id));
+    return memfold_internal._revive(memfold_internal._enter_queue(tenant_id));
 end;
 $$;
 revoke all on function memfold.revive_judgements(text) from public;

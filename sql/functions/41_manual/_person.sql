@@ -1,4 +1,4 @@
-create or replace function memfold._person(tenant_id text, bucket_id text, reason text) returns memfold.judgements
+create or replace function memfold_internal._person(tenant_id text, bucket_id text, reason text) returns memfold.judgements
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -10,38 +10,38 @@ begin
     return j;
 end;
 $$;
-revoke all on function memfold._person(text, text, text) from public;
-comment on function memfold._person(text, text, text) is 'A decision that a person makes without being asked, for _relate().';
+revoke all on function memfold_internal._person(text, text, text) from public;
+comment on function memfold_internal._person(text, text, text) is 'A decision that a person makes without being asked, for _relate().';
 
-create or replace function memfold._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
+create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
 returns memfold.ingest_result
 language sql immutable parallel safe
 return (
     action, memory_id, 3, 'person'::text, null::double precision, superseded_id, null::uuid, event_id, null::jsonb
 )::memfold.ingest_result;
-revoke all on function memfold._person_result(text, uuid, uuid, uuid) from public;
-comment on function memfold._person_result(text, uuid, uuid, uuid) is 'What a person is told of a decision.';
+revoke all on function memfold_internal._person_result(text, uuid, uuid, uuid) from public;
+comment on function memfold_internal._person_result(text, uuid, uuid, uuid) is 'What a person is told of a decision.';
 
-create or replace function memfold._check_pair(a memfold.memories, b memfold.memories) returns void
+create or replace function memfold_internal._check_pair(a memfold.memories, b memfold.memories) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
     if a.memory_id = b.memory_id then
-        perform memfold._fail('MF034', 'the two are one memory already',
+        perform memfold_internal._fail('MF034', 'the two are one memory already',
             pg_catalog.format('Both ids lead to %s.', a.memory_id),
             'explain_memory() shows its aliases; undo(event_id) takes a fold back.');
     elsif a.bucket_id <> b.bucket_id then
-        perform memfold._fail('MF034', 'the two are in different buckets',
+        perform memfold_internal._fail('MF034', 'the two are in different buckets',
             pg_catalog.format('%s is in %L, %s in %L.', a.memory_id, a.bucket_id, b.memory_id, b.bucket_id),
             'Nothing is ever compared or folded across buckets.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_pair(memfold.memories, memfold.memories) from public;
-comment on function memfold._check_pair(memfold.memories, memfold.memories) is
+revoke all on function memfold_internal._check_pair(memfold.memories, memfold.memories) from public;
+comment on function memfold_internal._check_pair(memfold.memories, memfold.memories) is
 'Raises MF034 unless these are two memories of one bucket.';
 
-create or replace function memfold._enter_pair(
+create or replace function memfold_internal._enter_pair(
     tenant_id text, memory_id uuid, other_id uuid
 ) returns memfold.memories[]
 language plpgsql volatile
@@ -49,17 +49,17 @@ as $$
 declare
     v_pair memfold.memories[];
 begin
-    perform memfold._enter(tenant_id);
-    v_pair := array[memfold._memory_root(tenant_id, memory_id, '{}'), memfold._memory_root(tenant_id, other_id, '{}')];
-    perform memfold._check_pair(v_pair[1], v_pair[2]);
-    perform memfold._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
-    v_pair := array[memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}'),
-        memfold._memory_root(tenant_id, other_id, '{rejected,withdrawn}')];
-    perform memfold._check_pair(v_pair[1], v_pair[2]);
+    perform memfold_internal._enter(tenant_id);
+    v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{}'), memfold_internal._memory_root(tenant_id, other_id, '{}')];
+    perform memfold_internal._check_pair(v_pair[1], v_pair[2]);
+    perform memfold_internal._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
+    v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}'),
+        memfold_internal._memory_root(tenant_id, other_id, '{rejected,withdrawn}')];
+    perform memfold_internal._check_pair(v_pair[1], v_pair[2]);
     return v_pair;
 end;
 $$;
-revoke all on function memfold._enter_pair(text, uuid, uuid) from public;
-comment on function memfold._enter_pair(text, uuid, uuid) is
+revoke all on function memfold_internal._enter_pair(text, uuid, uuid) from public;
+comment on function memfold_internal._enter_pair(text, uuid, uuid) is
 'What a person relates to each other: the roots of two memories, looked at again under the locks of both. Raises MF001 to
 MF003, MF018, MF034, MF025.';

@@ -8,12 +8,12 @@ as $$
 declare
     m memfold.memories;
 begin
-    perform memfold._enter(tenant_id);
-    m := memfold._memory_root(tenant_id, memory_id, '{}');
-    perform memfold._lock_memories(tenant_id, array[m.memory_id]);
-    m := memfold._memory_root(tenant_id, memory_id, '{rejected}');
-    return memfold._person_result('rejected', m.memory_id, null,
-        memfold._relate(memfold._person(tenant_id, m.bucket_id, reason), 'rejected', m.memory_id, null, null, null));
+    perform memfold_internal._enter(tenant_id);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
+    perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected}');
+    return memfold_internal._person_result('rejected', m.memory_id, null,
+        memfold_internal._relate(memfold_internal._person(tenant_id, m.bucket_id, reason), 'rejected', m.memory_id, null, null, null));
 end;
 $$;
 revoke all on function memfold.reject_memory(uuid, text, text) from public;

@@ -1,14 +1,14 @@
-create or replace function memfold._is_undoable(action text, tier integer, observation boolean) returns boolean
+create or replace function memfold_internal._is_undoable(action text, tier integer, observation boolean) returns boolean
 language sql immutable parallel safe
 return coalesce(
     action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2
     or action in ('rejected', 'pruned') and tier = 3
     or tier = 1 and observation, false
 );
-revoke all on function memfold._is_undoable(text, integer, boolean) from public;
-comment on function memfold._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
+revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
+comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
 
-create or replace function memfold._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
+create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -75,17 +75,17 @@ begin
             cluster_id, resolved_at
         ) values (
             _tell_apart.tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
-            pg_catalog.concat_ws(': ', 'undone', _tell_apart.reason), t.cluster_id, memfold._clock()
+            pg_catalog.concat_ws(': ', 'undone', _tell_apart.reason), t.cluster_id, memfold_internal._clock()
         );
     end loop;
 end;
 $$;
-revoke all on function memfold._tell_apart(text, uuid[], text) from public;
-comment on function memfold._tell_apart(text, uuid[], text) is
+revoke all on function memfold_internal._tell_apart(text, uuid[], text) from public;
+comment on function memfold_internal._tell_apart(text, uuid[], text) is
 'Records that the texts which a run had made one memory, and whose folds are undone now, are distinct, each from each: a row for
 each text, with a cluster_id that is the same for all that had become one. The caller holds the lock.';
 
-create or replace function memfold._undo(
+create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
@@ -101,23 +101,23 @@ declare
     v_sides uuid[];
 begin
     -- an archived restatement is in force by a row that stands for many, and its metadata by what was left of its kind
-    perform memfold._unarchive(_undo.tenant_id, array(
+    perform memfold_internal._unarchive(_undo.tenant_id, array(
         select v.memory_id
         from pg_catalog.unnest(event_ids) as i (id)
-        cross join lateral memfold._event(_undo.tenant_id, i.id) as v
+        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
         where v.tier = 1 and v.observation
             and (v.metadata <> '{}' or not exists (
                 select from memfold.memory_events as l
                 where l.tenant_id = v.tenant_id and l.event_id = v.event_id and l.method is distinct from 'archived'
             ))
     ));
-    v_newest := memfold._newest_event(_undo.tenant_id);
+    v_newest := memfold_internal._newest_event(_undo.tenant_id);
     with undone as (
         insert into memfold.memory_events as u (
             tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
         )
-        select v.tenant_id, memfold._id_after(memfold._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
-            memfold._actor()
+        select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
+            memfold_internal._actor()
         from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
         join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
         order by i.place
@@ -138,8 +138,8 @@ begin
         where x.id is not null
         order by 1
     );
-    perform memfold._derive_all(_undo.tenant_id, v_sides);
-    perform memfold._settle(_undo.tenant_id, v_sides);
+    perform memfold_internal._derive_all(_undo.tenant_id, v_sides);
+    perform memfold_internal._settle(_undo.tenant_id, v_sides);
 
     for e in
         select v.*
@@ -151,9 +151,9 @@ begin
             or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
         then
             -- which of the two holds is a person's to say
-            perform memfold._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
-            from memfold._memory_root(e.tenant_id, e.memory_id, '{}') as a
-            cross join memfold._memory_root(e.tenant_id, e.target_id, '{}') as b
+            perform memfold_internal._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
+            from memfold_internal._memory_root(e.tenant_id, e.memory_id, '{}') as a
+            cross join memfold_internal._memory_root(e.tenant_id, e.target_id, '{}') as b
             where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
         elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
             -- so that nothing folds or asks it again; those of runs are told apart together, below
@@ -168,7 +168,7 @@ begin
             where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
         end if;
     end loop;
-    perform memfold._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
+    perform memfold_internal._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
     return query
     select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text
     from unnest(v_undone, v_undo_ids) as i (id, undo_id)
@@ -178,8 +178,8 @@ begin
     order by m.memory_id, i.undo_id desc;
 end;
 $$;
-revoke all on function memfold._undo(text, uuid[], text, uuid) from public;
-comment on function memfold._undo(text, uuid[], text, uuid) is
+revoke all on function memfold_internal._undo(text, uuid[], text, uuid) from public;
+comment on function memfold_internal._undo(text, uuid[], text, uuid) is
 'Takes events back that are not undone yet, and returns the memories of those that were not, each with the last row that it got.
 run_id: of the run that is undone. The caller holds the locks.';
 
@@ -194,24 +194,24 @@ as $$
 declare
     e memfold.memory_events;
 begin
-    perform memfold._enter(tenant_id);
-    e := memfold._event(tenant_id, event_id);
+    perform memfold_internal._enter(tenant_id);
+    e := memfold_internal._event(tenant_id, event_id);
     if e.event_id is null then
-        perform memfold._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
+        perform memfold_internal._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.method = 'rehash' then
-        perform memfold._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
+        perform memfold_internal._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
             'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
-    elsif not memfold._is_undoable(e.action, e.tier, e.observation) then
-        perform memfold._fail('MF032', 'the event cannot be undone',
+    elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
+        perform memfold_internal._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
             'Folds, retirements, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
     end if;
-    perform memfold._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
+    perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
     return query
-    select u.* from memfold._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
+    select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
     if not found then
-        perform memfold._fail('MF033', 'the event is undone already', format('event_id was %s.', e.event_id),
+        perform memfold_internal._fail('MF033', 'the event is undone already', format('event_id was %s.', e.event_id),
             'explain_memory() marks what is undone.');
     end if;
 end;

@@ -10,17 +10,17 @@ declare
     r memfold.runs;
     j memfold.judgements;
 begin
-    perform memfold._enter(tenant_id);
-    r := memfold._run(tenant_id, run_id);
+    perform memfold_internal._enter(tenant_id);
+    r := memfold_internal._run(tenant_id, run_id);
     if r.kind in ('decay', 'upkeep', 'rehash', 'reembedding', 'dropping', 'erasure') then
-        perform memfold._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
+        perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
                 else 'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
-    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
-    r := memfold._run(tenant_id, run_id);
+    perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
+    r := memfold_internal._run(tenant_id, run_id);
     if r.state = 'undone' then
-        perform memfold._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
+        perform memfold_internal._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
             'runs_overview shows the state of runs.');
     end if;
     for j in
@@ -29,20 +29,20 @@ begin
             and o.state in ('open', 'leased', 'dead')
         order by o.judgement_id
     loop
-        perform memfold._close_parts(j, '{}', '{}');
+        perform memfold_internal._close_parts(j, '{}', '{}');
     end loop;
     update memfold.judgements as o
-    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold._clock()
+    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold_internal._clock()
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased', 'dead');
     return query
-    select u.* from memfold._undo(r.tenant_id, array(
-        select e.event_id from memfold._ledger as e
+    select u.* from memfold_internal._undo(r.tenant_id, array(
+        select e.event_id from memfold_internal._ledger as e
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
-            and memfold._is_undoable(e.action, e.tier, e.observation)
+            and memfold_internal._is_undoable(e.action, e.tier, e.observation)
         order by e.event_id
     ), undo_run.reason, r.run_id) as u;
     update memfold.runs as o
-    set state = 'undone', ended_at = memfold._clock(),
+    set state = 'undone', ended_at = memfold_internal._clock(),
         report = o.report || jsonb_strip_nulls(jsonb_build_object('undone_because', undo_run.reason, 'undone', (
             select count(*) from memfold.memory_events as e
             where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'undone'

@@ -12,45 +12,45 @@ as $$
 declare
     m memfold.memories;
     o memfold.memories;
-    c memfold.candidate;
+    c memfold_internal.candidate;
     v_compared memfold.ingest_result;
     v_event_id uuid;
 begin
-    perform memfold._enter(tenant_id);
-    m := memfold._memory_root(tenant_id, memory_id, '{}');
-    perform memfold._lock_memories(tenant_id, array[m.memory_id]);
-    m := memfold._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
-    c := memfold._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
+    perform memfold_internal._enter(tenant_id);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
+    perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
+    c := memfold_internal._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
         coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
     c.scope_key := m.scope_key;
 
-    select s.memory_id into o.memory_id from memfold._known_before_insert(c) as s;
+    select s.memory_id into o.memory_id from memfold_internal._known_before_insert(c) as s;
     if found then
         -- the bucket has that text: the edit is a fold into where it leads
-        o := memfold._memory_root(tenant_id, o.memory_id, '{rejected}');
-        perform memfold._check_pair(m, o);
-        perform memfold._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
-        v_event_id := memfold._relate(memfold._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+        o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
+        perform memfold_internal._check_pair(m, o);
+        perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
+        v_event_id := memfold_internal._relate(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
             null, null);
-        return memfold._person_result('replaced', o.memory_id, null, v_event_id);
+        return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
     end if;
-    o.memory_id := memfold._insert_memory(c, null);
+    o.memory_id := memfold_internal._insert_memory(c, null);
     if o.memory_id is null then
         raise exception 'the bucket changes too fast' using
             errcode = 'serialization_failure',
             detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
     end if;
-    v_event_id := memfold._relate(memfold._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+    v_event_id := memfold_internal._relate(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
         content, null);
     if embedding is not null then
         -- the new text may say what another memory says
-        o := memfold._memory_root(tenant_id, o.memory_id, '{}');
-        v_compared := memfold._compare(c, o, null);
+        o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');
+        v_compared := memfold_internal._compare(c, o, null);
         if v_compared.action is not null then
             return v_compared;
         end if;
     end if;
-    return memfold._person_result('replaced', o.memory_id, null, v_event_id);
+    return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
 end;
 $$;
 revoke all on function memfold.update_memory(uuid, text, text, vector, text, text, text) from public;

@@ -1,4 +1,4 @@
-create or replace function memfold._recall_rules(
+create or replace function memfold_internal._recall_rules(
     tenant_id text, bucket_id text, out types text[], out rules memfold.policies[]
 )
 language plpgsql stable
@@ -6,7 +6,7 @@ as $$
 begin
     -- The default is first: it holds for types without rules of their own.
     select array_agg(t.memory_type order by t.memory_type <> '*'),
-        array_agg(memfold._policy(tenant_id, bucket_id, t.memory_type) order by t.memory_type <> '*')
+        array_agg(memfold_internal._policy(tenant_id, bucket_id, t.memory_type) order by t.memory_type <> '*')
     into types, rules
     from (
         select distinct p.memory_type
@@ -16,12 +16,12 @@ begin
     ) as t;
 end;
 $$;
-revoke all on function memfold._recall_rules(text, text) from public;
-comment on function memfold._recall_rules(text, text) is
+revoke all on function memfold_internal._recall_rules(text, text) from public;
+comment on function memfold_internal._recall_rules(text, text) is
 'The policies of a bucket, by type; ''*'', any type without one of its own, first. A policy is looked up once for each type
 that has rules, not once for each memory.';
 
-create or replace function memfold._nearest(
+create or replace function memfold_internal._nearest(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
     memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
     at timestamptz, as_of timestamptz, types text[], rules memfold.policies[],
@@ -31,7 +31,7 @@ create or replace function memfold._nearest(
 language plpgsql stable
 as $$
 declare
-    v_newest constant bigint := memfold._exact_limit();
+    v_newest constant bigint := memfold_internal._exact_limit();
     v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, min_confidence) > 0
         or exists (select from unnest(rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
@@ -42,7 +42,7 @@ begin
         select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
         into root_ids, text_ids, similarities, confidences, feedbacks
         from (
-            select n.root_id, a.id as text_id, memfold._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence,
+            select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence,
                 n.feedback
             from (
                 select m.memory_id from memfold.memories as m
@@ -60,7 +60,7 @@ begin
                     and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
                     and m.content_hash is null and m.root_id is null
             ) as r
-            cross join lateral memfold._recallable(_nearest.tenant_id, r.memory_id, _nearest.memory_type, _nearest.subject,
+            cross join lateral memfold_internal._recallable(_nearest.tenant_id, r.memory_id, _nearest.memory_type, _nearest.subject,
                 _nearest.predicate, _nearest.session_id, _nearest.metadata, _nearest.min_confidence, at, as_of, types,
                 rules) as n
             cross join lateral (
@@ -83,15 +83,15 @@ begin
     end if;
 
     if scope_key is null then
-        v_index := memfold._vector_index(embedding_model);
+        v_index := memfold_internal._vector_index(embedding_model);
     end if;
     if scope_key is not null or v_index is not null then
-        v_outgrown := memfold._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
+        v_outgrown := memfold_internal._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
     end if;
     if v_outgrown and v_index is not null then
         select i.root_ids, i.text_ids, i.similarities, i.confidences, i.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
-        from memfold._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
+        from memfold_internal._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
             predicate, metadata, min_confidence, at, types, rules, v_filtered, v_index) as i;
         if cardinality(root_ids) = max_vectors then
             return;
@@ -106,7 +106,7 @@ begin
             (
                 select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
                 from (
-                    select i.memory_id, memfold._similarity(i.embedding, _nearest.embedding) as similarity
+                    select i.memory_id, memfold_internal._similarity(i.embedding, _nearest.embedding) as similarity
                     from (
                         (
                             select v.memory_id, v.embedding
@@ -137,7 +137,7 @@ begin
                     -- without filters all pass
                     limit case when not v_filtered then max_vectors end
                 ) as o
-                cross join lateral memfold._recallable(_nearest.tenant_id, o.memory_id, _nearest.memory_type,
+                cross join lateral memfold_internal._recallable(_nearest.tenant_id, o.memory_id, _nearest.memory_type,
                     _nearest.subject, _nearest.predicate, null, _nearest.metadata, _nearest.min_confidence, at, null, types,
                     rules) as n
                 order by o.similarity desc, o.memory_id
@@ -153,11 +153,11 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold._nearest(
+revoke all on function memfold_internal._nearest(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
     text[], memfold.policies[]
 ) from public;
-comment on function memfold._nearest(
+comment on function memfold_internal._nearest(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
     text[], memfold.policies[]
 ) is
@@ -166,7 +166,7 @@ with the root where it leads: a root as often as it has texts among them. Exact 
 a large bucket; scope_key null: no scope) and among the newest 10,000 of a bucket; of all of a larger one approximately,
 where there is an index. Only reads.';
 
-create or replace function memfold._indexed_nearest(
+create or replace function memfold_internal._indexed_nearest(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
     subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
     rules memfold.policies[], filtered boolean, index_id oid,
@@ -180,14 +180,14 @@ declare
     v_type text;
     v_schema text;
 begin
-    select t.type, t.schema into strict v_type, v_schema from memfold._vector_type(index_id) as t;
-    v_before := memfold._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
+    select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
+    v_before := memfold_internal._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
     execute pg_catalog.format(
         'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
         ' from ('
-        ' select n.root_id, v.memory_id as text_id, memfold._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
+        ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
         ' from memfold.memory_vectors as v'
-        ' cross join lateral memfold._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
+        ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
         ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',
@@ -195,14 +195,14 @@ begin
     into root_ids, text_ids, similarities, confidences, feedbacks
     using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
         rules;
-    perform memfold._swap_settings(memfold._scan_settings(), v_before);
+    perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
-revoke all on function memfold._indexed_nearest(
+revoke all on function memfold_internal._indexed_nearest(
     text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
     boolean, oid
 ) from public;
-comment on function memfold._indexed_nearest(
+comment on function memfold_internal._indexed_nearest(
     text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
     boolean, oid
 ) is

@@ -1,4 +1,4 @@
-create or replace function memfold._recallable(
+create or replace function memfold_internal._recallable(
     tenant_id text, memory_id uuid, memory_type text, subject text, predicate text, session_id text, metadata jsonb,
     min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold.policies[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
@@ -7,7 +7,7 @@ begin atomic
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
     -- from each to the next, whatever the statistics say
     from (
-        select memfold._root(m.memory_id, m.root_id) as id
+        select memfold_internal._root(m.memory_id, m.root_id) as id
         from memfold.memories as m
         where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = _recallable.memory_id
         offset 0
@@ -37,7 +37,7 @@ begin atomic
     cross join
         lateral (
             select
-                memfold._confidence(
+                memfold_internal._confidence(
                     k.source_confidence, k.extractor_confidence, k.independent,
                     (q.p).weight_source, (q.p).weight_extractor, (q.p).weight_repetition
                 ) as confidence,
@@ -52,7 +52,7 @@ begin atomic
     cross join
         lateral (
             select
-                memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
+                memfold_internal._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
             where true
             offset 0
         ) as e
@@ -71,17 +71,17 @@ begin atomic
         end
         and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
         and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
-        and (_recallable.subject is null or memfold._prose_1(r.subject) = _recallable.subject collate "C")
-        and (_recallable.predicate is null or memfold._prose_1(r.predicate) = _recallable.predicate collate "C")
+        and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
+        and (_recallable.predicate is null or memfold_internal._prose_1(r.predicate) = _recallable.predicate collate "C")
         and (_recallable.metadata is null or r.metadata @> _recallable.metadata)
         -- sums of doubles must not decide at a threshold
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
 end;
-revoke all on function memfold._recallable(
+revoke all on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
 ) from public;
-comment on function memfold._recallable(
+comment on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
 ) is
 'Where a text leads, if recall may show that: with its effective confidence at a time, and its feedback in (0, 1). Null: no

@@ -15,13 +15,13 @@ declare
     v_as_of constant timestamptz := coalesce(as_of, 'infinity');
 begin
     if coalesce(v_tenant_id, '') = '' then
-        perform memfold._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
             'Pass tenant_id, or set memfold.tenant_id.');
     end if;
     return query
     select m.memory_id, m.content::text, m.memory_type::text, m.subject::text, m.predicate::text, m.object::text,
         v.valid_from, v.valid_to, k.observations - 1,
-        memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
+        memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
     from memfold.memories as m
     join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
@@ -34,7 +34,7 @@ begin
         select k.first_seen, null
         where not k.on_timeline and k.first_seen <= v_as_of
     ) as v
-    cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     -- two conditions for the two indexes that lead to a bucket
     where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
             or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)

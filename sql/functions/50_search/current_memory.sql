@@ -11,7 +11,7 @@ begin
         return query
         select r.memory_id, r.content::text, r.status::text
         from memfold.memories as m
-        join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+        join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
         where m.memory_id = v_id
             and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
         exit when found;

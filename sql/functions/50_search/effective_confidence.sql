@@ -9,16 +9,16 @@ declare
     m memfold.memories;
     v_confidence double precision;
 begin
-    perform memfold._enter(tenant_id);
-    m := memfold._memory_root(tenant_id, memory_id, '{}');
-    select memfold._effective(
-        memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
+    perform memfold_internal._enter(tenant_id);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
+    select memfold_internal._effective(
+        memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition),
         greatest(k.last_accessed, k.last_seen), coalesce(at, now()),
         case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval)
     into v_confidence
     from memfold.memory_counters as k
-    cross join memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;
     return v_confidence;
 end;

@@ -15,23 +15,23 @@ create or replace function memfold.find_similar(
 language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if embedding is null then
-        perform memfold._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
+        perform memfold_internal._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
     elsif not coalesce(max_results between 1 and 1000 and threshold between -1 and 1, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s, threshold %s.', max_results, threshold),
             'max_results is 1 to 1000, threshold -1 to 1.');
     end if;
-    perform memfold._check_embedding(embedding, embedding_model);
+    perform memfold_internal._check_embedding(embedding, embedding_model);
     return query
     select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content
-    from memfold._neighbours(
+    from memfold_internal._neighbours(
         tenant_id, bucket_id,
         case when find_similar.memory_type is not null
-            then memfold._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
-        memfold._unit(embedding), embedding_model, memfold._exact_limit(), max_results, threshold, null, null, null) as n
+            then memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
+        memfold_internal._unit(embedding), embedding_model, memfold_internal._exact_limit(), max_results, threshold, null, null, null) as n
     order by n.matched_similarity desc, n.matched_id
     limit max_results;
 end;

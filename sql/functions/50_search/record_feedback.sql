@@ -11,12 +11,12 @@ as $$
 declare
     m memfold.memories;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if helpful is null then
-        perform memfold._fail('MF022', 'helpful is missing', 'It was null.', 'Pass true, or false for harmful.');
+        perform memfold_internal._fail('MF022', 'helpful is missing', 'It was null.', 'Pass true, or false for harmful.');
     end if;
     loop
-        m := memfold._memory_root(record_feedback.tenant_id, record_feedback.memory_id, '{}');
+        m := memfold_internal._memory_root(record_feedback.tenant_id, record_feedback.memory_id, '{}');
         update memfold.memory_counters as k
         set helpful_count = k.helpful_count + helpful::integer, harmful_count = k.harmful_count + (not helpful)::integer
         where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id

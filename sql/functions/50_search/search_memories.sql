@@ -45,33 +45,33 @@ declare
     v_row memfold.found_memory;
     v_shown uuid[];
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if num_nonnulls(search_memories.memory_type, search_memories.subject, search_memories.predicate,
         search_memories.session_id) > 0
     then
-        perform memfold._check_identifier('memory_type', search_memories.memory_type, false);
-        perform memfold._check_identifier('subject', search_memories.subject, false);
-        perform memfold._check_identifier('predicate', search_memories.predicate, false);
-        perform memfold._check_identifier('session_id', search_memories.session_id, false);
+        perform memfold_internal._check_identifier('memory_type', search_memories.memory_type, false);
+        perform memfold_internal._check_identifier('subject', search_memories.subject, false);
+        perform memfold_internal._check_identifier('predicate', search_memories.predicate, false);
+        perform memfold_internal._check_identifier('session_id', search_memories.session_id, false);
     end if;
     if query_embedding is null then
-        perform memfold._fail('MF022', 'the embedding is missing', 'query_embedding was null.', 'Pass the vector of the query.');
+        perform memfold_internal._fail('MF022', 'the embedding is missing', 'query_embedding was null.', 'Pass the vector of the query.');
     elsif not coalesce(max_results between 1 and 1000 and coalesce(dedup_threshold, 0) between 0 and 1
         and coalesce(search_memories.min_confidence, 0) between 0 and 1, false)
     then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s, dedup_threshold %s, min_confidence %s.', coalesce(max_results::text, 'null'),
                 coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null')),
             'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null for the policy''s.');
     elsif jsonb_typeof(search_memories.metadata) <> 'object' then
-        perform memfold._fail('MF022', 'the metadata is not an object',
+        perform memfold_internal._fail('MF022', 'the metadata is not an object',
             format('It is a JSON %s.', jsonb_typeof(search_memories.metadata)),
             'Pass a JSON object: memories whose metadata contain it are shown.');
     end if;
-    perform memfold._check_embedding(query_embedding, embedding_model);
-    v_unit := memfold._unit(query_embedding);
-    select r.types, r.rules into v_types, v_rules from memfold._recall_rules(tenant_id, bucket_id) as r;
+    perform memfold_internal._check_embedding(query_embedding, embedding_model);
+    v_unit := memfold_internal._unit(query_embedding);
+    select r.types, r.rules into v_types, v_rules from memfold_internal._recall_rules(tenant_id, bucket_id) as r;
     v_policy := v_rules[coalesce(array_position(v_types, search_memories.memory_type), 1)];
     if coalesce(deduplicate, true) then
         v_threshold := coalesce(dedup_threshold, v_policy.search_threshold, (
@@ -82,9 +82,9 @@ begin
     loop
         select n.root_ids, n.text_ids, n.similarities, n.confidences, n.feedbacks
         into v_roots, v_texts, v_similarities, v_confidences, v_feedbacks
-        from memfold._nearest(tenant_id, bucket_id, v_unit, embedding_model, v_fetch,
+        from memfold_internal._nearest(tenant_id, bucket_id, v_unit, embedding_model, v_fetch,
             case when num_nulls(search_memories.memory_type, search_memories.subject, search_memories.predicate) = 0
-                then memfold._scope_key(bucket_id, search_memories.memory_type, search_memories.subject,
+                then memfold_internal._scope_key(bucket_id, search_memories.memory_type, search_memories.subject,
                     search_memories.predicate) end,
             search_memories.memory_type, memfold.canonicalize(search_memories.subject, 'prose/1'),
             memfold.canonicalize(search_memories.predicate, 'prose/1'), search_memories.session_id, search_memories.metadata,
@@ -111,7 +111,7 @@ begin
         v_best := v_clusters;
         if v_threshold is not null and cardinality(v_ids) > 1 then
             select c.clusters, c.best into v_clusters, v_best
-            from memfold._recall_clusters(tenant_id, v_ids, v_confidences, embedding_model, v_threshold, v_policy.guard) as c;
+            from memfold_internal._recall_clusters(tenant_id, v_ids, v_confidences, embedding_model, v_threshold, v_policy.guard) as c;
         end if;
         select max(c.cluster), count(*) into v_last, v_found
         from (
@@ -125,7 +125,7 @@ begin
         select i.id, m.content, m.memory_type, m.subject, m.predicate, m.object,
             case when show_collapsed then i.score else v_scores[i.cluster] end,
             case when i.text_id = i.id then i.similarity else (
-                select memfold._similarity(v.embedding, v_unit) from memfold.memory_vectors as v
+                select memfold_internal._similarity(v.embedding, v_unit) from memfold.memory_vectors as v
                 where v.tenant_id = v_tenant_id and v.memory_id = i.id
                     and v.model = search_memories.embedding_model collate "C"
             ) end,
@@ -204,7 +204,7 @@ their newest 10,000; exact, however many, of one session_id, and with as_of: wha
 superseded since included, confidence as of then. touch (null: the policy''s, unless as_of is given or the transaction is read-only): counts
 what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
 
-create or replace function memfold._recall_clusters(
+create or replace function memfold_internal._recall_clusters(
     tenant_id text, memory_ids uuid[], confidences double precision[], embedding_model text, threshold double precision,
     guard text,
     out clusters bigint[], out best bigint[]
@@ -236,15 +236,15 @@ begin
     select array_agg(b.place), array_agg(a.place) into v_later, v_earlier
     from c as a
     join c as b on b.place > a.place
-    where memfold._similarity(a.embedding, b.embedding) >= threshold;
+    where memfold_internal._similarity(a.embedding, b.embedding) >= threshold;
     if v_later is null then
         return;
     end if;
 
     for v_near in
         with c as materialized (
-            select i.place, m.memory_id, m.content, memfold._prose_1(m.subject) as subject,
-                memfold._prose_1(m.predicate) as predicate, memfold._prose_1(m.object) as object, m.object as given_object,
+            select i.place, m.memory_id, m.content, memfold_internal._prose_1(m.subject) as subject,
+                memfold_internal._prose_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object, m.object as given_object,
                 m.scope_key, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (
@@ -276,7 +276,7 @@ begin
                 offset 0
             ) as j
             cross join lateral (
-                select memfold._root(m.memory_id, m.root_id) as root from memfold.memories as m
+                select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = _recall_clusters.tenant_id collate "C" and m.memory_id = j.other_id
                 offset 0
             ) as o
@@ -303,7 +303,7 @@ begin
             -- two answers to one question are two, unless they are known to be the same answer
             and not (a.scope_key = b.scope_key and (a.object = b.object) is not true
                 and (a.on_timeline and b.on_timeline
-                    or a.predicate is not null and memfold._is_single(_recall_clusters.tenant_id, a.predicate)))
+                    or a.predicate is not null and memfold_internal._is_single(_recall_clusters.tenant_id, a.predicate)))
             and not exists (
                 select from judged as j
                 where j.id in (a.memory_id, b.memory_id) and j.other in (a.memory_id, b.memory_id)
@@ -320,7 +320,7 @@ begin
             v_clean := v_members <@ v_near.places;
             if v_clean and guard = 'on' then
                 foreach v_member in array v_members loop
-                    v_clean := memfold._guard_pair(tenant_id, v_near.content,
+                    v_clean := memfold_internal._guard_pair(tenant_id, v_near.content,
                         v_near.contents[array_position(v_near.places, v_member)], v_near.object,
                         v_near.objects[array_position(v_near.places, v_member)]) = '{}';
                     exit when not v_clean;
@@ -339,7 +339,7 @@ begin
                 order by m.completeness desc, u.confidence desc, m.last_seen desc, u.id desc)
             from unnest(clusters, memory_ids, confidences) with ordinality as u (cluster, id, confidence, place)
             left join lateral (
-                select pg_catalog.length(memfold._prose_1(t.content)) as completeness, k.last_seen
+                select pg_catalog.length(memfold_internal._prose_1(t.content)) as completeness, k.last_seen
                 from memfold.memories as t
                 join memfold.memory_counters as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
                 where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = u.id
@@ -351,7 +351,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
-comment on function memfold._recall_clusters(text, uuid[], double precision[], text, double precision, text) is
+revoke all on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
+comment on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) is
 'For each of these roots, in order of rank: the place of the best-ranked one that says the same (its own, or that of the first
 cluster all of whose members say the same as it), and the place of the one of them that is shown. Only reads.';

@@ -1,4 +1,4 @@
-create or replace function memfold._explain_pair(
+create or replace function memfold_internal._explain_pair(
     tenant_id text, score jsonb, similarity double precision, guard text[], content text, other_content text
 ) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -6,16 +6,16 @@ as $$
 begin
     return (
         select string_agg(format('%s %s', coalesce(s.feature, 'any pair'), to_char(s.contribution, 'FMSG990.00')), ', ' order by s.place)
-        from memfold._explain_score(score, memfold._pair_features(
+        from memfold_internal._explain_score(score, memfold_internal._pair_features(
             _explain_pair.tenant_id, similarity, content, other_content, guard))
             with ordinality as s (feature, feature_value, contribution, place)
         where s.place <= 6
     );
 end;
 $$;
-revoke all on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) from public;
-grant execute on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
-comment on function memfold._explain_pair(text, jsonb, double precision, text[], text, text) is
+revoke all on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) from public;
+grant execute on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
+comment on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) is
 'What a pair''s score (calibrations.score) comes from: what its features add most, in log-odds. It reads no table: a definer so
 that who may read memories need not be allowed all that it calls. Null: there is no score.';
 
@@ -41,7 +41,7 @@ begin
     where a.memory_id = v_asked
         and (a.tenant_id = explain_memory.tenant_id collate "C" or coalesce(explain_memory.tenant_id, '') = '');
     if not found then
-        perform memfold._fail('MF018', 'there is no such memory', format('memory_id was %s.', v_asked),
+        perform memfold_internal._fail('MF018', 'there is no such memory', format('memory_id was %s.', v_asked),
             'Ids are those that ingest_memory() returned to this tenant; set memfold.tenant_id to it.');
     end if;
     if m.root_id is not null then
@@ -110,7 +110,7 @@ begin
     end loop;
 
     select count(*) into v_count
-    from memfold._ledger as e
+    from memfold_internal._ledger as e
     where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree));
     select count(*) into v_archived
     from memfold.memory_events_archive as a
@@ -122,7 +122,7 @@ begin
             a.content as matched_content, n.matched_similarity
         from (
             select e.*, row_number() over (order by e.event_id) as n
-            from memfold._ledger as e
+            from memfold_internal._ledger as e
             where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree))
         ) as x
         left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
@@ -167,7 +167,7 @@ begin
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
         if r.method = 'score' then
-            v_score := memfold._explain_pair(m.tenant_id, (
+            v_score := memfold_internal._explain_pair(m.tenant_id, (
                 select c.score
                 from memfold.memory_vectors as v
                 join memfold.embedding_models as e on e.model = v.model and e.score_function is not null
@@ -188,7 +188,7 @@ end;
 $$;
 revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
-grant execute on function memfold._fail(text, text, text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold_internal._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
 its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, what added most to the score in

@@ -28,7 +28,7 @@ select
     m.content_hash,
     m.embedding_pending,
     m.created_at,
-    memfold._effective(
+    memfold_internal._effective(
         c.confidence, greatest(k.last_accessed, k.last_seen), now(),
         case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval
     ) as effective_confidence,
@@ -38,10 +38,10 @@ select
 from memfold.memories as m
 left join memfold.memory_counters as k
     on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
-cross join lateral memfold._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
 cross join lateral (
     select
-        memfold._confidence(
+        memfold_internal._confidence(
             k.source_confidence, k.extractor_confidence, k.independent,
             p.weight_source, p.weight_extractor, p.weight_repetition
         ) as confidence
@@ -122,7 +122,7 @@ left join (
         count(*) filter (where action = 'escalated') as escalated,
         count(*) filter (where action in ('superseded', 'historical')) as supersessions,
         count(*) filter (where action = 'rejected' and tier is distinct from 3) as refused
-    from memfold._whole_ledger
+    from memfold_internal._whole_ledger
     group by tenant_id, bucket_id
 ) as e on m.tenant_id = e.tenant_id and m.bucket_id = e.bucket_id
 left join (
@@ -235,7 +235,7 @@ from (
         count(*) filter (where tier = 1 and method <> 'alias'),
         count(*) filter (where tier = 1 and method = 'alias'),
         count(*) filter (where tier = 2)
-    from memfold._whole_ledger
+    from memfold_internal._whole_ledger
     where action in ('merged', 'replaced', 'superseded', 'historical') and tier in (1, 2)
     group by 1, 2
 ) as d
@@ -266,10 +266,10 @@ turn again and again.';
 grant select on
 memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories
 to memfold_app, memfold_auditor;
-grant execute on function memfold._confidence(
+grant execute on function memfold_internal._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) to memfold_app, memfold_auditor;
-grant execute on function memfold._effective(
+grant execute on function memfold_internal._effective(
     double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) to memfold_app, memfold_auditor;
-grant execute on function memfold._policy(text, text, text) to memfold_app, memfold_auditor;
+grant execute on function memfold_internal._policy(text, text, text) to memfold_app, memfold_auditor;

@@ -1,4 +1,4 @@
-create or replace function memfold._most_used_model(tenant_id text, bucket_id text) returns text
+create or replace function memfold_internal._most_used_model(tenant_id text, bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
@@ -13,26 +13,26 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._most_used_model(text, text) from public;
-comment on function memfold._most_used_model(text, text) is
+revoke all on function memfold_internal._most_used_model(text, text) from public;
+comment on function memfold_internal._most_used_model(text, text) is
 'The embedding model with most live vectors in a bucket. Null: it has none.';
 
-create or replace function memfold._upkeep_model(tenant_id text, bucket_id text, embedding_model text) returns text
+create or replace function memfold_internal._upkeep_model(tenant_id text, bucket_id text, embedding_model text) returns text
 language plpgsql stable
 as $$
 begin
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if embedding_model is not null then
-        perform memfold._check_embedding(null, embedding_model);
+        perform memfold_internal._check_embedding(null, embedding_model);
     end if;
-    return coalesce(embedding_model, memfold._most_used_model(tenant_id, bucket_id));
+    return coalesce(embedding_model, memfold_internal._most_used_model(tenant_id, bucket_id));
 end;
 $$;
-revoke all on function memfold._upkeep_model(text, text, text) from public;
-comment on function memfold._upkeep_model(text, text, text) is
+revoke all on function memfold_internal._upkeep_model(text, text, text) from public;
+comment on function memfold_internal._upkeep_model(text, text, text) is
 'The embedding model that upkeep of a bucket compares by. Raises MF003, MF013.';
 
-create or replace function memfold._upkeep_groups(
+create or replace function memfold_internal._upkeep_groups(
     tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
 ) returns table (group_ids uuid[], policy memfold.policies)
 language plpgsql stable
@@ -60,13 +60,13 @@ begin
     rules as materialized (
         select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold._policy(_upkeep_groups.tenant_id, _upkeep_groups.bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._policy(_upkeep_groups.tenant_id, _upkeep_groups.bucket_id, t.memory_type) as p
         where t.memory_type <> all(p.protected_types)
     ),
     placed as (
         select t.memory_id, r.rule,
             case when not by_policy then t.memory_type else r.name end as kind,
-            case when not by_policy then memfold._prose_1(t.subject)
+            case when not by_policy then memfold_internal._prose_1(t.subject)
                 when (r.rule).scope = 'predicate' then t.scope_key::text end as scope
         from texts as t
         join rules as r on r.memory_type = t.memory_type
@@ -86,13 +86,13 @@ begin
     order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
 end;
 $$;
-revoke all on function memfold._upkeep_groups(text, text, text, boolean, uuid[]) from public;
-comment on function memfold._upkeep_groups(text, text, text, boolean, uuid[]) is
+revoke all on function memfold_internal._upkeep_groups(text, text, text, boolean, uuid[]) from public;
+comment on function memfold_internal._upkeep_groups(text, text, text, boolean, uuid[]) is
 'The active roots of a bucket that upkeep may compare with one another, oldest first: those of one type and subject, or, by_policy,
 of one scope of tier 2. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
 these; null: of all. Only reads.';
 
-create or replace function memfold._close_pairs(
+create or replace function memfold_internal._close_pairs(
     tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision
 ) returns table (a integer, b integer, similarity double precision)
 language plpgsql volatile
@@ -125,10 +125,10 @@ begin
                 offset 0
             ) as x
         )
-        select v.place, w.place, memfold._similarity(v.embedding, w.embedding)
+        select v.place, w.place, memfold_internal._similarity(v.embedding, w.embedding)
         from v
         join v as w on w.place > v.place
-        where memfold._similarity(v.embedding, w.embedding) >= threshold;
+        where memfold_internal._similarity(v.embedding, w.embedding) >= threshold;
         return;
     end if;
 
@@ -138,11 +138,11 @@ begin
     from pg_catalog.pg_attribute as a
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
-    perform memfold._norm(v.embedding)
+    perform memfold_internal._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
     -- beside the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
-    v_before := memfold._swap_settings(v_names, array['24', 'off',
+    v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']);
     begin
@@ -151,7 +151,7 @@ begin
     exception when invalid_parameter_value then
         null;
     end;
-    v_table := 'pg_temp.memfold_' || pg_catalog.replace(memfold._new_id()::text, '-', '');
+    v_table := 'pg_temp.memfold_' || pg_catalog.replace(memfold_internal._new_id()::text, '-', '');
     execute pg_catalog.format('create temporary table %s (place integer, embedding %s.halfvec(%s)) on commit drop',
         v_table, v_schema, v_dimensions);
     execute pg_catalog.format('alter table %s alter column embedding set storage main', v_table);
@@ -190,25 +190,25 @@ begin
             and y.model = embedding_model collate "C"
         offset 0
     ) as y
-    cross join lateral (select memfold._similarity(x.embedding, y.embedding) as similarity offset 0) as s
+    cross join lateral (select memfold_internal._similarity(x.embedding, y.embedding) as similarity offset 0) as s
     where s.similarity >= threshold;
     execute 'drop table ' || v_table;
-    perform memfold._swap_settings(v_names, v_before);
+    perform memfold_internal._swap_settings(v_names, v_before);
 end;
 $$;
-revoke all on function memfold._close_pairs(text, uuid[], text, double precision) from public;
-comment on function memfold._close_pairs(text, uuid[], text, double precision) is
+revoke all on function memfold_internal._close_pairs(text, uuid[], text, double precision) from public;
+comment on function memfold_internal._close_pairs(text, uuid[], text, double precision) is
 'The pairs among memory_ids with a cosine of at least threshold, as their places (a < b). Up to 1,000 memories each is compared
 with each; of more, each with its 20 nearest by an index made for the purpose: time grows as n log n, and pairs may be missed.';
 
-create or replace function memfold._similarity_of(
+create or replace function memfold_internal._similarity_of(
     tenant_id text, memory_id uuid, other_id uuid, embedding_model text
 ) returns double precision
 language plpgsql stable
 as $$
 begin
     return (
-        select memfold._similarity(v.embedding, w.embedding)
+        select memfold_internal._similarity(v.embedding, w.embedding)
         from memfold.memory_vectors as v, memfold.memory_vectors as w
         where v.tenant_id = _similarity_of.tenant_id collate "C" and v.memory_id = _similarity_of.memory_id
             and v.model = _similarity_of.embedding_model collate "C"
@@ -217,6 +217,6 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._similarity_of(text, uuid, uuid, text) from public;
-comment on function memfold._similarity_of(text, uuid, uuid, text) is
+revoke all on function memfold_internal._similarity_of(text, uuid, uuid, text) from public;
+comment on function memfold_internal._similarity_of(text, uuid, uuid, text) is
 'Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.';

@@ -1,21 +1,21 @@
-create or replace function memfold._waiting(tenant_id text, bucket_id text) returns uuid[]
+create or replace function memfold_internal._waiting(tenant_id text, bucket_id text) returns uuid[]
 language plpgsql stable
 as $$
 begin
     return array(
         select distinct i.id
         from memfold.judgements as j
-        cross join lateral pg_catalog.unnest((memfold._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
+        cross join lateral pg_catalog.unnest((memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
         where j.tenant_id = _waiting.tenant_id collate "C" and j.bucket_id = _waiting.bucket_id collate "C"
             and j.state in ('open', 'leased')
     );
 end;
 $$;
-revoke all on function memfold._waiting(text, text) from public;
-comment on function memfold._waiting(text, text) is
+revoke all on function memfold_internal._waiting(text, text) from public;
+comment on function memfold_internal._waiting(text, text) is
 'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, upkeep lets them be.';
 
-create or replace function memfold._clusters(
+create or replace function memfold_internal._clusters(
     a integer[], b integer[], similarity double precision[], size integer
 ) returns table (cluster integer, member integer, leader integer, similarity_to_leader double precision)
 language plpgsql immutable rows 1000
@@ -96,13 +96,13 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._clusters(integer[], integer[], double precision[], integer) from public;
-comment on function memfold._clusters(integer[], integer[], double precision[], integer) is
+revoke all on function memfold_internal._clusters(integer[], integer[], double precision[], integer) from public;
+comment on function memfold_internal._clusters(integer[], integer[], double precision[], integer) is
 'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each who is to be compared with whom:
 the first leads those near to it, the first of the others those near to that one, and so on. similarity_to_leader null: near
 to a member of the leader''s, not to the leader.';
 
-create or replace function memfold._cliques(
+create or replace function memfold_internal._cliques(
     a integer[], b integer[], similarity double precision[], size integer, max_size bigint
 ) returns table (members integer[], lowest double precision)
 language plpgsql immutable rows 100
@@ -197,8 +197,8 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) from public;
-comment on function memfold._cliques(integer[], integer[], double precision[], integer, bigint) is
+revoke all on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) from public;
+comment on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) is
 'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whatever is
 near to all of them, up to max_size. What is left is put beside its nearest neighbour, so that everything with a pair is in some question.
 lowest: the least similarity of two members. The same pairs give the same clusters.';

@@ -14,10 +14,10 @@ declare
     v_due bigint;
     v_result memfold.decay_report;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', apply_decay.bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', apply_decay.bucket_id, true);
     if not coalesce(max_operations between 1 and 1000000 and isfinite(at), false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, at %s.', coalesce(max_operations::text, 'null'), coalesce(at::text, 'null')),
             'max_operations is 1 to 1000000, at a time.');
     end if;
@@ -25,7 +25,7 @@ begin
     from (
         -- those that have waited longest, so that a run that is bounded comes to all
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
-        from memfold._decayed(v_tenant_id, apply_decay.bucket_id, at, null) as e
+        from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, at, null) as e
     ) as d;
     -- in order, before anything is computed of what may have changed meanwhile
     perform from memfold.memory_counters as k
@@ -34,7 +34,7 @@ begin
     for no key update;
     update memfold.memory_counters as k
     set decayed_confidence = e.confidence, decayed_at = case when e.confidence is not null then at end
-    from memfold._decayed(v_tenant_id, apply_decay.bucket_id, at, v_ids) as e
+    from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, at, v_ids) as e
     where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
     get diagnostics v_result.decayed = row_count;
     v_result.remaining := v_due - coalesce(cardinality(v_ids), 0);
@@ -43,7 +43,7 @@ begin
         v_tenant_id, apply_decay.bucket_id, 'decay', 'done',
         jsonb_build_object('at', at, 'max_operations', max_operations),
         jsonb_build_object('decayed', v_result.decayed, 'remaining', v_result.remaining),
-        v_started, clock_timestamp(), memfold._actor()
+        v_started, clock_timestamp(), memfold_internal._actor()
     )
     returning r.run_id into v_result.run_id;
     return v_result;
@@ -58,7 +58,7 @@ run. Computed from the last use, not from the last run: any number of runs equal
 null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
 many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
 
-create or replace function memfold._decayed(tenant_id text, bucket_id text, at timestamptz, memory_ids uuid[])
+create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, at timestamptz, memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
 language plpgsql stable
 as $$
@@ -74,17 +74,17 @@ begin
             where m.tenant_id = _decayed.tenant_id collate "C" and _decayed.bucket_id in (m.bucket_id, '*')
                 and (m.memory_id = any(memory_ids) or memory_ids is null)
         ) as g
-        cross join lateral memfold._policy(_decayed.tenant_id, g.bucket_id, g.memory_type) as p
+        cross join lateral memfold_internal._policy(_decayed.tenant_id, g.bucket_id, g.memory_type) as p
     )
     select e.memory_id, e.confidence, e.decayed_at
     from (
         select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < at and c.decay_rate > 0
-            then memfold._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval)
+            then memfold_internal._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval)
             end as confidence
         from (
             select k.memory_id, k.decayed_confidence, k.decayed_at, greatest(k.last_accessed, k.last_seen) as last_used,
                 g.decay_rate, g.decay_floor, g.decay_interval,
-                memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, g.weight_source,
+                memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, g.weight_source,
                     g.weight_extractor, g.weight_repetition) as confidence
             from memfold.memories as m
             join kinds as g on g.bucket_id = m.bucket_id and g.memory_type = m.memory_type
@@ -98,7 +98,7 @@ begin
     where e.confidence is distinct from e.decayed_confidence;
 end;
 $$;
-revoke all on function memfold._decayed(text, text, timestamptz, uuid[]) from public;
-comment on function memfold._decayed(text, text, timestamptz, uuid[]) is
+revoke all on function memfold_internal._decayed(text, text, timestamptz, uuid[]) from public;
+comment on function memfold_internal._decayed(text, text, timestamptz, uuid[]) is
 'The active memories whose stored decay is not what it is at a time, with what it is; null: has not begun. memory_ids: of
 these; null: of the bucket, ''*'': of the tenant. Only reads.';

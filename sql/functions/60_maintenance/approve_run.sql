@@ -1,4 +1,4 @@
-create or replace function memfold._answered(tenant_id text, judgement_ids uuid[], verdict text) returns void
+create or replace function memfold_internal._answered(tenant_id text, judgement_ids uuid[], verdict text) returns void
 language plpgsql volatile
 as $$
 declare
@@ -8,15 +8,15 @@ begin
     foreach v_id in array judgement_ids loop
         update memfold.judgements as o
         set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
-            resolved_at = memfold._clock()
+            resolved_at = memfold_internal._clock()
         where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = v_id;
     end loop;
 end;
 $$;
-revoke all on function memfold._answered(text, uuid[], text) from public;
-comment on function memfold._answered(text, uuid[], text) is 'Closes judgements that a person answered together.';
+revoke all on function memfold_internal._answered(text, uuid[], text) from public;
+comment on function memfold_internal._answered(text, uuid[], text) is 'Closes judgements that a person answered together.';
 
-create or replace function memfold._fold_answered(
+create or replace function memfold_internal._fold_answered(
     r memfold.runs, action text, judgement_ids uuid[], verdict text
 ) returns bigint
 language plpgsql volatile
@@ -41,16 +41,16 @@ begin
         offset 0
     ) as j
     cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
-    v_places := memfold._fold_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
+    v_places := memfold_internal._fold_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
         pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(judgement_ids)]), judgement_ids,
         verdict);
-    perform memfold._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
+    perform memfold_internal._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
         verdict);
     return pg_catalog.cardinality(v_places);
 end;
 $$;
-revoke all on function memfold._fold_answered(memfold.runs, text, uuid[], text) from public;
-comment on function memfold._fold_answered(memfold.runs, text, uuid[], text) is
+revoke all on function memfold_internal._fold_answered(memfold.runs, text, uuid[], text) from public;
+comment on function memfold_internal._fold_answered(memfold.runs, text, uuid[], text) is
 'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
 newer (replaced). Returns how many. A judgement whose side another one has just folded stays open: it is looked at again.';
 
@@ -80,16 +80,16 @@ declare
     v_replaced uuid[];
     v_clusters bigint := 0;
 begin
-    perform memfold._enter(tenant_id);
-    r := memfold._run(tenant_id, run_id);
+    perform memfold_internal._enter(tenant_id);
+    r := memfold_internal._run(tenant_id, run_id);
     if r.state = 'undone' then
-        perform memfold._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
+        perform memfold_internal._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
             'What it had folded is recorded as distinct; a new run asks about what is left.');
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
-        perform memfold._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
+        perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
             'A verdict is duplicate, refinement, contradiction or distinct.');
     elsif not coalesce(max_operations between 1 and 1000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
     -- before anybody has to wait
@@ -104,19 +104,19 @@ begin
         limit least(max_operations, 100)
     );
     -- what a fold meanwhile adds to these is locked out of turn, and may meet another call half-way (40P01)
-    v_texts := memfold._texts_to_lock(r.tenant_id, array(
+    v_texts := memfold_internal._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
         cross join lateral (
-            select memfold._member_ids(o.memory_id, o.other_id, o.member_ids) as ids from memfold.judgements as o
+            select memfold_internal._member_ids(o.memory_id, o.other_id, o.member_ids) as ids from memfold.judgements as o
             where o.tenant_id = r.tenant_id and o.judgement_id = i.id
             offset 0
         ) as o
         cross join lateral unnest(o.ids) as x (id)
     ));
-    perform memfold._lock(r.tenant_id, r.bucket_id, null, true);
+    perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
-    perform memfold._lock_texts(r.tenant_id, v_texts);
+    perform memfold_internal._lock_texts(r.tenant_id, v_texts);
     -- some at a time, as long as there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 10 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
@@ -128,37 +128,37 @@ begin
             where o.tenant_id = r.tenant_id and o.judgement_id = v_id and o.state in ('open', 'leased')
             for no key update;
             continue when not found;
-            n := memfold._refresh_judgement(j);
+            n := memfold_internal._refresh_judgement(j);
             if n.state = 'moot' then
                 update memfold.judgements as o
-                set state = 'moot', reason = n.reason, resolved_at = memfold._clock()
+                set state = 'moot', reason = n.reason, resolved_at = memfold_internal._clock()
                 where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-                perform memfold._close_parts(j, '{}', '{}');
+                perform memfold_internal._close_parts(j, '{}', '{}');
                 v_waiting := v_waiting - 1;
             elsif n.member_ids is not null then
                 -- each derives its own; the first of a call is answered however long it takes
                 exit when v_clusters > 0 and clock_timestamp() > v_ends;
                 v_clusters := v_clusters + 1;
-                perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
+                perform memfold_internal._answered(r.tenant_id, array[j.judgement_id], verdict);
                 n.verdict := verdict;
                 n.reason := 'approved with its run';
                 n.model := null;
-                perform memfold._close_parts(n, n.member_ids, n.member_ids);
-                perform memfold._carry_out(n, n.member_ids, null);
+                perform memfold_internal._close_parts(n, n.member_ids, n.member_ids);
+                perform memfold_internal._carry_out(n, n.member_ids, null);
                 v_waiting := v_waiting - 1;
-            elsif memfold._has_changed(n, j) then
-                v_waiting := v_waiting - (memfold._ask_anew(n) is null)::integer;
+            elsif memfold_internal._has_changed(n, j) then
+                v_waiting := v_waiting - (memfold_internal._ask_anew(n) is null)::integer;
             else
                 select m.* into strict v_newer
                 from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
                 select m.* into strict v_older
                 from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = least(n.memory_id, n.other_id);
                 if verdict not in ('duplicate', 'refinement') or v_newer.status <> 'active' or v_older.status <> 'active' then
-                    perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
+                    perform memfold_internal._answered(r.tenant_id, array[j.judgement_id], verdict);
                     n.verdict := verdict;
                     n.reason := 'approved with its run';
                     n.model := null;
-                    perform memfold._carry_out(n, memfold._members(n), null);
+                    perform memfold_internal._carry_out(n, memfold_internal._members(n), null);
                     v_waiting := v_waiting - 1;
                 elsif verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
                     v_replaced := v_replaced || j.judgement_id;
@@ -167,8 +167,8 @@ begin
                 end if;
             end if;
         end loop;
-        v_waiting := v_waiting - memfold._fold_answered(r, 'merged', v_merged, verdict)
-            - memfold._fold_answered(r, 'replaced', v_replaced, verdict);
+        v_waiting := v_waiting - memfold_internal._fold_answered(r, 'merged', v_merged, verdict)
+            - memfold_internal._fold_answered(r, 'replaced', v_replaced, verdict);
     end loop;
     if v_waiting <= 0 then
         -- others may have asked or answered meanwhile
@@ -178,7 +178,7 @@ begin
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
         -- counting what a large run did takes longer than writers should wait
         if v_asked <= 1000 then
-            perform memfold._end_run(r.tenant_id, r.run_id, '{}');
+            perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
         end if;
     end if;
     return v_waiting;

@@ -1,4 +1,4 @@
-create or replace function memfold._exact_duplicates(tenant_id text, bucket_id text)
+create or replace function memfold_internal._exact_duplicates(tenant_id text, bucket_id text)
 returns table (memory_id uuid, keep_id uuid)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -18,19 +18,19 @@ begin
     rules as materialized (
         select k.kind, p.*
         from (select distinct t.memory_type as kind from texts as t) as k
-        cross join lateral memfold._policy(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as p
+        cross join lateral memfold_internal._policy(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as p
         where k.kind <> all(p.protected_types)
     ),
     hashed as (
         select t.memory_id, t.created_at,
-            memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
+            memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
                 p.weight_extractor, p.weight_repetition) as confidence,
             case
                 when (t.canonicalizer, t.key_fields) = (p.canonicalizer, p.key_fields) and p.metadata_keys = '{}'
                     then t.content_hash
                 when memfold.canonicalize(t.content, p.canonicalizer) <> ''
-                    then memfold._content_hash(t.memory_type, t.subject, t.predicate, t.content, p.canonicalizer,
-                        p.key_fields, memfold._metadata_signature(t.metadata, p.metadata_keys))
+                    then memfold_internal._content_hash(t.memory_type, t.subject, t.predicate, t.content, p.canonicalizer,
+                        p.key_fields, memfold_internal._metadata_signature(t.metadata, p.metadata_keys))
             end as hash
         from texts as t
         join rules as p on p.kind = t.memory_type
@@ -47,12 +47,12 @@ begin
         window w as (partition by h.hash order by h.confidence desc, h.created_at desc, h.memory_id desc)
     )
     select d.memory_id, d.keep_id from ranked as d
-    where d.memory_id <> d.keep_id and not memfold._was_asked(_exact_duplicates.tenant_id, d.memory_id, d.keep_id)
+    where d.memory_id <> d.keep_id and not memfold_internal._was_asked(_exact_duplicates.tenant_id, d.memory_id, d.keep_id)
     order by d.memory_id;
 end;
 $$;
-revoke all on function memfold._exact_duplicates(text, text) from public;
-comment on function memfold._exact_duplicates(text, text) is
+revoke all on function memfold_internal._exact_duplicates(text, text) from public;
+comment on function memfold_internal._exact_duplicates(text, text) is
 'The active memories of a bucket that the present rules give the hash of another one, which stays: the most confident, then the newest.
 Only reads.';
 
@@ -72,30 +72,30 @@ declare
     v_places integer[];
     v_rules text;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if not coalesce(max_operations between 1 and 1000 and dry_run is not null, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
             'max_operations is 1 to 1000, dry_run true or false.');
     end if;
-    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
+    v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
     select array_agg(d.memory_id order by d.memory_id), array_agg(d.keep_id order by d.memory_id)
     into v_ids, v_keep_ids
     from (
         select x.memory_id, x.keep_id
-        from memfold._exact_duplicates(tenant_id, bucket_id) as x
+        from memfold_internal._exact_duplicates(tenant_id, bucket_id) as x
         order by x.memory_id
         limit max_operations
     ) as d;
     v_places := array(select generate_subscripts(v_ids, 1));
     if not dry_run and v_ids is not null then
-        perform memfold._lock(tenant_id, bucket_id, null, true);
-        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
-        r := memfold._start_run(tenant_id, bucket_id, 'cleaning',
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+        perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
+        r := memfold_internal._start_run(tenant_id, bucket_id, 'cleaning',
             jsonb_build_object('max_operations', max_operations));
-        v_places := memfold._fold_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);
-        perform memfold._end_run(tenant_id, r.run_id, '{}');
+        v_places := memfold_internal._fold_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);
+        perform memfold_internal._end_run(tenant_id, r.run_id, '{}');
     end if;
     return query
     select r.run_id, m.memory_id, v_keep_ids[p.place], m.content::text

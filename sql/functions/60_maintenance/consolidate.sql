@@ -1,4 +1,4 @@
-create or replace function memfold._consolidation_questions(
+create or replace function memfold_internal._consolidation_questions(
     tenant_id text, bucket_id text, embedding_model text, threshold double precision
 ) returns table (member_ids uuid[], similarity double precision, on_ambiguous text)
 language plpgsql volatile
@@ -7,18 +7,18 @@ as $$
 declare
     v_group record;
     -- where each leads is open
-    v_waiting constant uuid[] := memfold._waiting(tenant_id, bucket_id);
+    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
         select g.group_ids as ids, g.policy, coalesce(_consolidation_questions.threshold, (g.policy).consolidate_threshold) as threshold
-        from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, false, null) as g
+        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, false, null) as g
     loop
         return query
         with edges as (
             select pg_catalog.array_agg(p.a order by p.a, p.b) as a, pg_catalog.array_agg(p.b order by p.a, p.b) as b,
                 pg_catalog.array_agg(p.similarity order by p.a, p.b) as similarity
-            from memfold._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.threshold) as p
-            where not memfold._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
+            from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.threshold) as p
+            where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
                 -- a table of hashes, which an array is not
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
@@ -26,14 +26,14 @@ begin
         select array(select v_group.ids[m.place] from pg_catalog.unnest(c.members) as m (place) order by m.place), c.lowest,
             (v_group.policy).on_ambiguous
         from edges as e
-        cross join lateral memfold._cliques(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids),
+        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids),
             (v_group.policy).max_cluster_size) as c
         where e.a is not null;
     end loop;
 end;
 $$;
-revoke all on function memfold._consolidation_questions(text, text, text, double precision) from public;
-comment on function memfold._consolidation_questions(text, text, text, double precision) is
+revoke all on function memfold_internal._consolidation_questions(text, text, text, double precision) from public;
+comment on function memfold_internal._consolidation_questions(text, text, text, double precision) is
 'What consolidate() would ask: clusters of memories (oldest to newest) in which each is near to each, with their least similarity.
 No two that were asked about together, and no memory that waits for a judgement.';
 
@@ -68,21 +68,21 @@ declare
     v_rules text;
     v_questions jsonb;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if not coalesce(approval in ('judge', 'person') and coalesce(threshold between 0 and 1, true)
         and max_operations between 1 and 1000000 and max_judgements between 1 and 1000000 and dry_run is not null, false)
     then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('threshold was %s, approval %s, max_operations %s, max_judgements %s, dry_run %s.', threshold,
                 quote_nullable(approval), max_operations, max_judgements, dry_run),
             'threshold is 0 to 1, approval judge or person, both limits 1 to 1000000, dry_run true or false.');
     end if;
-    v_model := memfold._upkeep_model(tenant_id, bucket_id, embedding_model);
+    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
 
-    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
+    v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
     -- no lock is held: what is asked here is looked at again when it is answered
     with questions as materialized (
-        select q.* from memfold._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
+        select q.* from memfold_internal._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
     ),
     planned as materialized (
         select q.*, row_number() over (order by q.similarity desc, q.member_ids) as cluster
@@ -92,8 +92,8 @@ begin
     ),
     beside as materialized (
         select p.cluster, p.member_ids[1] as oldest_id, i.id, i.place,
-            memfold._similarity_of(consolidate.tenant_id, i.id, p.member_ids[1], v_model) as similarity,
-            memfold._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object) as guard
+            memfold_internal._similarity_of(consolidate.tenant_id, i.id, p.member_ids[1], v_model) as similarity,
+            memfold_internal._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object) as guard
         from planned as p
         cross join lateral unnest(p.member_ids[2:]) with ordinality as i (id, place)
         join memfold.memories as m on m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = i.id
@@ -119,13 +119,13 @@ begin
     v_count := coalesce(v_count, 0);
 
     if not dry_run then
-        perform memfold._lock(tenant_id, bucket_id, null, true);
-        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
-        v_run := memfold._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+        perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
+        v_run := memfold_internal._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
             'embedding_model', v_model, 'threshold', threshold, 'approval', approval, 'max_operations', max_operations,
             'max_judgements', max_judgements));
-        v_asked := memfold._ask_all(v_run, coalesce(v_questions, '[]'));
-        perform memfold._end_run(tenant_id, v_run.run_id, jsonb_build_object(
+        v_asked := memfold_internal._ask_all(v_run, coalesce(v_questions, '[]'));
+        perform memfold_internal._end_run(tenant_id, v_run.run_id, jsonb_build_object(
             'questions', v_count, 'asked', v_asked, 'left_out', v_count - coalesce(jsonb_array_length(v_questions), 0)));
     end if;
     return query

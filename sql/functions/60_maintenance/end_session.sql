@@ -1,4 +1,4 @@
-create or replace function memfold._session_texts(tenant_id text, bucket_id text, session_id text)
+create or replace function memfold_internal._session_texts(tenant_id text, bucket_id text, session_id text)
 returns table (kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, rule memfold.policies)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -15,11 +15,11 @@ begin
     rules as materialized (
         select t.memory_type, p as rule
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold._policy(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._policy(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as p
         where t.memory_type <> all(p.protected_types)
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
-        t.content::text, t.object::text, memfold._tokens(t.content, (r.rule).segmenter),
+        t.content::text, t.object::text, memfold_internal._tokens(t.content, (r.rule).segmenter),
         pg_catalog.row_number() over (
             order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
         ), r.rule
@@ -31,19 +31,19 @@ begin
         offset 0
     ) as k
     cross join lateral (
-        select memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, (r.rule).weight_source,
+        select memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, (r.rule).weight_source,
             (r.rule).weight_extractor, (r.rule).weight_repetition) as confidence
     ) as f
     where ((r.rule).protected_confidence is null or f.confidence < (r.rule).protected_confidence)
     order by t.created_at, t.memory_id;
 end;
 $$;
-revoke all on function memfold._session_texts(text, text, text) from public;
-comment on function memfold._session_texts(text, text, text) is
+revoke all on function memfold_internal._session_texts(text, text, text) from public;
+comment on function memfold_internal._session_texts(text, text, text) is
 'The active memories of a session that may be folded, in order of creation. kind: only those of one kind are compared; standing: 1 is who
 stays first, by confidence, access_count and age, the newest first. Only reads.';
 
-create or replace function memfold._session_folds(
+create or replace function memfold_internal._session_folds(
     tenant_id text, bucket_id text, session_id text,
     out considered bigint, out clusters bigint, out memory_ids uuid[], out into_ids uuid[],
     out similarities double precision[], out average_similarity double precision
@@ -69,7 +69,7 @@ begin
     for g in
         with texts as materialized (
             select t.*, pg_catalog.row_number() over (partition by t.kind) as place
-            from memfold._session_texts(tenant_id, bucket_id, session_id) as t
+            from memfold_internal._session_texts(tenant_id, bucket_id, session_id) as t
         ),
         words as (
             select t.kind, t.place, w.word from texts as t cross join lateral pg_catalog.unnest(t.tokens) as w (word)
@@ -90,10 +90,10 @@ begin
                     as similarity
             ) as j
             where j.similarity > (a.rule).session_threshold
-                and not memfold._was_asked(_session_folds.tenant_id, a.memory_id, b.memory_id)
+                and not memfold_internal._was_asked(_session_folds.tenant_id, a.memory_id, b.memory_id)
                 and (
                     (a.rule).guard = 'off'
-                    or memfold._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
+                    or memfold_internal._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
                 )
         )
         select t.kind, t.ids, t.standings,
@@ -153,8 +153,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._session_folds(text, text, text) from public;
-comment on function memfold._session_folds(text, text, text) is
+revoke all on function memfold_internal._session_folds(text, text, text) from public;
+comment on function memfold_internal._session_folds(text, text, text) is
 'What end_session() folds into what: greedy clusters in which each is near to each by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
@@ -176,23 +176,23 @@ declare
     f record;
     v_folded bigint;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('session_id', session_id, true);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('session_id', session_id, true);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if dry_run is null then
-        perform memfold._fail('MF022', 'an argument is out of range', 'dry_run was null.', 'dry_run is true or false.');
+        perform memfold_internal._fail('MF022', 'an argument is out of range', 'dry_run was null.', 'dry_run is true or false.');
     end if;
     if not dry_run then
-        perform memfold._lock(tenant_id, bucket_id, null, true);
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     end if;
-    select s.* into f from memfold._session_folds(tenant_id, bucket_id, session_id) as s;
+    select s.* into f from memfold_internal._session_folds(tenant_id, bucket_id, session_id) as s;
     v_folded := cardinality(f.memory_ids);
     if not dry_run then
-        r := memfold._start_run(tenant_id, bucket_id, 'session',
+        r := memfold_internal._start_run(tenant_id, bucket_id, 'session',
             jsonb_build_object('session_id', session_id));
-        v_folded := cardinality(memfold._fold_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
+        v_folded := cardinality(memfold_internal._fold_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
             null, null));
-        perform memfold._end_run(tenant_id, r.run_id, jsonb_build_object('considered', f.considered, 'groups', f.clusters));
+        perform memfold_internal._end_run(tenant_id, r.run_id, jsonb_build_object('considered', f.considered, 'groups', f.clusters));
     end if;
     return query
     select r.run_id, f.clusters, v_folded, coalesce(v_folded::double precision / nullif(f.considered, 0), 0),

@@ -1,4 +1,4 @@
-create or replace function memfold._prunable(
+create or replace function memfold_internal._prunable(
     tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint,
     memory_ids uuid[]
 ) returns table (
@@ -32,13 +32,13 @@ begin
     rules as materialized (
         select t.memory_type as kind, p.*
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold._policy(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._policy(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as p
         where t.memory_type <> all(p.protected_types)
     ),
     used as (
         select t.memory_id, t.content, u.last_used, k.helpful_count, k.harmful_count,
-            memfold._effective(
-                memfold._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
+            memfold_internal._effective(
+                memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
                     p.weight_extractor, p.weight_repetition),
                 u.last_used, pg_catalog.now(), p.decay_rate, p.decay_floor, p.decay_interval
             ) as confidence
@@ -65,8 +65,8 @@ begin
     limit max_operations;
 end;
 $$;
-revoke all on function memfold._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
-comment on function memfold._prunable(text, text, double precision, interval, bigint, uuid[]) is
+revoke all on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
+comment on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) is
 'What prune_memories() would retire, the least confident first. memory_ids: only of these; null: of all. Only reads.';
 
 create or replace function memfold.prune_memories(
@@ -89,12 +89,12 @@ declare
     v_ids uuid[];
     v_newest uuid;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if not coalesce(max_confidence between 0 and 1 and unused_for between interval '0' and interval '1000 years' and max_operations between 1 and 1000
         and dry_run is not null, false)
     then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_confidence was %s, unused_for %s, max_operations %s, dry_run %s.', max_confidence, unused_for,
                 max_operations, dry_run),
             'max_confidence is 0 to 1, unused_for 0 to 1,000 years, max_operations 1 to 1000, dry_run true or false.');
@@ -102,19 +102,19 @@ begin
     if dry_run then
         return query
         select null::uuid, p.*
-        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
+        from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
         order by p.confidence, p.memory_id;
         return;
     end if;
     v_ids := array(
         select p.memory_id
-        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
+        from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
     );
     -- what was used meanwhile stays
-    perform memfold._lock(tenant_id, bucket_id, null, true);
-    r := memfold._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
+    perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+    r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
-    perform memfold._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
+    perform memfold_internal._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
     -- statements that need no bucket's lock add to a memory under its counters' row
     perform from (
         select k.memory_id from unnest(v_ids) as i (id)
@@ -123,25 +123,25 @@ begin
         order by k.memory_id
         for no key update of k
     ) as k;
-    v_newest := memfold._newest_event(tenant_id);
+    v_newest := memfold_internal._newest_event(tenant_id);
     return query
     with pruned as (
         insert into memfold.memory_events as e (
             tenant_id, event_id, bucket_id, action, tier, method, memory_id, reason, run_id, actor
         )
-        select r.tenant_id, memfold._id_after(memfold._new_id(), v_newest), r.bucket_id, 'pruned', 3, 'person', p.memory_id, p.reason, r.run_id, memfold._actor()
-        from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
+        select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, 'pruned', 3, 'person', p.memory_id, p.reason, r.run_id, memfold_internal._actor()
+        from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
         returning e.memory_id
     )
     select r.run_id, p.*
-    from memfold._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
+    from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, v_ids) as p
     join pruned as d on d.memory_id = p.memory_id
     order by p.confidence, p.memory_id;
-    perform memfold._derive_all(r.tenant_id, array(
+    perform memfold_internal._derive_all(r.tenant_id, array(
         select e.memory_id from memfold.memory_events as e
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id order by 1
     ));
-    perform memfold._end_run(r.tenant_id, r.run_id, '{}');
+    perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
 end;
 $$;
 revoke all on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) from public;

@@ -1,4 +1,4 @@
-create or replace function memfold._require_cron() returns void
+create or replace function memfold_internal._require_cron() returns void
 language plpgsql stable
 as $$
 begin
@@ -7,14 +7,14 @@ begin
         join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
         where n.nspname = 'cron' and p.proname = 'schedule'
     ) then
-        perform memfold._fail('MF040', 'pg_cron is not in this database',
+        perform memfold_internal._fail('MF040', 'pg_cron is not in this database',
             'There is no function cron.schedule.',
             'Run "memfold upkeep" from any scheduler, or create extension pg_cron.');
     end if;
 end;
 $$;
-revoke all on function memfold._require_cron() from public;
-comment on function memfold._require_cron() is 'Raises MF040 unless pg_cron is in this database.';
+revoke all on function memfold_internal._require_cron() from public;
+comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is in this database.';
 
 create or replace function memfold.schedule_upkeep(
     schedule text default '*/10 * * * *',
@@ -26,15 +26,15 @@ as $$
 declare
     v_job bigint;
 begin
-    perform memfold._require_cron();
+    perform memfold_internal._require_cron();
     if coalesce(tenant_id <> '' and schedule <> '' and cardinality(tasks) > 0, false) is false then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('schedule was %L, tenant_id %L, tasks %s.', schedule, tenant_id, coalesce(tasks::text, 'null')),
             'Pass a schedule of cron, a tenant (''*'': all) and some tasks.');
     end if;
     -- a job of this name is replaced
     execute 'select cron.schedule($1, $2, $3)' into v_job using
-        memfold._upkeep_job(tenant_id), schedule,
+        memfold_internal._upkeep_job(tenant_id), schedule,
         case tenant_id
             when '*' then format('call memfold.upkeep_all(%L)', tasks)
             else format('select memfold.upkeep(%L, %L)', tenant_id, tasks)
@@ -55,10 +55,10 @@ declare
     v_there boolean;
     v_done boolean := false;
 begin
-    perform memfold._require_cron();
-    execute 'select exists (select from cron.job as j where j.jobname = $1)' into v_there using memfold._upkeep_job(tenant_id);
+    perform memfold_internal._require_cron();
+    execute 'select exists (select from cron.job as j where j.jobname = $1)' into v_there using memfold_internal._upkeep_job(tenant_id);
     if v_there then
-        execute 'select cron.unschedule($1)' into v_done using memfold._upkeep_job(tenant_id);
+        execute 'select cron.unschedule($1)' into v_done using memfold_internal._upkeep_job(tenant_id);
     end if;
     return v_done;
 end;
@@ -68,8 +68,8 @@ comment on function memfold.unschedule_upkeep(text) is
 'Ends what schedule_upkeep() has set up for a tenant (''*'': for all of them together). Returns whether there was such a job.
 Only the owner may call it. Raises MF040.';
 
-create or replace function memfold._upkeep_job(tenant_id text) returns text
+create or replace function memfold_internal._upkeep_job(tenant_id text) returns text
 language sql immutable parallel safe
 return 'memfold upkeep' || case tenant_id when '*' then '' else ' ' || tenant_id end;
-revoke all on function memfold._upkeep_job(text) from public;
-comment on function memfold._upkeep_job(text) is 'What pg_cron calls the job of a tenant.';
+revoke all on function memfold_internal._upkeep_job(text) from public;
+comment on function memfold_internal._upkeep_job(text) is 'What pg_cron calls the job of a tenant.';

@@ -1,4 +1,4 @@
-create or replace function memfold._sweep_plan(
+create or replace function memfold_internal._sweep_plan(
     tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
 ) returns table (
     member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, on_merge text, on_ambiguous text,
@@ -28,12 +28,12 @@ declare
     v_count bigint;
     v_stopped boolean;
     -- where each leads is open
-    v_waiting constant uuid[] := memfold._waiting(tenant_id, bucket_id);
+    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
         select g.group_ids as ids, g.policy, b.score, b.merge_threshold, b.judge_threshold, b.floor
-        from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
-        cross join lateral memfold._bands(g.policy, embedding_model) as b
+        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
+        cross join lateral memfold_internal._bands(g.policy, embedding_model) as b
     loop
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
@@ -49,13 +49,13 @@ begin
                 case v_policy.on_merge when 'replace' then v_size + 1 - p.a else p.b end as b, p.similarity,
                 s.value >= v_group.judge_threshold as unclear,
                 s.value > v_group.merge_threshold or s.value = v_group.merge_threshold and v_policy.merge_inclusive as merges
-            from memfold._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.floor) as p
+            from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.floor) as p
             cross join lateral (
-                select case when v_group.score is null then p.similarity else memfold._pair_score(
+                select case when v_group.score is null then p.similarity else memfold_internal._pair_score(
                     tenant_id, v_group.score, p.similarity, v_group.ids[p.b], v_group.ids[p.a]) end as value
                 offset 0
             ) as s
-            where not memfold._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
+            where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
                 -- a table of hashes, which an array is not
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
@@ -85,7 +85,7 @@ begin
                 select c.member, c.leader, c.similarity_to_leader as similarity, m.content, m.object, o.content as other_content,
                     o.object as other_object
                 from edges as e
-                cross join lateral memfold._clusters(e.a, e.b, e.similarity, v_size) as c
+                cross join lateral memfold_internal._clusters(e.a, e.b, e.similarity, v_size) as c
                 cross join lateral (
                     select m.content, m.object from memfold.memories as m
                     where m.tenant_id = _sweep_plan.tenant_id collate "C" and m.memory_id = v_ids[c.member]
@@ -104,7 +104,7 @@ begin
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
-                v_guard := case v_policy.guard when 'on' then memfold._guard_pair(tenant_id, v_fold.content, v_fold.other_content,
+                v_guard := case v_policy.guard when 'on' then memfold_internal._guard_pair(tenant_id, v_fold.content, v_fold.other_content,
                     v_fold.object, v_fold.other_object) else '{}' end;
                 if v_guard <> '{}' then
                     v_stopped := true;
@@ -145,13 +145,13 @@ begin
                 )
             )
         from edges as e
-        cross join lateral memfold._cliques(e.a, e.b, e.similarity, v_size, v_policy.max_cluster_size) as c
+        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, v_size, v_policy.max_cluster_size) as c
         where e.a is not null;
     end loop;
 end;
 $$;
-revoke all on function memfold._sweep_plan(text, text, text, uuid[], bigint) from public;
-comment on function memfold._sweep_plan(text, text, text, uuid[], bigint) is
+revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
+comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
 'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
 their own similarity, and the guard is clean; on_merge says how. Else a cluster (oldest to newest) that is to be asked about, as
 on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
@@ -198,18 +198,18 @@ declare
     v_more boolean := false;
     v_rules text;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if not coalesce(max_operations between 1 and case when dry_run then 1000000 else 1000 end and dry_run is not null, false)
     then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
             'max_operations is 1 to 1000, of a dry run 1 to 1000000; dry_run is true or false.');
     end if;
-    v_model := memfold._upkeep_model(tenant_id, bucket_id, embedding_model);
+    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
     if into_run is not null then
-        r := memfold._run(tenant_id, into_run);
+        r := memfold_internal._run(tenant_id, into_run);
         if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.state = 'undone' then
-            perform memfold._fail('MF022', 'into_run cannot be gone on with',
+            perform memfold_internal._fail('MF022', 'into_run cannot be gone on with',
                 format('It is of kind %s, bucket %L, and %s.', r.kind, r.bucket_id, r.state),
                 'Name a run of sweep_duplicates() of this bucket that was not undone, or none.');
         end if;
@@ -218,10 +218,10 @@ begin
     if memory_ids is not null then
         memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
     end if;
-    v_rules := memfold._rules_stamp(tenant_id, bucket_id);
+    v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
     -- no lock is held while it is planned
     for p in
-        select s.* from memfold._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
+        select s.* from memfold_internal._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
         order by s.similarity desc, s.member_ids
     loop
         if v_operations = max_operations then
@@ -249,7 +249,7 @@ begin
         loop
             v_guard := coalesce(p.guard, case
                 when p.is_guarded and (p.on_ambiguous <> 'keep' or p.on_merge = 'synthesise' and p.is_mergeable)
-                    then memfold._guard_pair(tenant_id, q.content, q.other_content, q.object, q.other_object)
+                    then memfold_internal._guard_pair(tenant_id, q.content, q.other_content, q.object, q.other_object)
                 else '{}' end);
             if p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable and v_guard = '{}' then
                 v_kind := 'synthesis';
@@ -258,7 +258,7 @@ begin
             v_ids := array_append(v_ids, q.id);
             v_into_ids := array_append(v_into_ids, q.into_id);
             v_similarities := array_append(v_similarities, case when p.leader_id is null
-                then memfold._similarity_of(tenant_id, q.id, q.into_id, v_model) else p.similarity end);
+                then memfold_internal._similarity_of(tenant_id, q.id, q.into_id, v_model) else p.similarity end);
             v_guards := array_append(v_guards, to_jsonb(v_guard));
             v_actions := array_append(v_actions, case when p.leader_id is null then 'ask'
                 when p.on_merge = 'replace' then 'replace' else 'merge' end);
@@ -284,10 +284,10 @@ begin
 
     -- no run where there is nothing to do: upkeep looks every few minutes
     if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
-        perform memfold._lock(tenant_id, bucket_id, null, true);
-        perform memfold._check_rules_stamp(tenant_id, bucket_id, v_rules);
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+        perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
         if into_run is null then
-            r := memfold._start_run(tenant_id, bucket_id, 'sweep', jsonb_build_object(
+            r := memfold_internal._start_run(tenant_id, bucket_id, 'sweep', jsonb_build_object(
                 'embedding_model', v_model, 'max_operations', max_operations));
         else
             update memfold.runs as o set state = 'open', ended_at = null
@@ -300,7 +300,7 @@ begin
             group by a.action, a.method
         loop
             v_places := p.places;
-            v_done := memfold._fold_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,
+            v_done := memfold_internal._fold_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,
                 array(select v_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
@@ -312,8 +312,8 @@ begin
                 end if;
             end loop;
         end loop;
-        v_asked := memfold._ask_all(r, v_questions);
-        perform memfold._end_run(tenant_id, r.run_id, jsonb_build_object(
+        v_asked := memfold_internal._ask_all(r, v_questions);
+        perform memfold_internal._end_run(tenant_id, r.run_id, jsonb_build_object(
             'asked', v_asked + coalesce((r.report ->> 'asked')::bigint, 0), 'more', v_more));
     end if;
     return query
@@ -359,17 +359,17 @@ as $$
 declare
     v_model text;
 begin
-    perform memfold._enter(tenant_id);
-    v_model := memfold._upkeep_model(tenant_id, bucket_id, embedding_model);
+    perform memfold_internal._enter(tenant_id);
+    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
     if not coalesce((select bool_and(t between 0 and 1) and count(*) <= 100 from unnest(thresholds) as t), false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('thresholds was %s.', coalesce(thresholds::text, 'null')), 'Pass 1 to 100 numbers from 0 to 1.');
     end if;
     return query
     with pairs as materialized (
         select p.similarity
-        from memfold._upkeep_groups(tenant_id, bucket_id, v_model, true, null) as g
-        cross join lateral memfold._close_pairs(tenant_id, g.group_ids, v_model, (select min(t) from unnest(thresholds) as t)) as p
+        from memfold_internal._upkeep_groups(tenant_id, bucket_id, v_model, true, null) as g
+        cross join lateral memfold_internal._close_pairs(tenant_id, g.group_ids, v_model, (select min(t) from unnest(thresholds) as t)) as p
     )
     select t.threshold, count(p.similarity)
     from unnest(thresholds) as t (threshold)

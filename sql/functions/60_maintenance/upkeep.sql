@@ -8,7 +8,7 @@ declare
     -- what locks buckets comes last: the locks are held until the end
     v_known constant text[] := array['staged', 'keys', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
-    v_step memfold.upkeep_step;
+    v_step memfold_internal.upkeep_step;
     v_counts jsonb := jsonb '{}';
     v_times jsonb := jsonb '{}';
     v_left jsonb := jsonb '[]';
@@ -21,9 +21,9 @@ declare
     v_message text;
     v_report jsonb;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
-        perform memfold._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
+        perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
             'Tasks are plain, decay, syntheses, staged, keys, runs, embed, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
@@ -36,7 +36,7 @@ begin
         continue when v_task <> all(tasks);
         v_task_started := clock_timestamp();
         begin
-            v_step := memfold._upkeep_task(tenant_id, v_task, v_after ->> v_task);
+            v_step := memfold_internal._upkeep_task(tenant_id, v_task, v_after ->> v_task);
             v_counts := v_counts || jsonb_build_object(v_task, v_step.number);
             v_after := v_after || jsonb_build_object(v_task, v_step.after);
             if v_step.is_left then
@@ -57,7 +57,7 @@ begin
     insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
     values (tenant_id, '*', 'upkeep', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
-        v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold._actor());
+        v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
     return v_report;
 end;
 $$;
@@ -72,13 +72,13 @@ tasks that have more to do: call again; busy, those of them that met a lock; err
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
 state failed where a task has failed). Raises MF001 to MF003, MF022.';
 
-create or replace function memfold._upkeep_task(tenant_id text, task text, after text) returns memfold.upkeep_step
+create or replace function memfold_internal._upkeep_task(tenant_id text, task text, after text) returns memfold_internal.upkeep_step
 language plpgsql volatile
 -- Rows may be held by now, so nothing is waited for longer than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
-    v_step memfold.upkeep_step;
+    v_step memfold_internal.upkeep_step;
     v_bucket_id text collate "C";
     v_number bigint;
     v_started constant timestamptz := clock_timestamp();
@@ -98,10 +98,10 @@ begin
             and s.staged_at < pg_catalog.now() - interval '1 day';
         if v_step.number > 0 then
             -- no batch has this id: what goes is what was left behind
-            perform memfold._take_staged(tenant_id, memfold._new_id());
+            perform memfold_internal._take_staged(tenant_id, memfold_internal._new_id());
         end if;
     elsif task = 'keys' then
-        v_step := memfold._expire_keys(tenant_id, after);
+        v_step := memfold_internal._expire_keys(tenant_id, after);
     elsif task = 'decay' then
         if exists (select from memfold.policies as p where p.decay_rate > 0) then
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
@@ -110,10 +110,10 @@ begin
         v_step.number := memfold.embed_pending(tenant_id);
         v_step.is_left := v_step.number > 0;
     elsif task = 'syntheses' then
-        v_step.number := memfold._fall_back_dead(tenant_id);
+        v_step.number := memfold_internal._fall_back_dead(tenant_id);
         v_step.is_left := v_step.number > 0;
     elsif task = 'runs' then
-        select pg_catalog.count(memfold._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
+        select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
         where r.tenant_id = _upkeep_task.tenant_id collate "C" and r.state = 'open'
             and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
@@ -163,11 +163,11 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold._upkeep_task(text, text, text) from public;
-comment on function memfold._upkeep_task(text, text, text) is
+revoke all on function memfold_internal._upkeep_task(text, text, text) from public;
+comment on function memfold_internal._upkeep_task(text, text, text) is
 'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
 
-create or replace function memfold._expire_keys(tenant_id text, after text) returns memfold.upkeep_step
+create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.upkeep_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -177,7 +177,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_step memfold.upkeep_step;
+    v_step memfold_internal.upkeep_step;
     v_before timestamptz;
     v_seen bigint := 0;
     v_stays boolean := false;
@@ -200,7 +200,7 @@ begin
         select o.*, o.at < pg_catalog.now() - (b.policy).key_retention as is_expired
         from old as o
         join (
-            select x.bucket_id, memfold._policy(v_tenant_id, x.bucket_id, '*') as policy
+            select x.bucket_id, memfold_internal._policy(v_tenant_id, x.bucket_id, '*') as policy
             from (select distinct o.bucket_id from old as o) as x
         ) as b on b.bucket_id = o.bucket_id
         order by o.at
@@ -223,8 +223,8 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold._expire_keys(text, text) from public;
-comment on function memfold._expire_keys(text, text) is
+revoke all on function memfold_internal._expire_keys(text, text) from public;
+comment on function memfold_internal._expire_keys(text, text) is
 'Removes idempotency keys of a tenant that are older than the key_retention of their bucket: of at most 5,000 keys, the oldest
 first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
 (they begin with import:) stay.';
@@ -241,8 +241,8 @@ declare
     v_report jsonb;
     v_failed text[] := array[]::text[];
 begin
-    call memfold._require_autocommit('upkeep_all');
-    for v_tenant_id in select t.tenant_id from memfold._tenants() as t (tenant_id) loop
+    call memfold_internal._require_autocommit('upkeep_all');
+    for v_tenant_id in select t.tenant_id from memfold_internal._tenants() as t (tenant_id) loop
         v_left := tasks;
         for v_turn in 1..100 loop
             v_report := memfold.upkeep(v_tenant_id, v_left);

@@ -1,4 +1,4 @@
-create or replace function memfold._pair_strength(origin text, evidence text) returns integer
+create or replace function memfold_internal._pair_strength(origin text, evidence text) returns integer
 language sql immutable parallel safe
 return case
     when origin in ('import', 'labelled') then 4
@@ -6,11 +6,11 @@ return case
     when evidence in ('judge', 'object') then 2
     else 1
 end;
-revoke all on function memfold._pair_strength(text, text) from public;
-comment on function memfold._pair_strength(text, text) is
+revoke all on function memfold_internal._pair_strength(text, text) from public;
+comment on function memfold_internal._pair_strength(text, text) is
 'Which of two labels of one pair holds: the stronger, of equals the later.';
 
-create or replace function memfold._add_pairs(
+create or replace function memfold_internal._add_pairs(
     tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
     similarities jsonb[], memories_a uuid[], memories_b uuid[]
 ) returns uuid[]
@@ -18,7 +18,7 @@ language plpgsql volatile
 as $$
 declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
-    v_actor constant text := memfold._actor();
+    v_actor constant text := memfold_internal._actor();
     v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(contents_a), 0)]);
     v_id uuid;
     l memfold.labelled_pairs;
@@ -29,7 +29,7 @@ begin
         from unnest(contents_a, contents_b, labels, evidences, similarities, memories_a, memories_b)
             with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
         -- in the order of the key, so that two that label the same pairs wait for one another and no more
-        order by memfold._pair_key(p.content_a, p.content_b), p.place
+        order by memfold_internal._pair_key(p.content_a, p.content_b), p.place
     loop
         insert into memfold.labelled_pairs as n (
             tenant_id, content_a, content_b, label, origin, evidence, weak, similarities, memory_a, memory_b, labelled_at,
@@ -45,13 +45,13 @@ begin
             select o.* into strict l
             from memfold.labelled_pairs as o
             where o.tenant_id = _add_pairs.tenant_id collate "C"
-                and o.pair_key = memfold._pair_key(v_pair.content_a, v_pair.content_b)
+                and o.pair_key = memfold_internal._pair_key(v_pair.content_a, v_pair.content_b)
             for no key update;
             v_id := l.pair_id;
             l.similarities := l.similarities || coalesce(v_pair.similarities, '{}');
             l.memory_a := coalesce(l.memory_a, v_pair.memory_a);
             l.memory_b := coalesce(l.memory_b, v_pair.memory_b);
-            if memfold._pair_strength(_add_pairs.origin, v_pair.evidence) >= memfold._pair_strength(l.origin, l.evidence) then
+            if memfold_internal._pair_strength(_add_pairs.origin, v_pair.evidence) >= memfold_internal._pair_strength(l.origin, l.evidence) then
                 l.label := v_pair.label;
                 l.origin := _add_pairs.origin;
                 l.evidence := v_pair.evidence;
@@ -69,44 +69,44 @@ begin
     return v_ids;
 end;
 $$;
-revoke all on function memfold._add_pairs(
+revoke all on function memfold_internal._add_pairs(
     text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]
 ) from public;
-comment on function memfold._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
+comment on function memfold_internal._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
 'Stores labelled pairs, which are valid, and returns their ids. A pair that is there, in either order, gets the new label
 unless the old one is the stronger, and the new cosines beside those it has.';
 
-create or replace function memfold._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
+create or replace function memfold_internal._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
 language plpgsql stable
 as $$
 declare
-    v_a constant text := memfold._prose_1(content_a);
-    v_b constant text := memfold._prose_1(content_b);
+    v_a constant text := memfold_internal._prose_1(content_a);
+    v_b constant text := memfold_internal._prose_1(content_b);
 begin
     if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
-        perform memfold._fail('MF004', 'the content is empty',
+        perform memfold_internal._fail('MF004', 'the content is empty',
             'Nothing is left of a text of the pair in canonical form.', 'Pass the texts of two facts.');
     elsif greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b)) > 100000 then
-        perform memfold._fail('MF005', 'the content is too long',
+        perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b))),
             'A text of a labelled pair has at most 100,000 bytes.');
     elsif v_a = v_b then
-        perform memfold._fail('MF042', 'the two texts are one',
+        perform memfold_internal._fail('MF042', 'the two texts are one',
             'They differ in nothing that tier 1 looks at.', 'Label two texts that only tier 2 compares.');
     elsif not coalesce(label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
-        perform memfold._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
+        perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
             'A label is duplicate, refinement, contradiction or distinct.');
     elsif similarities is not null and (
         pg_catalog.jsonb_typeof(similarities) <> 'object' or pg_catalog.jsonb_path_exists(similarities,
             '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
     ) then
-        perform memfold._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
+        perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
             'Pass an object: a number from -1 to 1 for the name of each embedding model.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_pair(text, text, text, jsonb) from public;
-comment on function memfold._check_pair(text, text, text, jsonb) is 'Raises MF004, MF005, MF042.';
+revoke all on function memfold_internal._check_pair(text, text, text, jsonb) from public;
+comment on function memfold_internal._check_pair(text, text, text, jsonb) is 'Raises MF004, MF005, MF042.';
 
 create or replace function memfold.add_labelled_pair(
     content_a text,
@@ -121,13 +121,13 @@ as $$
 declare
     v_ids uuid[];
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_pair(content_a, content_b, label, similarities);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_pair(content_a, content_b, label, similarities);
     if not coalesce(origin in ('import', 'labelled'), false) then
-        perform memfold._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
+        perform memfold_internal._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
             'origin is labelled or import. What collect_pairs() finds is collected.');
     end if;
-    v_ids := memfold._add_pairs(tenant_id, array[content_a], array[content_b], array[label], origin, array[null::text],
+    v_ids := memfold_internal._add_pairs(tenant_id, array[content_a], array[content_b], array[label], origin, array[null::text],
         array[similarities], array[null::uuid], array[null::uuid]);
     return v_ids[1];
 end;
@@ -149,23 +149,23 @@ declare
     v_keys constant text[] := '{a,b,label,similarities}'::text[];
     v_pair record;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
-        perform memfold._fail('MF035', 'the batch is no array, or too large',
+        perform memfold_internal._fail('MF035', 'the batch is no array, or too large',
             format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
                 || case when jsonb_typeof(pairs) = 'array' then ' of ' || jsonb_array_length(pairs) else '' end),
             'Pass a JSON array of at most 10,000 pairs.');
     end if;
     for v_pair in select e.element, e.place from jsonb_array_elements(pairs) with ordinality as e (element, place) loop
         if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - v_keys <> '{}' then
-            perform memfold._fail('MF042', 'a pair is no object, or has an unknown key',
+            perform memfold_internal._fail('MF042', 'a pair is no object, or has an unknown key',
                 format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
                 'The keys are a, b, label and similarities.');
         end if;
-        perform memfold._check_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
+        perform memfold_internal._check_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
             v_pair.element -> 'similarities');
     end loop;
-    perform memfold._add_pairs(tenant_id, array_agg(e.element ->> 'a' order by e.place),
+    perform memfold_internal._add_pairs(tenant_id, array_agg(e.element ->> 'a' order by e.place),
         array_agg(e.element ->> 'b' order by e.place), array_agg(e.element ->> 'label' order by e.place), 'import',
         array_agg(null::text), array_agg(e.element -> 'similarities' order by e.place), array_agg(null::uuid),
         array_agg(null::uuid))
@@ -187,11 +187,11 @@ create or replace function memfold.remove_labelled_pair(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     delete from memfold.labelled_pairs as l
     where l.tenant_id = remove_labelled_pair.tenant_id collate "C" and l.pair_id = remove_labelled_pair.pair_id;
     if not found then
-        perform memfold._fail('MF042', 'there is no such pair', format('pair_id was %s.', coalesce(pair_id::text, 'null')),
+        perform memfold_internal._fail('MF042', 'there is no such pair', format('pair_id was %s.', coalesce(pair_id::text, 'null')),
             'The table labelled_pairs lists them; set memfold.tenant_id to their tenant.');
     end if;
 end;

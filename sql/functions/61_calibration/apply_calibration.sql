@@ -1,4 +1,4 @@
-create or replace function memfold._change_calibration(model text, calibration_id uuid, undoes uuid, after jsonb) returns void
+create or replace function memfold_internal._change_calibration(model text, calibration_id uuid, undoes uuid, after jsonb) returns void
 language plpgsql volatile
 as $$
 declare
@@ -9,7 +9,7 @@ begin
     select o.* into strict m from memfold.embedding_models as o where o.model = _change_calibration.model collate "C";
     insert into memfold.calibration_changes (model, calibration_id, undoes, before, actor)
     select m.model, _change_calibration.calibration_id, _change_calibration.undoes,
-        pg_catalog.jsonb_object_agg(c.name, pg_catalog.to_jsonb(m) -> c.name), memfold._actor()
+        pg_catalog.jsonb_object_agg(c.name, pg_catalog.to_jsonb(m) -> c.name), memfold_internal._actor()
     from unnest(v_columns) as c (name);
     m := pg_catalog.jsonb_populate_record(m, after);
     update memfold.embedding_models as o
@@ -19,22 +19,22 @@ begin
     where o.model = m.model;
 end;
 $$;
-revoke all on function memfold._change_calibration(text, uuid, uuid, jsonb) from public;
-comment on function memfold._change_calibration(text, uuid, uuid, jsonb) is
+revoke all on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) from public;
+comment on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) is
 'Sets what a model goes by (after: columns of its row), and logs what it went by before. The caller holds the lock of that row.';
 
-create or replace function memfold._score_name(calibration_id uuid) returns text
+create or replace function memfold_internal._score_name(calibration_id uuid) returns text
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
-revoke all on function memfold._score_name(uuid) from public;
-comment on function memfold._score_name(uuid) is 'The name of the function that apply_calibration() makes of a calibration''s score.';
+revoke all on function memfold_internal._score_name(uuid) from public;
+comment on function memfold_internal._score_name(uuid) is 'The name of the function that apply_calibration() makes of a calibration''s score.';
 
-create or replace function memfold._is_score(score_sql text, name text) returns boolean
+create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
     v_head constant text := pg_catalog.format(
-        'create or replace function memfold.%s(features double precision[]) returns double precision', name)
+        'create or replace function memfold_internal.%s(features double precision[]) returns double precision', name)
         || E'\nlanguage plpgsql immutable strict parallel safe\nas $score$\n';
     v_tail constant text := E'\nend;\n$score$;\n';
     v_body text;
@@ -56,15 +56,15 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._is_score(text, text) from public;
-comment on function memfold._is_score(text, text) is
+revoke all on function memfold_internal._is_score(text, text) from public;
+comment on function memfold_internal._is_score(text, text) is
 'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, which reads and calls nothing else.';
 
-create or replace function memfold._make_score(calibration_id uuid) returns text
+create or replace function memfold_internal._make_score(calibration_id uuid) returns text
 language plpgsql volatile
 as $$
 declare
-    v_name constant text := memfold._score_name(calibration_id);
+    v_name constant text := memfold_internal._score_name(calibration_id);
     v_sql text;
 begin
     -- This text is executed. Only members of memfold_owner, as whom this runs, can have written it; that it is a score and
@@ -72,21 +72,21 @@ begin
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
     if v_sql is null then
         return null;
-    elsif not memfold._is_score(v_sql, v_name) then
-        perform memfold._fail('MF045', 'the score is not a function of its features alone',
+    elsif not memfold_internal._is_score(v_sql, v_name) then
+        perform memfold_internal._fail('MF045', 'the score is not a function of its features alone',
             pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
             'Calibrate anew.');
     end if;
     execute v_sql;
-    execute pg_catalog.format('revoke all on function memfold.%I(double precision[]) from public', v_name);
-    execute pg_catalog.format('grant execute on function memfold.%I(double precision[]) to memfold_owner', v_name);
-    execute pg_catalog.format('comment on function memfold.%I(double precision[]) is %L', v_name,
+    execute pg_catalog.format('revoke all on function memfold_internal.%I(double precision[]) from public', v_name);
+    execute pg_catalog.format('grant execute on function memfold_internal.%I(double precision[]) to memfold_owner', v_name);
+    execute pg_catalog.format('comment on function memfold_internal.%I(double precision[]) is %L', v_name,
         'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
     return v_name;
 end;
 $$;
-revoke all on function memfold._make_score(uuid) from public;
-comment on function memfold._make_score(uuid) is
+revoke all on function memfold_internal._make_score(uuid) from public;
+comment on function memfold_internal._make_score(uuid) is
 'Makes the function of a calibration''s score and returns its name; null where it has none. It stays when the calibration is
 undone: a call that is under way may need it. Raises MF045.';
 
@@ -98,16 +98,16 @@ declare
 begin
     select k.* into c from memfold.calibrations as k where k.calibration_id = apply_calibration.calibration_id;
     if not found then
-        perform memfold._fail('MF043', 'there is no such calibration',
+        perform memfold_internal._fail('MF043', 'there is no such calibration',
             format('calibration_id was %s.', coalesce(calibration_id::text, 'null')), 'The table calibrations lists them.');
     end if;
     perform from memfold.embedding_models as m where m.model = c.model for no key update;
-    perform memfold._change_calibration(c.model, c.calibration_id, null, case
+    perform memfold_internal._change_calibration(c.model, c.calibration_id, null, case
         when c.score is null then pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
             'merge_threshold', c.merge_threshold, 'judge_threshold', c.judge_threshold, 'score_function', null,
             'candidate_threshold', null, 'score_merge_threshold', null, 'score_judge_threshold', null)
         else pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
-            'score_function', memfold._make_score(c.calibration_id), 'candidate_threshold', c.candidate_threshold,
+            'score_function', memfold_internal._make_score(c.calibration_id), 'candidate_threshold', c.candidate_threshold,
             'score_merge_threshold', c.merge_threshold, 'score_judge_threshold', c.judge_threshold)
         end);
 end;
@@ -126,7 +126,7 @@ declare
 begin
     perform from memfold.embedding_models as m where m.model = undo_calibration.model collate "C" for no key update;
     if not found then
-        perform memfold._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(model)),
+        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(model)),
             'The table embedding_models lists them.');
     end if;
     select h.* into c
@@ -136,10 +136,10 @@ begin
     order by h.at desc, h.change_id desc
     limit 1;
     if not found then
-        perform memfold._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),
+        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),
             'The table calibration_changes has what was applied and undone.');
     end if;
-    perform memfold._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);
+    perform memfold_internal._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);
     return (c.before ->> 'calibration_id')::uuid;
 end;
 $$;

@@ -1,4 +1,4 @@
-create or replace function memfold._past_decisions(tenant_id text, bucket_id text)
+create or replace function memfold_internal._past_decisions(tenant_id text, bucket_id text)
 returns table (memory_a uuid, memory_b uuid, label text, evidence text)
 language plpgsql stable
 as $$
@@ -14,11 +14,11 @@ begin
         from memfold.judgements as j
         cross join lateral (
             select exists (
-                select from memfold._ledger as e
+                select from memfold_internal._ledger as e
                 where e.tenant_id = j.tenant_id and e.memory_id in (j.memory_id, j.other_id)
                     and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) or exists (
-                select from memfold._ledger as e
+                select from memfold_internal._ledger as e
                 where e.tenant_id = j.tenant_id and e.target_id in (j.memory_id, j.other_id)
                     and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) as undone
@@ -36,7 +36,7 @@ begin
                 when e.reason like 'refinement,%' then 'refinement' else 'duplicate' end,
             case when e.undone then 'undo' when e.tier = 3 then 'person'
                 when e.action in ('superseded', 'historical') then 'object' else 'merge' end
-        from memfold._ledger as e
+        from memfold_internal._ledger as e
         where e.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or e.bucket_id = _past_decisions.bucket_id collate "C")
             and e.judgement_id is null and e.memory_id <> e.target_id
@@ -50,12 +50,12 @@ begin
     order by least(d.a, d.b), greatest(d.a, d.b), d.at desc;
 end;
 $$;
-revoke all on function memfold._past_decisions(text, text) from public;
-comment on function memfold._past_decisions(text, text) is
+revoke all on function memfold_internal._past_decisions(text, text) from public;
+comment on function memfold_internal._past_decisions(text, text) is
 'Pairs of texts that something was decided about, as what they turned out to be; of several decisions about a pair the last.
 bucket_id null: of all buckets. Only reads.';
 
-create or replace function memfold._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
+create or replace function memfold_internal._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
 returns table (memory_a uuid, memory_b uuid, similarity double precision)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -66,20 +66,20 @@ begin
     for v_ids in
         -- the newest of a scope: each is compared with each
         select g.group_ids[greatest(pg_catalog.cardinality(g.group_ids) - 999, 1):]
-        from memfold._upkeep_groups(tenant_id, bucket_id, embedding_model, true, null) as g
+        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, true, null) as g
     loop
         return query
         select v_ids[c.b], v_ids[c.a], c.similarity
-        from memfold._close_pairs(tenant_id, v_ids, embedding_model, threshold) as c
-        where not memfold._was_asked(tenant_id, v_ids[c.a], v_ids[c.b]);
+        from memfold_internal._close_pairs(tenant_id, v_ids, embedding_model, threshold) as c
+        where not memfold_internal._was_asked(tenant_id, v_ids[c.a], v_ids[c.b]);
     end loop;
 end;
 $$;
-revoke all on function memfold._near_pairs(text, text, text, double precision) from public;
-comment on function memfold._near_pairs(text, text, text, double precision) is
+revoke all on function memfold_internal._near_pairs(text, text, text, double precision) from public;
+comment on function memfold_internal._near_pairs(text, text, text, double precision) is
 'Active memories of one scope with a cosine of at least threshold about which nobody was asked: among the newest 1,000 of each scope.';
 
-create or replace function memfold._collectable(
+create or replace function memfold_internal._collectable(
     tenant_id text, memory_a uuid, memory_b uuid, embedding_model text
 ) returns table (content_a text, content_b text, similarities jsonb, created_at timestamptz)
 language plpgsql stable rows 1
@@ -90,7 +90,7 @@ begin
     from memfold.memories as a
     join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _collectable.memory_b
     cross join lateral (
-        select pg_catalog.jsonb_object_agg(v.model, memfold._similarity(v.embedding, w.embedding)) as similarities
+        select pg_catalog.jsonb_object_agg(v.model, memfold_internal._similarity(v.embedding, w.embedding)) as similarities
         from memfold.memory_vectors as v
         join memfold.memory_vectors as w on w.tenant_id = v.tenant_id and w.memory_id = b.memory_id and w.model = v.model
         where v.tenant_id = a.tenant_id and v.memory_id = a.memory_id
@@ -98,15 +98,15 @@ begin
     where a.tenant_id = _collectable.tenant_id collate "C" and a.memory_id = _collectable.memory_a
         and a.status <> 'withdrawn' and b.status <> 'withdrawn'
         and s.similarities ? embedding_model
-        and memfold._prose_1(a.content) not in ('', memfold._prose_1(b.content)) and memfold._prose_1(b.content) <> ''
+        and memfold_internal._prose_1(a.content) not in ('', memfold_internal._prose_1(b.content)) and memfold_internal._prose_1(b.content) <> ''
         and not exists (
             select from memfold.memory_events as e
             where e.tenant_id = a.tenant_id and e.memory_id in (a.memory_id, b.memory_id) and e.action = 'erased'
         );
 end;
 $$;
-revoke all on function memfold._collectable(text, uuid, uuid, text) from public;
-comment on function memfold._collectable(text, uuid, uuid, text) is
+revoke all on function memfold_internal._collectable(text, uuid, uuid, text) from public;
+comment on function memfold_internal._collectable(text, uuid, uuid, text) is
 'The texts of two memories and their cosine by each model that both have a vector of. No row where one has none of
 embedding_model, is withdrawn or was erased, or where the texts are one in canonical form. Only reads.';
 
@@ -131,11 +131,11 @@ declare
     v_memories_a uuid[] := array[]::uuid[];
     v_memories_b uuid[] := array[]::uuid[];
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, false);
-    perform memfold._check_embedding(null, embedding_model);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, false);
+    perform memfold_internal._check_embedding(null, embedding_model);
     if not coalesce("max" between 1 and 100000 and min_age between '0' and '1000 years', false) then
-        perform memfold._fail('MF022', 'an argument is out of range', format('max was %s, min_age %s.', "max", min_age),
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max was %s, min_age %s.', "max", min_age),
             'max is 1 to 100,000, min_age 0 to 1,000 years.');
     end if;
     select coalesce(m.candidate_threshold, m.judge_threshold - 0.1) into strict v_close
@@ -144,12 +144,12 @@ begin
         select d.memory_a, d.memory_b, d.evidence, c.content_a, c.content_b, c.similarities,
             -- a fold that was taken back: opposites by what the words say
             case when d.evidence = 'undo' and exists (
-                select from unnest(memfold._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
+                select from unnest(memfold_internal._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
                 where g.signal ~ '^(negation|antonym|prefix):'
             ) then 'contradiction' else d.label end as label
-        from memfold._past_decisions(tenant_id, bucket_id) as d
-        cross join lateral memfold._collectable(collect_pairs.tenant_id, d.memory_a, d.memory_b, embedding_model) as c
-        order by memfold._pair_strength('collected', d.evidence) desc, greatest(d.memory_a, d.memory_b) desc
+        from memfold_internal._past_decisions(tenant_id, bucket_id) as d
+        cross join lateral memfold_internal._collectable(collect_pairs.tenant_id, d.memory_a, d.memory_b, embedding_model) as c
+        order by memfold_internal._pair_strength('collected', d.evidence) desc, greatest(d.memory_a, d.memory_b) desc
         limit "max"
     loop
         v_a := v_a || v_pair.content_a;
@@ -168,8 +168,8 @@ begin
             where m.tenant_id = collect_pairs.tenant_id collate "C"
                 and (collect_pairs.bucket_id is null or m.bucket_id = collect_pairs.bucket_id collate "C")
         ) as b
-        cross join lateral memfold._near_pairs(collect_pairs.tenant_id, b.bucket_id, embedding_model, v_close) as n
-        cross join lateral memfold._collectable(collect_pairs.tenant_id, n.memory_a, n.memory_b, embedding_model) as c
+        cross join lateral memfold_internal._near_pairs(collect_pairs.tenant_id, b.bucket_id, embedding_model, v_close) as n
+        cross join lateral memfold_internal._collectable(collect_pairs.tenant_id, n.memory_a, n.memory_b, embedding_model) as c
         where c.created_at <= now() - min_age
         order by n.similarity desc, n.memory_a, n.memory_b
         limit "max" - cardinality(v_a)
@@ -182,7 +182,7 @@ begin
         v_memories_a := v_memories_a || v_pair.memory_a;
         v_memories_b := v_memories_b || v_pair.memory_b;
     end loop;
-    perform memfold._add_pairs(tenant_id, v_a, v_b, v_labels, 'collected', v_evidences, v_similarities, v_memories_a,
+    perform memfold_internal._add_pairs(tenant_id, v_a, v_b, v_labels, 'collected', v_evidences, v_similarities, v_memories_a,
         v_memories_b);
     return query
     select p.evidence, p.label, count(*)
@@ -212,14 +212,14 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_embedding(null, embedding_model);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_embedding(null, embedding_model);
     if not coalesce("max" between 1 and 10000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range', format('max was %s.', "max"), 'max is 1 to 10,000.');
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max was %s.', "max"), 'max is 1 to 10,000.');
     end if;
     return query
     select p.pair_id, p.content_a::text, p.content_b::text, p.label::text, p.evidence::text, p.similarity,
-        memfold._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
+        memfold_internal._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
     from (
         select l.*, c.similarity,
             -- in the band: the nearer to an edge the more it says where the edge should be

@@ -20,22 +20,22 @@ declare
     v_item record;
     v_memory record;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_model(embedding_model, false);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_model(embedding_model, false);
     if not coalesce(v_count between 1 and case when patient then 1 else 1000 end and v_count = cardinality(contents)
         and v_count = cardinality(embeddings), false)
     then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('%s memory_ids, %s contents, %s embeddings, patient %s.', v_count, coalesce(cardinality(contents), 0),
                 coalesce(cardinality(embeddings), 0), coalesce(patient::text, 'null')),
             'Pass as many of each: 1 to 1000, or one where the call is patient.');
     elsif current_setting('transaction_isolation') <> 'read committed' then
-        perform memfold._fail('MF025', 'the isolation level must be READ COMMITTED',
+        perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || current_setting('transaction_isolation')
             || ': it could not see what has become of the memories meanwhile.',
             'Run the call in a READ COMMITTED transaction.');
     elsif run_id is not null then
-        perform memfold._run(tenant_id, run_id);
+        perform memfold_internal._run(tenant_id, run_id);
     end if;
     for v_item in
         select i.memory_id, i.content, i.embedding
@@ -44,10 +44,10 @@ begin
     loop
         memory_id := v_item.memory_id;
         if v_item.embedding is null then
-            perform memfold._fail('MF022', 'the embedding is missing', format('That of %s was null.', v_item.memory_id),
+            perform memfold_internal._fail('MF022', 'the embedding is missing', format('That of %s was null.', v_item.memory_id),
                 'Pass a vector.');
         end if;
-        perform memfold._check_embedding(v_item.embedding, v_model);
+        perform memfold_internal._check_embedding(v_item.embedding, v_model);
         if v_added > 0 and clock_timestamp() > v_until then
             status := 'later';
             return next;
@@ -65,15 +65,15 @@ begin
             where v.tenant_id = v_tenant_id and v.memory_id = v_item.memory_id and v.model = v_model
         ) then
             status := 'known';
-        elsif not memfold._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, patient) then
+        elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, patient) then
             status := 'busy';
         else
             -- whether it is a neighbour stays as it is from here on
             insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
             select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status = 'active',
-                memfold._unit(v_item.embedding)
+                memfold_internal._unit(v_item.embedding)
             from memfold.memories as m
-            join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold._root(m.memory_id, m.root_id)
+            join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
             where m.tenant_id = v_tenant_id and m.memory_id = v_item.memory_id and m.content = v_item.content collate "C"
             on conflict do nothing;
             status := case when found then 'added' else 'known' end;
@@ -98,20 +98,20 @@ is no such memory, or its text is another); pending (it has no vector yet: attac
 memory, and waits its turn. run_id: of start_reembedding(), whose count it adds to.
 Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
 
-create or replace function memfold._wait_or_try(
+create or replace function memfold_internal._wait_or_try(
     tenant_id text, bucket_id text, scope_key bigint, patient boolean
 ) returns boolean
 language plpgsql volatile
 as $$
 begin
     if patient then
-        perform memfold._lock(tenant_id, bucket_id, scope_key, true);
+        perform memfold_internal._lock(tenant_id, bucket_id, scope_key, true);
         return true;
     end if;
-    return memfold._try_lock(tenant_id, bucket_id, scope_key);
+    return memfold_internal._try_lock(tenant_id, bucket_id, scope_key);
 end;
 $$;
-revoke all on function memfold._wait_or_try(text, text, bigint, boolean) from public;
-comment on function memfold._wait_or_try(text, text, bigint, boolean) is
+revoke all on function memfold_internal._wait_or_try(text, text, bigint, boolean) from public;
+comment on function memfold_internal._wait_or_try(text, text, bigint, boolean) is
 'The lock of a scope (_lock), held to the end of the transaction; who is not patient does without where it is not to be had at
 once, and is told so.';

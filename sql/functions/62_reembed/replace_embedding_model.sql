@@ -6,29 +6,29 @@ declare
     v_tenant_id text;
     v_missing bigint;
 begin
-    perform memfold._check_model(model, null);
+    perform memfold_internal._check_model(model, null);
     if replaced_by is null then
         update memfold.embedding_models as m
         set replaced_by = null, replaced_at = null
         where m.model = replace_embedding_model.model collate "C";
         return;
     elsif replaced_by = model collate "C" then
-        perform memfold._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', model),
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', model),
             'Name the new model, or null to use the old one again.');
     end if;
-    perform memfold._check_model(replaced_by, false);
-    for v_tenant_id in select t.id from memfold._tenants() as t (id) loop
+    perform memfold_internal._check_model(replaced_by, false);
+    for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
-        v_missing := memfold._missing_count(v_tenant_id, model, replaced_by);
+        v_missing := memfold_internal._missing_count(v_tenant_id, model, replaced_by);
         if v_missing > 0 then
-            perform memfold._fail('MF046', 'memories have no vector of the new model',
+            perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
                 format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, model, replaced_by),
                 format('Run: memfold reembed --from %s --to %s', model, replaced_by));
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
     update memfold.embedding_models as m
-    set replaced_by = replace_embedding_model.replaced_by, replaced_at = memfold._clock()
+    set replaced_by = replace_embedding_model.replaced_by, replaced_at = memfold_internal._clock()
     where m.model = replace_embedding_model.model collate "C"
         and m.replaced_by is distinct from replace_embedding_model.replaced_by;
 end;
@@ -58,16 +58,16 @@ declare
     r memfold.runs;
     v_now constant timestamptz := clock_timestamp();
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_model(model, true);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_model(model, true);
     if not coalesce(max_results between 1 and 100000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 100000.');
     end if;
     if run_id is not null then
-        r := memfold._run(tenant_id, run_id);
+        r := memfold_internal._run(tenant_id, run_id);
         if r.kind <> 'dropping' then
-            perform memfold._fail('MF039', 'the run is none that drops', format('Run %s is of kind %s.', r.run_id, r.kind),
+            perform memfold_internal._fail('MF039', 'the run is none that drops', format('Run %s is of kind %s.', r.run_id, r.kind),
                 'run_id is what an earlier call returned.');
         end if;
     end if;
@@ -92,7 +92,7 @@ begin
         offset 0
     );
     if v_bare > 0 then
-        perform memfold._fail('MF046', 'memories have no vector of the new model',
+        perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
             format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, model),
             'Run memfold reembed again: something has been written while the models were changed.');
     end if;
@@ -100,7 +100,7 @@ begin
     where v.tenant_id = v_tenant_id and v.memory_id = any(v_ids) and v.model = v_model;
     get diagnostics dropped = row_count;
     if run_id is null then
-        run_id := (memfold._start_run(tenant_id, '*', 'dropping', jsonb_build_object('model', model))).run_id;
+        run_id := (memfold_internal._start_run(tenant_id, '*', 'dropping', jsonb_build_object('model', model))).run_id;
     end if;
     update memfold.runs as o
     set report = o.report || jsonb_build_object('dropped', coalesce((o.report ->> 'dropped')::bigint, 0) + dropped),
@@ -124,24 +124,24 @@ declare
     v_tenant_id text;
     v_other text;
 begin
-    perform memfold._check_model(model, true);
-    if to_regclass('memfold.' || memfold._vector_index_name(model)) is not null then
-        perform memfold._fail('MF048', 'the embedding model is in use', format('%L has an index.', model),
+    perform memfold_internal._check_model(model, true);
+    if to_regclass('memfold.' || memfold_internal._vector_index_name(model)) is not null then
+        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L has an index.', model),
             format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', model));
     end if;
     select m.model into v_other
     from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.model collate "C" limit 1;
     if v_other is not null then
-        perform memfold._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
+        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
             'Unregister that one first.');
     end if;
-    for v_tenant_id in select t.id from memfold._tenants() as t (id) loop
+    for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
         if exists (
             select from memfold.memory_vectors as v
             where v.tenant_id = v_tenant_id collate "C" and v.model = unregister_embedding_model.model collate "C"
         ) then
-            perform memfold._fail('MF048', 'the embedding model is in use',
+            perform memfold_internal._fail('MF048', 'the embedding model is in use',
                 format('Tenant %L has vectors of %L.', v_tenant_id, model),
                 'Drop them by drop_embeddings(), or run: memfold reembed --drop');
         end if;

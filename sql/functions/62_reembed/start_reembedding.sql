@@ -11,11 +11,11 @@ as $$
 declare
     v_run_id uuid;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_model(from_model, null);
-    perform memfold._check_model(to_model, false);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_model(from_model, null);
+    perform memfold_internal._check_model(to_model, false);
     if from_model = to_model collate "C" then
-        perform memfold._fail('MF022', 'an argument is out of range', format('from_model and to_model were both %L.', to_model),
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('from_model and to_model were both %L.', to_model),
             'Register the new model under a name of its own.');
     end if;
     select r.run_id into v_run_id
@@ -25,7 +25,7 @@ begin
     order by r.run_id
     limit 1;
     if v_run_id is null then
-        v_run_id := (memfold._start_run(tenant_id, '*', 'reembedding',
+        v_run_id := (memfold_internal._start_run(tenant_id, '*', 'reembedding',
             jsonb_build_object('from_model', from_model, 'to_model', to_model))).run_id;
     end if;
     return v_run_id;
@@ -49,9 +49,9 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if not coalesce(max_results between 1 and 10000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 10000.');
     end if;
     return query
@@ -98,12 +98,12 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_model(m.model, null) from unnest(array[from_model, to_model]) as m (model);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_model(m.model, null) from unnest(array[from_model, to_model]) as m (model);
     select count(*) filter (where v.model = from_model collate "C"), count(*) filter (where v.model = to_model collate "C")
     into old_vectors, new_vectors
     from memfold.memory_vectors as v where v.tenant_id = v_tenant_id;
-    missing := memfold._missing_count(tenant_id, from_model, to_model);
+    missing := memfold_internal._missing_count(tenant_id, from_model, to_model);
     select count(*) into pending
     from memfold.memories as m where m.tenant_id = v_tenant_id and m.embedding_pending;
     select count(*) into own_thresholds
@@ -137,13 +137,13 @@ declare
     v_missing bigint;
     v_now constant timestamptz := clock_timestamp();
 begin
-    perform memfold._enter(tenant_id);
-    r := memfold._run(tenant_id, run_id);
+    perform memfold_internal._enter(tenant_id);
+    r := memfold_internal._run(tenant_id, run_id);
     if r.kind <> 'reembedding' then
-        perform memfold._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
+        perform memfold_internal._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
             'run_id is what start_reembedding() returned.');
     end if;
-    v_missing := memfold._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
+    v_missing := memfold_internal._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
     update memfold.runs as o
     set report = o.report || jsonb_build_object('added', coalesce((o.report ->> 'added')::bigint, 0), 'missing', v_missing),
         state = case when v_missing = 0 then 'done' else o.state end,
@@ -158,7 +158,7 @@ comment on function memfold.end_reembedding(uuid, text) is
 'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
 many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
 
-create or replace function memfold._missing_count(tenant_id text, from_model text, to_model text) returns bigint
+create or replace function memfold_internal._missing_count(tenant_id text, from_model text, to_model text) returns bigint
 language sql stable
 begin atomic
     select pg_catalog.count(*)
@@ -171,6 +171,6 @@ begin atomic
             where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
         );
 end;
-revoke all on function memfold._missing_count(text, text, text) from public;
-comment on function memfold._missing_count(text, text, text) is
+revoke all on function memfold_internal._missing_count(text, text, text) from public;
+comment on function memfold_internal._missing_count(text, text, text) is
 'How many memories of a tenant have a vector of from_model and none of to_model. Reads all its vectors'' keys.';

@@ -1,4 +1,4 @@
-create or replace function memfold._beside(tenant_id text, texts uuid[], actions text[]) returns uuid[]
+create or replace function memfold_internal._beside(tenant_id text, texts uuid[], actions text[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -6,10 +6,10 @@ begin
     return array(
         select distinct x.id
         from (
-            select e.* from memfold._events_of(tenant_id, texts) as e
+            select e.* from memfold_internal._events_of(tenant_id, texts) as e
             where e.target_id is not null and e.tier >= 2
             union all
-            select e.* from memfold._events_about(tenant_id, texts) as e
+            select e.* from memfold_internal._events_about(tenant_id, texts) as e
             where e.tier >= 2
         ) as e
         cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
@@ -17,11 +17,11 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._beside(text, uuid[], text[]) from public;
-comment on function memfold._beside(text, uuid[], text[]) is
+revoke all on function memfold_internal._beside(text, uuid[], text[]) from public;
+comment on function memfold_internal._beside(text, uuid[], text[]) is
 'Whoever is, or ever was, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
 
-create or replace function memfold._lock_to_erase(tenant_id text, memory_ids uuid[], patient boolean) returns boolean
+create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], patient boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
@@ -30,11 +30,11 @@ declare
     v_patient boolean := patient;
 begin
     loop
-        v_wanted := memory_ids || memfold._beside(tenant_id, memfold._trees(tenant_id, memory_ids),
+        v_wanted := memory_ids || memfold_internal._beside(tenant_id, memfold_internal._trees(tenant_id, memory_ids),
             array['merged', 'replaced', 'superseded', 'historical']);
         if v_wanted <@ v_locked then
             return true;
-        elsif not memfold._lock_memories(tenant_id, v_wanted, v_patient) then
+        elsif not memfold_internal._lock_memories(tenant_id, v_wanted, v_patient) then
             return false;
         end if;
         v_locked := v_wanted;
@@ -43,12 +43,12 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._lock_to_erase(text, uuid[], boolean) from public;
-comment on function memfold._lock_to_erase(text, uuid[], boolean) is
+revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
+comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
 'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
 them (see _lock_memories()). patient false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
-create or replace function memfold._erase(
+create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
 language plpgsql volatile
@@ -80,25 +80,25 @@ begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_said, v_had
-    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    from memfold_internal._events_of(v_tenant_id, texts) as e where e.origin is not null;
     select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.n) into v_touched, v_rows
     from (
         select e.memory_id, pg_catalog.count(*) as n
-        from memfold._events_of(v_tenant_id, texts) as e
+        from memfold_internal._events_of(v_tenant_id, texts) as e
         where e.event_id = any(event_ids)
         group by e.memory_id
     ) as x;
-    v_beside := memfold._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
-    v_named := texts || memfold._beside(v_tenant_id, texts, array['merged', 'replaced']);
+    v_beside := memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
+    v_named := texts || memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced']);
     select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.turn) into v_sources, v_turns
     from (
         select distinct e.memory_id, t.turn
-        from memfold._events_of(v_tenant_id, texts) as e
+        from memfold_internal._events_of(v_tenant_id, texts) as e
         cross join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn)
         where e.event_id = any(event_ids)
     ) as x;
 
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     v_removed := event_ids;
     if _erase.turn is not null then
         -- what they support by other turns stays
@@ -122,7 +122,7 @@ begin
         where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
     end if;
     v_removed := coalesce(v_removed, '{}');
-    v_result.events := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
+    v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     -- what is still supported is derived below
     delete from memfold.memory_sources as s
     using unnest(v_sources, v_turns) as t (id, turn)
@@ -130,10 +130,10 @@ begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_still_said, v_has
-    from memfold._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    from memfold_internal._events_of(v_tenant_id, texts) as e where e.origin is not null;
     v_gone := array(
         with members as materialized (
-            select m.memory_id as id, memfold._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
+            select m.memory_id as id, memfold_internal._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
                 case when m.memory_id = any(v_had) then m.memory_id <> all(v_has)
                     else m.memory_id = any(v_said) and m.memory_id <> all(v_still_said) end as lost
             from pg_catalog.unnest(texts) as i (id)
@@ -180,10 +180,10 @@ begin
             coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
             coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
         into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
-        from memfold._successors(v_tenant_id, texts, v_gone) as s;
+        from memfold_internal._successors(v_tenant_id, texts, v_gone) as s;
         v_result.events := v_result.events
-            + memfold._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
-        perform memfold._blank_signals(v_tenant_id, bucket_id, v_named);
+            + memfold_internal._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+        perform memfold_internal._blank_signals(v_tenant_id, bucket_id, v_named);
         -- how often the fact was shown, and found helpful, stays with it
         update memfold.memory_counters as k
         set access_count = k.access_count + d.access_count, helpful_count = k.helpful_count + d.helpful_count,
@@ -200,12 +200,12 @@ begin
         set status = 'merged', merged_into = t.into_id, root_id = t.root_id
         from (select t.* from unnest(v_aliases, v_aliases_into, v_aliases_root) as t (id, into_id, root_id)) as t
         where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
-        perform memfold._remove_texts(v_tenant_id, v_gone);
+        perform memfold_internal._remove_texts(v_tenant_id, v_gone);
     end if;
-    perform memfold._state_anew(v_tenant_id, array(
+    perform memfold_internal._state_anew(v_tenant_id, array(
         select t.id from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone)
     ));
-    perform memfold._derive_all(v_tenant_id, array(
+    perform memfold_internal._derive_all(v_tenant_id, array(
         select m.memory_id
         from (
             select r.id from pg_catalog.unnest(v_roots || v_beside) as r (id)
@@ -215,24 +215,24 @@ begin
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
     ));
-    v_newest := memfold._newest_event(v_tenant_id);
+    v_newest := memfold_internal._newest_event(v_tenant_id);
     insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
-    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
         pg_catalog.concat_ws(', ', case when g.id is not null then 'the text' end,
             case when t.n > 0 then pg_catalog.format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
-        memfold._actor()
+        memfold_internal._actor()
     from (select t.id from unnest(v_touched) as t (id) union select g.id from unnest(v_gone) as g (id)) as x
     left join unnest(v_gone, v_gone_into) as g (id, into_id) on g.id = x.id
     left join unnest(v_touched, v_rows) as t (id, n) on t.id = x.id
     order by x.id;
-    perform memfold._maintain(false);
+    perform memfold_internal._maintain(false);
     v_result.erased := pg_catalog.cardinality(v_gone);
     v_result.kept := (select pg_catalog.count(*) from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone));
     return v_result;
 end;
 $$;
-revoke all on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
-comment on function memfold._erase(text, text, uuid[], uuid[], uuid[], text, text) is
+revoke all on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
+comment on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) is
 'Takes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: all that is on a timeline with them, see
 _texts_to_lock()) or of none, out of the ledger, but those that name other
 turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and

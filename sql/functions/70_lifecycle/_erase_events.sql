@@ -1,4 +1,4 @@
-create or replace function memfold._events_of(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+create or replace function memfold_internal._events_of(tenant_id text, texts uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
     select e.*
@@ -9,10 +9,10 @@ begin atomic
         offset 0
     ) as e;
 end;
-revoke all on function memfold._events_of(text, uuid[]) from public;
-comment on function memfold._events_of(text, uuid[]) is 'The ledger rows of texts. Inlined by its callers.';
+revoke all on function memfold_internal._events_of(text, uuid[]) from public;
+comment on function memfold_internal._events_of(text, uuid[]) is 'The ledger rows of texts. Inlined by its callers.';
 
-create or replace function memfold._events_about(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+create or replace function memfold_internal._events_about(tenant_id text, texts uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
     select e.*
@@ -23,11 +23,11 @@ begin atomic
         offset 0
     ) as e;
 end;
-revoke all on function memfold._events_about(text, uuid[]) from public;
-comment on function memfold._events_about(text, uuid[]) is
+revoke all on function memfold_internal._events_about(text, uuid[]) from public;
+comment on function memfold_internal._events_about(text, uuid[]) is
 'The ledger rows that name texts as what was decided against. Inlined by its callers.';
 
-create or replace function memfold._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
+create or replace function memfold_internal._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -59,12 +59,12 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold._remove_events(text, text, uuid[]) from public;
-comment on function memfold._remove_events(text, text, uuid[]) is
+revoke all on function memfold_internal._remove_events(text, text, uuid[]) from public;
+comment on function memfold_internal._remove_events(text, text, uuid[]) is
 'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
 keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
 
-create or replace function memfold._without(similar_memories jsonb, texts uuid[]) returns jsonb
+create or replace function memfold_internal._without(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
     select nullif(coalesce(pg_catalog.jsonb_agg(s.entry - g.vector - g.words order by s.place), '[]'), '[]')
@@ -81,11 +81,11 @@ begin atomic
         ) as g
     where (s.entry ->> 'memory_id')::uuid <> all(texts);
 end;
-revoke all on function memfold._without(jsonb, uuid[]) from public;
-comment on function memfold._without(jsonb, uuid[]) is
+revoke all on function memfold_internal._without(jsonb, uuid[]) from public;
+comment on function memfold_internal._without(jsonb, uuid[]) is
 'What was reported as similar, without these texts, whether they are memories or what matched. Null: nothing is left.';
 
-create or replace function memfold._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
+create or replace function memfold_internal._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -95,7 +95,7 @@ begin
     update memfold.memory_events as e
     set guard = '{}'
     from (
-        select o.event_id, o.at from memfold._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
+        select o.event_id, o.at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
     ) as o
     where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
     update memfold.memory_events_archive as e
@@ -123,23 +123,23 @@ begin
     ) as p
     where j.tenant_id = v_tenant_id and j.judgement_id = p.cluster_id and j.guard <> '{}';
     update memfold.memory_events as e
-    set similar_memories = memfold._without(e.similar_memories, texts)
+    set similar_memories = memfold_internal._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
+        and e.similar_memories is distinct from memfold_internal._without(e.similar_memories, texts);
     update memfold.memory_events_archive as e
-    set similar_memories = memfold._without(e.similar_memories, texts)
+    set similar_memories = memfold_internal._without(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold._without(e.similar_memories, texts);
+        and e.similar_memories is distinct from memfold_internal._without(e.similar_memories, texts);
 end;
 $$;
-revoke all on function memfold._blank_signals(text, text, uuid[]) from public;
-comment on function memfold._blank_signals(text, text, uuid[]) is
+revoke all on function memfold_internal._blank_signals(text, text, uuid[]) from public;
+comment on function memfold_internal._blank_signals(text, text, uuid[]) is
 'Removes what the ledger and the queue say about texts beside others: the guard''s signals are words of both. The caller has
 memfold.maintenance on.';
 
-create or replace function memfold._lead_on(
+create or replace function memfold_internal._lead_on(
     tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
 ) returns bigint
 language plpgsql volatile
@@ -157,9 +157,9 @@ begin
     for e in
         select x.*
         from (
-            select o.* from memfold._events_of(v_tenant_id, gone) as o
+            select o.* from memfold_internal._events_of(v_tenant_id, gone) as o
             union
-            select o.* from memfold._events_about(v_tenant_id, gone) as o
+            select o.* from memfold_internal._events_about(v_tenant_id, gone) as o
         ) as x
         order by x.event_id
     loop
@@ -189,7 +189,7 @@ begin
             where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
         end if;
     end loop;
-    v_count := memfold._remove_events(v_tenant_id, bucket_id, v_removed);
+    v_count := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     delete from memfold.memory_events_archive as o
     using (select g.id from unnest(gone) as g (id)) as g
     where o.tenant_id = v_tenant_id and o.target_id = g.id and o.action = 'judged';
@@ -197,28 +197,28 @@ begin
     set target_id = null, similarity = null, guard = '{}', similar_memories = null
     from (select g.id from unnest(gone) as g (id)) as g
     where o.tenant_id = v_tenant_id and o.target_id = g.id;
-    v_newest := memfold._newest_event(v_tenant_id);
+    v_newest := memfold_internal._newest_event(v_tenant_id);
     -- those that a row of the text above had folded, which is gone
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )
-    select v_tenant_id, memfold._id_after(memfold._new_id(), v_newest), _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
         select from memfold.memory_counters as k
         where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
-    ), memfold._actor()
+    ), memfold_internal._actor()
     from unnest(aliases, aliases_into) as o (id, into_id)
     where not exists (
-        select from memfold._ledger as l
+        select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
     ) and not exists (
-        select from memfold._ledger as l
+        select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.target_id = o.id and l.action = 'replaced' and not l.undone
     );
     return v_count;
 end;
 $$;
-revoke all on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
-comment on function memfold._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) is
+revoke all on function memfold_internal._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
+comment on function memfold_internal._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) is
 'What the ledger says of texts that go, whose observations are gone already, it says of those in whose place they are named
 from now on (gone_into; null: nothing is left, and what says nothing of others goes too). aliases: texts that stay, each to be
 folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has

@@ -1,4 +1,4 @@
-create or replace function memfold._remove_member(tenant_id text, memory_id uuid) returns void
+create or replace function memfold_internal._remove_member(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$
 declare
@@ -50,12 +50,12 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._remove_member(text, uuid) from public;
-comment on function memfold._remove_member(text, uuid) is
+revoke all on function memfold_internal._remove_member(text, uuid) from public;
+comment on function memfold_internal._remove_member(text, uuid) is
 'Takes a text out of the clusters that it was asked about in. That the others were asked about together stays on record. The caller
 has memfold.maintenance on.';
 
-create or replace function memfold._remove_texts(tenant_id text, texts uuid[]) returns void
+create or replace function memfold_internal._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -85,7 +85,7 @@ begin
     where p.tenant_id = v_tenant_id
         and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));
     foreach v_id in array texts loop
-        perform memfold._remove_member(v_tenant_id, v_id);
+        perform memfold_internal._remove_member(v_tenant_id, v_id);
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.memory_id = v_id;
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.other_id = v_id;
         delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
@@ -99,17 +99,17 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
 end;
 $$;
-revoke all on function memfold._remove_texts(text, uuid[]) from public;
-comment on function memfold._remove_texts(text, uuid[]) is
+revoke all on function memfold_internal._remove_texts(text, uuid[]) from public;
+comment on function memfold_internal._remove_texts(text, uuid[]) is
 'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
 has memfold.maintenance on.';
 
-create or replace function memfold._successors(tenant_id text, texts uuid[], gone uuid[])
+create or replace function memfold_internal._successors(tenant_id text, texts uuid[], gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
 begin atomic
     with recursive edges as materialized (
-        select m.memory_id, m.merged_into, memfold._root(m.memory_id, m.root_id) as root
+        select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
         from pg_catalog.unnest(texts) as i (id)
         cross join lateral (
             select m.* from memfold.memories as m
@@ -138,13 +138,13 @@ begin atomic
     from nearest as n
     left join heads as h on h.root = n.root;
 end;
-revoke all on function memfold._successors(text, uuid[], uuid[]) from public;
-comment on function memfold._successors(text, uuid[], uuid[]) is
+revoke all on function memfold_internal._successors(text, uuid[], uuid[]) from public;
+comment on function memfold_internal._successors(text, uuid[], uuid[]) is
 'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
 else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
 root_id: what is the root then. Only reads.';
 
-create or replace function memfold._state_anew(tenant_id text, texts uuid[]) returns void
+create or replace function memfold_internal._state_anew(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -171,18 +171,18 @@ begin
         select s.* into e
         from memfold.memory_events as s
         where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.observation and s.content is not null
-        order by memfold._content_hash(s.memory_type, s.subject, s.predicate, s.content, m.canonicalizer, m.key_fields,
+        order by memfold_internal._content_hash(s.memory_type, s.subject, s.predicate, s.content, m.canonicalizer, m.key_fields,
             m.metadata_signature) is distinct from m.content_hash, s.event_id
         limit 1;
         continue when not found;
-        v_hash := memfold._content_hash(e.memory_type, e.subject, e.predicate, e.content, m.canonicalizer, m.key_fields,
+        v_hash := memfold_internal._content_hash(e.memory_type, e.subject, e.predicate, e.content, m.canonicalizer, m.key_fields,
             m.metadata_signature);
         update memfold.memories as o
         set content = e.content, memory_type = e.memory_type, subject = e.subject, predicate = e.predicate, object = e.object,
             session_id = e.session_id,
             -- Only after a rehash to finer rules may it be another memory's: then it goes on without.
             canonicalizer = case when v_hash is not distinct from m.content_hash or not exists (
-                select from memfold._known_text(v_tenant_id, m.bucket_id, v_hash)
+                select from memfold_internal._known_text(v_tenant_id, m.bucket_id, v_hash)
             ) then m.canonicalizer end
         where o.tenant_id = v_tenant_id and o.memory_id = m.memory_id
         returning o.* into m;
@@ -192,7 +192,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold._state_anew(text, uuid[]) from public;
-comment on function memfold._state_anew(text, uuid[]) is
+revoke all on function memfold_internal._state_anew(text, uuid[]) from public;
+comment on function memfold_internal._state_anew(text, uuid[]) is
 'Gives texts whose wording no observation has any more that of the first one left: another spelling of the same canonical
 form. The caller has memfold.maintenance on.';

@@ -1,4 +1,4 @@
-create or replace function memfold._archivable(
+create or replace function memfold_internal._archivable(
     tenant_id text, before timestamptz, from_memory uuid, from_event uuid, to_memory uuid, to_event uuid, memory_ids uuid[]
 ) returns table (memory_id uuid, event_id uuid, undo_id uuid, summary bigint, is_summary boolean)
 language plpgsql stable
@@ -62,13 +62,13 @@ begin
         or s.is_idle;
 end;
 $$;
-revoke all on function memfold._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) from public;
-comment on function memfold._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) is
+revoke all on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) from public;
+comment on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) is
 'What archive_events() would move of a stretch of the ledger, by memory and event: restatements by the number of the row that will
 stand for them (is_summary: they are such a row), undone ones with the row that took them back, and rows on which no state
 depends. memory_ids null: of all. Only reads.';
 
-create or replace function memfold._archive(tenant_id text, event_ids uuid[], summaries bigint[]) returns memfold.archived_rows
+create or replace function memfold_internal._archive(tenant_id text, event_ids uuid[], summaries bigint[]) returns memfold.archived_rows
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -82,7 +82,7 @@ begin
     into v_gone, v_summaries
     from unnest(event_ids, summaries) as i (id, summary)
     join memfold.memory_events as e on e.tenant_id = _archive.tenant_id collate "C" and e.event_id = i.id;
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     delete from memfold.memory_events as e
     where e.tenant_id = _archive.tenant_id collate "C" and e.event_id = any(event_ids);
     insert into memfold.memory_events_archive
@@ -95,7 +95,7 @@ begin
         turn_events
     )
     select _archive.tenant_id, s.event_id, s.at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
-        coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold._actor(),
+        coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold_internal._actor(),
         s.observations, s.without_turns, s.first_observed_at, coalesce(t.holders, '{}')
     from (
         select g.memory_id, v_summaries[g.ordinality] as summary, min(g.bucket_id) as bucket_id,
@@ -123,12 +123,12 @@ begin
     ) as t on t.memory_id = s.memory_id and t.summary = s.summary;
     get diagnostics v_result.summaries = row_count;
     v_result.is_left := true;
-    perform memfold._maintain(false);
+    perform memfold_internal._maintain(false);
     return v_result;
 end;
 $$;
-revoke all on function memfold._archive(text, uuid[], bigint[]) from public;
-comment on function memfold._archive(text, uuid[], bigint[]) is
+revoke all on function memfold_internal._archive(text, uuid[], bigint[]) from public;
+comment on function memfold_internal._archive(text, uuid[], bigint[]) is
 'Moves rows of the ledger to the archive. summaries: the number of the row that stands for it from now on, among those of its
 memory; null: none does. Rows of method archived are taken away, for one that stands for theirs too. The caller holds the locks.';
 
@@ -157,9 +157,9 @@ declare
     v_text record;
     v_result memfold.archived_rows;
 begin
-    perform memfold._enter(v_tenant_id);
+    perform memfold_internal._enter(v_tenant_id);
     if not coalesce(before <= clock_timestamp() and max_events between 1 and 10000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
             'before is a time in the past, max_events 1 to 10,000.');
     end if;
     v_result.archived := 0;
@@ -191,7 +191,7 @@ begin
             select a.memory_id, m.bucket_id, m.scope_key
             from (
                 select distinct a.memory_id
-                from memfold._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],
+                from memfold_internal._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],
                     v_events[v_last], null) as a
             ) as a
             cross join lateral (
@@ -203,9 +203,9 @@ begin
         loop
             -- It waits for the first alone, so that nobody waits for what this holds while this waits for another.
             if v_locked = '{}' then
-                perform memfold._lock(v_tenant_id, v_text.bucket_id, v_text.scope_key, true);
+                perform memfold_internal._lock(v_tenant_id, v_text.bucket_id, v_text.scope_key, true);
             elsif cardinality(v_locked) = 64
-                or not memfold._try_lock(v_tenant_id, v_text.bucket_id, v_text.scope_key)
+                or not memfold_internal._try_lock(v_tenant_id, v_text.bucket_id, v_text.scope_key)
             then
                 v_next_memory := v_text.memory_id;
                 v_next_event := v_zero;
@@ -216,7 +216,7 @@ begin
         if v_locked <> '{}' then
             -- again, what has been locked
             with plan as materialized (
-                select a.* from memfold._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],
+                select a.* from memfold_internal._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],
                     v_events[v_last], v_locked::uuid[]) as a
             )
             select array_agg(p.event_id), array_agg(p.summary),
@@ -229,7 +229,7 @@ begin
                 union all
                 select p.memory_id, p.undo_id, null from plan as p where p.undo_id is not null
             ) as p;
-            v_result := memfold._archive(v_tenant_id, v_events, v_summaries);
+            v_result := memfold_internal._archive(v_tenant_id, v_events, v_summaries);
         end if;
     else
         -- rows without a memory: candidates that a rule refused
@@ -254,14 +254,14 @@ begin
         loop
             -- against erasure, which has this key or the bucket's
             if v_locked = '{}' then
-                perform memfold._lock(v_tenant_id, v_text.bucket_id, 0, true);
-            elsif cardinality(v_locked) = 64 or not memfold._try_lock(v_tenant_id, v_text.bucket_id, 0) then
+                perform memfold_internal._lock(v_tenant_id, v_text.bucket_id, 0, true);
+            elsif cardinality(v_locked) = 64 or not memfold_internal._try_lock(v_tenant_id, v_text.bucket_id, 0) then
                 v_next_event := v_text.event_id;
                 exit;
             end if;
             v_locked := v_locked || v_text.bucket_id;
         end loop;
-        v_result := memfold._archive(v_tenant_id, array(
+        v_result := memfold_internal._archive(v_tenant_id, array(
             select e.event_id
             from unnest(v_events) as i (id)
             join memfold.memory_events as e on e.tenant_id = v_tenant_id and e.event_id = i.id

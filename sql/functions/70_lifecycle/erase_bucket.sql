@@ -1,4 +1,4 @@
-create or replace function memfold._erase_some(
+create or replace function memfold_internal._erase_some(
     tenant_id text, bucket_id text, max_memories bigint
 ) returns memfold.erasure
 language plpgsql volatile
@@ -27,7 +27,7 @@ begin
         return (0, 0, 0, 1)::memfold.erasure;
     end if;
     -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
-    v_texts := memfold._timeline_texts(v_tenant_id, array(
+    v_texts := memfold_internal._timeline_texts(v_tenant_id, array(
         select x.memory_id
         from (
             select t.memory_id, row_number() over (order by t.memory_id) as place,
@@ -55,12 +55,12 @@ begin
         -- a fact that was said very often is a call's work by itself
         where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
     ));
-    perform memfold._lock_texts(v_tenant_id, memfold._texts_to_lock(v_tenant_id, v_texts));
-    perform memfold._maintain(true);
+    perform memfold_internal._lock_texts(v_tenant_id, memfold_internal._texts_to_lock(v_tenant_id, v_texts));
+    perform memfold_internal._maintain(true);
     select array_agg(x.memory_id), array_agg(x.turn) into v_sources, v_turns
     from (
         select distinct e.memory_id, t.turn
-        from memfold._events_of(v_tenant_id, v_texts) as e
+        from memfold_internal._events_of(v_tenant_id, v_texts) as e
         cross join lateral unnest(e.source_turn_ids) as t (turn)
     ) as x;
     delete from memfold.memory_sources as s
@@ -75,18 +75,18 @@ begin
     where e.tenant_id = v_tenant_id and e.memory_id = t.id;
     get diagnostics v_rows = row_count;
     v_result.events := v_result.events + v_rows;
-    perform memfold._remove_texts(v_tenant_id, v_texts);
-    perform memfold._maintain(false);
+    perform memfold_internal._remove_texts(v_tenant_id, v_texts);
+    perform memfold_internal._maintain(false);
     v_result.erased := cardinality(v_texts);
     return v_result;
 end;
 $$;
-revoke all on function memfold._erase_some(text, text, bigint) from public;
-comment on function memfold._erase_some(text, text, bigint) is
+revoke all on function memfold_internal._erase_some(text, text, bigint) from public;
+comment on function memfold_internal._erase_some(text, text, bigint) is
 'Erases some memories of a bucket, all of which is to go: max_memories, and what is tied to them; fewer where they were said often.
 The caller holds the bucket''s lock.';
 
-create or replace function memfold._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
+create or replace function memfold_internal._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -97,7 +97,7 @@ declare
     v_rows bigint;
     v_left bigint := max_rows;
 begin
-    perform memfold._maintain(true);
+    perform memfold_internal._maintain(true);
     delete from memfold.memory_events as e
     using (
         select o.event_id, o.at from memfold.memory_events as o
@@ -118,7 +118,7 @@ begin
     where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
-    perform memfold._maintain(false);
+    perform memfold_internal._maintain(false);
     delete from memfold.idempotency_keys as i
     using (
         select o.bucket_id, o.idempotency_key from memfold.idempotency_keys as o
@@ -149,12 +149,12 @@ begin
     return max_rows - v_left;
 end;
 $$;
-revoke all on function memfold._erase_rest(text, text, bigint) from public;
-comment on function memfold._erase_rest(text, text, bigint) is
+revoke all on function memfold_internal._erase_rest(text, text, bigint) from public;
+comment on function memfold_internal._erase_rest(text, text, bigint) is
 'Erases what a bucket has beside memories, and, of a whole tenant (bucket_id null), its rules: of large tables at most max_rows, of which it
 returns the number; fewer: that was all. What says that something was erased stays.';
 
-create or replace function memfold._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
+create or replace function memfold_internal._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
 language plpgsql volatile
 as $$
 declare
@@ -167,16 +167,16 @@ begin
     order by o.run_id desc
     limit 1;
     if not found then
-        r := memfold._start_run(tenant_id, bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', reason));
+        r := memfold_internal._start_run(tenant_id, bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', reason));
     end if;
     return r;
 end;
 $$;
-revoke all on function memfold._erasure_run(text, text, text) from public;
-comment on function memfold._erasure_run(text, text, text) is
+revoke all on function memfold_internal._erasure_run(text, text, text) from public;
+comment on function memfold_internal._erasure_run(text, text, text) is
 'The run of an erasure in several calls: the one that is open, else a new one. bucket_id ''*'': of the whole tenant.';
 
-create or replace function memfold._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
+create or replace function memfold_internal._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
 language plpgsql volatile
 as $$
 declare
@@ -191,28 +191,28 @@ begin
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     if result.remaining = 0 then
         insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, reason, cause, run_id, actor)
-        values (r.tenant_id, memfold._new_event_id(r.tenant_id), r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
+        values (r.tenant_id, memfold_internal._new_event_id(r.tenant_id), r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
             pg_catalog.format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
-            memfold._actor());
+            memfold_internal._actor());
     end if;
 end;
 $$;
-revoke all on function memfold._end_erasure(memfold.runs, text, memfold.erasure) from public;
-comment on function memfold._end_erasure(memfold.runs, text, memfold.erasure) is
+revoke all on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) from public;
+comment on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) is
 'Writes down what a call of an erasure did; when nothing remains, a row of the ledger says so.';
 
-create or replace function memfold._check_erasure(max_memories bigint) returns void
+create or replace function memfold_internal._check_erasure(max_memories bigint) returns void
 language plpgsql immutable
 as $$
 begin
     if not coalesce(max_memories between 1 and 10000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range',
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
             pg_catalog.format('max_memories was %s.', coalesce(max_memories::text, 'null')), 'max_memories is 1 to 10000.');
     end if;
 end;
 $$;
-revoke all on function memfold._check_erasure(bigint) from public;
-comment on function memfold._check_erasure(bigint) is 'Raises MF022.';
+revoke all on function memfold_internal._check_erasure(bigint) from public;
+comment on function memfold_internal._check_erasure(bigint) is 'Raises MF022.';
 
 create or replace function memfold.erase_bucket(
     tenant_id text,
@@ -228,12 +228,12 @@ declare
     v_result memfold.erasure;
     v_rest bigint;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_identifier('bucket_id', bucket_id, true);
-    perform memfold._check_erasure(max_memories);
-    perform memfold._lock(tenant_id, bucket_id, null, true);
-    r := memfold._erasure_run(tenant_id, bucket_id, reason);
-    v_result := memfold._erase_some(r.tenant_id, r.bucket_id, max_memories);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_erasure(max_memories);
+    perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+    r := memfold_internal._erasure_run(tenant_id, bucket_id, reason);
+    v_result := memfold_internal._erase_some(r.tenant_id, r.bucket_id, max_memories);
     v_result.kept := 0;
     v_result.remaining := (
         select count(*) from (
@@ -241,11 +241,11 @@ begin
         ) as m
     );
     if v_result.remaining = 0 then
-        v_rest := memfold._erase_rest(r.tenant_id, r.bucket_id, 20 * max_memories);
+        v_rest := memfold_internal._erase_rest(r.tenant_id, r.bucket_id, 20 * max_memories);
         v_result.events := v_result.events + v_rest;
         v_result.remaining := (v_rest = 20 * max_memories)::integer;
     end if;
-    perform memfold._end_erasure(r, 'bucket', v_result);
+    perform memfold_internal._end_erasure(r, 'bucket', v_result);
     return v_result;
 end;
 $$;

@@ -13,24 +13,24 @@ declare
     v_timelines uuid[];
     v_result memfold.erasure;
 begin
-    perform memfold._enter(tenant_id);
-    m := memfold._memory_root(tenant_id, memory_id, '{}');
-    if not memfold._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
+    perform memfold_internal._enter(tenant_id);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
+    if not memfold_internal._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
         raise exception 'the scope is busy' using
             errcode = 'serialization_failure',
             detail = 'What the memory is tied to has changed, and another call works there.',
             hint = 'Retry the call.';
     end if;
     -- it may lead elsewhere by now, or nowhere
-    m := memfold._memory_root(tenant_id, memory_id, '{}');
-    v_texts := memfold._trees(m.tenant_id, array[m.memory_id]);
-    v_timelines := memfold._texts_to_lock(m.tenant_id, v_texts);
-    perform memfold._lock_texts(m.tenant_id, v_timelines);
-    perform memfold._unarchive(m.tenant_id, v_texts);
+    m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
+    v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
+    v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
+    perform memfold_internal._lock_texts(m.tenant_id, v_timelines);
+    perform memfold_internal._unarchive(m.tenant_id, v_texts);
     -- a row that came by a plain INSERT has none
-    perform memfold._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
-    v_result := memfold._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
-        select e.event_id from memfold._events_of(m.tenant_id, v_texts) as e
+    perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
+    v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
+        select e.event_id from memfold_internal._events_of(m.tenant_id, v_texts) as e
     ), null, reason);
     v_result.remaining := 0;
     return v_result;

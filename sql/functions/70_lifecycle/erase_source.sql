@@ -1,4 +1,4 @@
-create or replace function memfold._events_of_turn(tenant_id text, turn text) returns setof memfold.memory_events
+create or replace function memfold_internal._events_of_turn(tenant_id text, turn text) returns setof memfold.memory_events
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -58,8 +58,8 @@ begin
         and not a.observation and a.source_turn_ids @> array[turn];
 end;
 $$;
-revoke all on function memfold._events_of_turn(text, text) from public;
-comment on function memfold._events_of_turn(text, text) is
+revoke all on function memfold_internal._events_of_turn(text, text) from public;
+comment on function memfold_internal._events_of_turn(text, text) is
 'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
@@ -83,9 +83,9 @@ declare
     v_timelines uuid[];
     g record;
 begin
-    perform memfold._enter(tenant_id);
+    perform memfold_internal._enter(tenant_id);
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
-        perform memfold._fail('MF022', 'an argument is missing or out of range',
+        perform memfold_internal._fail('MF022', 'an argument is missing or out of range',
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
             'Pass the id of the turn that is to be forgotten; max_memories is 1 to 1000.');
     end if;
@@ -96,7 +96,7 @@ begin
             select e.bucket_id, e.memory_id, m.scope_key
             from (
                 select distinct e.bucket_id, e.memory_id
-                from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+                from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
                 order by e.memory_id nulls first
                 limit max_memories
             ) as e
@@ -109,12 +109,12 @@ begin
         order by (array_agg(x.memory_id order by x.memory_id))[1] nulls first
     loop
         if g.ids <> '{}' then
-            exit when not memfold._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
+            exit when not memfold_internal._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
         elsif v_buckets = '{}' then
             -- candidates that a rule refused: against archive_events()
-            perform memfold._lock(v_tenant_id, g.bucket_id, 0, true);
+            perform memfold_internal._lock(v_tenant_id, g.bucket_id, 0, true);
         else
-            exit when not memfold._try_lock(v_tenant_id, g.bucket_id, 0);
+            exit when not memfold_internal._try_lock(v_tenant_id, g.bucket_id, 0);
         end if;
         v_buckets := v_buckets || g.bucket_id;
         v_locked := v_locked || g.ids;
@@ -127,17 +127,17 @@ begin
         -- looked for again, now that nothing new comes
         v_ids := array(
             select distinct e.memory_id
-            from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+            from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
             where e.bucket_id = g.bucket_id collate "C" and e.memory_id = any(v_locked)
             order by e.memory_id
         );
-        v_texts := memfold._trees(v_tenant_id, v_ids);
-        v_timelines := memfold._texts_to_lock(v_tenant_id, v_texts);
-        perform memfold._lock_texts(v_tenant_id, v_timelines);
-        perform memfold._unarchive(v_tenant_id, v_texts);
-        v_part := memfold._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
+        v_texts := memfold_internal._trees(v_tenant_id, v_ids);
+        v_timelines := memfold_internal._texts_to_lock(v_tenant_id, v_texts);
+        perform memfold_internal._lock_texts(v_tenant_id, v_timelines);
+        perform memfold_internal._unarchive(v_tenant_id, v_texts);
+        v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
             select e.event_id
-            from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+            from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
             where e.bucket_id = g.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))
         ), source_turn_id, reason);
         v_result.erased := v_result.erased + v_part.erased;
@@ -146,7 +146,7 @@ begin
     end loop;
     v_result.remaining := (
         select count(distinct coalesce(e.memory_id, e.event_id))
-        from memfold._events_of_turn(v_tenant_id, source_turn_id) as e
+        from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
     );
     return v_result;
 end;

@@ -12,26 +12,26 @@ declare
     v_result memfold.erasure := (0, 0, 0, 0);
     v_rest bigint;
 begin
-    perform memfold._enter(tenant_id);
-    perform memfold._check_erasure(max_memories);
-    v_bucket_id := memfold._some_bucket(tenant_id);
+    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._check_erasure(max_memories);
+    v_bucket_id := memfold_internal._some_bucket(tenant_id);
     if v_bucket_id is not null then
-        perform memfold._lock(tenant_id, v_bucket_id, null, true);
+        perform memfold_internal._lock(tenant_id, v_bucket_id, null, true);
     end if;
-    r := memfold._erasure_run(tenant_id, '*', reason);
+    r := memfold_internal._erasure_run(tenant_id, '*', reason);
     if v_bucket_id is not null then
-        v_result := memfold._erase_some(r.tenant_id, v_bucket_id, max_memories);
+        v_result := memfold_internal._erase_some(r.tenant_id, v_bucket_id, max_memories);
         v_result.kept := 0;
         v_result.remaining := (
             select count(*) from (select from memfold.memories as m where m.tenant_id = r.tenant_id limit 1000) as m
         );
     end if;
     if v_result.remaining = 0 then
-        v_rest := memfold._erase_rest(r.tenant_id, null, 20 * max_memories);
+        v_rest := memfold_internal._erase_rest(r.tenant_id, null, 20 * max_memories);
         v_result.events := v_result.events + v_rest;
         v_result.remaining := (v_rest = 20 * max_memories)::integer;
     end if;
-    perform memfold._end_erasure(r, 'tenant', v_result);
+    perform memfold_internal._end_erasure(r, 'tenant', v_result);
     return v_result;
 end;
 $$;
@@ -42,7 +42,7 @@ to 10,000) a call, of one bucket: call it, each time in a transaction of its own
 say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 
-create or replace function memfold._some_bucket(tenant_id text) returns text
+create or replace function memfold_internal._some_bucket(tenant_id text) returns text
 language plpgsql stable
 as $$
 declare
@@ -63,5 +63,5 @@ begin
     return v_bucket_id;
 end;
 $$;
-revoke all on function memfold._some_bucket(text) from public;
-comment on function memfold._some_bucket(text) is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';
+revoke all on function memfold_internal._some_bucket(text) from public;
+comment on function memfold_internal._some_bucket(text) is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';

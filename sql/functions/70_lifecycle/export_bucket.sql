@@ -1,4 +1,4 @@
-create or replace function memfold._bucket_counts(tenant_id text, bucket_id text) returns jsonb
+create or replace function memfold_internal._bucket_counts(tenant_id text, bucket_id text) returns jsonb
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -46,8 +46,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold._bucket_counts(text, text) from public;
-comment on function memfold._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
+revoke all on function memfold_internal._bucket_counts(text, text) from public;
+comment on function memfold_internal._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
 
 create or replace function memfold.export_bucket(
     tenant_id text,
@@ -62,12 +62,12 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_bucket_id constant text collate "C" := bucket_id;
 begin
-    perform memfold._enter(v_tenant_id);
-    perform memfold._check_identifier('bucket_id', v_bucket_id, true);
+    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', v_bucket_id, true);
     return next jsonb_build_object('table', 'header', 'row', jsonb_build_object(
         'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),
         'tenant_id', v_tenant_id, 'bucket_id', v_bucket_id, 'at', now(),
-        'counts', memfold._bucket_counts(v_tenant_id, v_bucket_id)));
+        'counts', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id)));
     -- what it needs: models, and rules; of the whole tenant too
     return query
     select jsonb_build_object('table', 'embedding_models', 'row', jsonb_build_object('model', e.model, 'dimensions', e.dimensions))
@@ -93,7 +93,7 @@ begin
         select distinct m.memory_type from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
     ) as t
-    cross join lateral memfold._policy(v_tenant_id, v_bucket_id, t.memory_type) as p
+    cross join lateral memfold_internal._policy(v_tenant_id, v_bucket_id, t.memory_type) as p
     order by t.memory_type;
     -- what leads to another comes after it
     return query

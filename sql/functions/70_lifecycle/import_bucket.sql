@@ -1,15 +1,15 @@
-create or replace function memfold._not_an_export(detail text, hint text) returns void
+create or replace function memfold_internal._not_an_export(detail text, hint text) returns void
 language plpgsql stable
 as $$
 begin
-    perform memfold._fail('MF054', 'this is no export that can be imported', detail,
+    perform memfold_internal._fail('MF054', 'this is no export that can be imported', detail,
         coalesce(hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
 end;
 $$;
-revoke all on function memfold._not_an_export(text, text) from public;
-comment on function memfold._not_an_export(text, text) is 'Raises MF054.';
+revoke all on function memfold_internal._not_an_export(text, text) from public;
+comment on function memfold_internal._not_an_export(text, text) is 'Raises MF054.';
 
-create or replace function memfold._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
+create or replace function memfold_internal._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -36,17 +36,17 @@ begin
         where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
     );
     if v_unknown is not null then
-        perform memfold._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
+        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
             'A later version has made it: upgrade memfold.');
     end if;
     if exists (select from pg_catalog.jsonb_array_elements(lines) as l (line) where l.line = '{}') then
-        perform memfold._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
+        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
     end if;
     if table_name not in ('policies', 'labelled_pairs') and exists (
         select from pg_catalog.jsonb_array_elements(lines) as l (line)
         where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
     ) then
-        perform memfold._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
+        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
     end if;
     if table_name = 'policies' then
         -- the bucket has what was exported; of the tenant's others, what is there stays
@@ -72,7 +72,7 @@ begin
             or m.scope_key::text is distinct from l.line ->> 'scope_key'
         limit 1;
         if found then
-            perform memfold._not_an_export(pg_catalog.format('Memory %s has the hash %s here, and had %s.', v_wrong.memory_id,
+            perform memfold_internal._not_an_export(pg_catalog.format('Memory %s has the hash %s here, and had %s.', v_wrong.memory_id,
                 v_wrong.content_hash, v_wrong.exported),
                 'Its text or keys were changed, or this server hashes in another way: select * from canonicalizer_selftest().');
         end if;
@@ -83,20 +83,20 @@ begin
         join memfold.memory_vectors as v
             on v.tenant_id = _import_rows.tenant_id collate "C" and v.memory_id = (l.line ->> 'memory_id')::uuid
             and v.model = e.model
-        where memfold._dimensions(v.embedding) <> e.dimensions
+        where memfold_internal._dimensions(v.embedding) <> e.dimensions
         limit 1;
         if found then
-            perform memfold._not_an_export(pg_catalog.format('The vector of memory %s has not the %s dimensions of model %L.',
+            perform memfold_internal._not_an_export(pg_catalog.format('The vector of memory %s has not the %s dimensions of model %L.',
                 v_wrong.memory_id, v_wrong.dimensions, v_wrong.model), null);
         end if;
     end if;
 end;
 $$;
-revoke all on function memfold._import_rows(text, text, text, jsonb) from public;
-comment on function memfold._import_rows(text, text, text, jsonb) is
+revoke all on function memfold_internal._import_rows(text, text, text, jsonb) from public;
+comment on function memfold_internal._import_rows(text, text, text, jsonb) is
 'Writes exported rows of one table as those of a tenant, and compares what is generated anew. Raises MF054.';
 
-create or replace function memfold._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
+create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -108,15 +108,15 @@ begin
             select from memfold.embedding_models as e
             where e.model = line ->> 'model' collate "C" and e.dimensions = (line ->> 'dimensions')::bigint
         ) then
-            perform memfold._not_an_export(
+            perform memfold_internal._not_an_export(
                 pg_catalog.format('Embedding model %L of %s dimensions is not registered.', line ->> 'model', line ->> 'dimensions'),
                 pg_catalog.format('Register it: select register_embedding_model(%L, %s).', line ->> 'model', line ->> 'dimensions'));
         end if;
         return;
     end if;
-    v_policy := memfold._policy(tenant_id, bucket_id, line ->> 'memory_type');
+    v_policy := memfold_internal._policy(tenant_id, bucket_id, line ->> 'memory_type');
     if pg_catalog.to_jsonb(v_policy) @> line - 'memory_type' is not true then
-        perform memfold._not_an_export(
+        perform memfold_internal._not_an_export(
             pg_catalog.format('Type %L was hashed by %s, and would be by %s.', line ->> 'memory_type', line - 'memory_type',
                 (select pg_catalog.jsonb_object_agg(p.key, p.value) from pg_catalog.jsonb_each(pg_catalog.to_jsonb(v_policy)) as p
                 where line ? p.key and p.key <> 'memory_type')),
@@ -124,8 +124,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold._check_import(text, text, text, jsonb) from public;
-comment on function memfold._check_import(text, text, text, jsonb) is
+revoke all on function memfold_internal._check_import(text, text, text, jsonb) from public;
+comment on function memfold_internal._check_import(text, text, text, jsonb) is
 'Whether an embedding model is there, and new candidates would be hashed as the bucket''s memories are. Raises MF054.';
 
 create or replace function memfold.import_bucket(
@@ -149,11 +149,11 @@ declare
     v_written bigint := 0;
     v_line record;
 begin
-    perform memfold._enter(v_tenant_id);
-    perform memfold._check_identifier('bucket_id', v_bucket_id, true);
-    perform memfold._check_wildcard('bucket_id', v_bucket_id);
+    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', v_bucket_id, true);
+    perform memfold_internal._check_wildcard('bucket_id', v_bucket_id);
     if not coalesce(jsonb_typeof(lines) = 'array' and jsonb_array_length(lines) between 1 and 10000, false) then
-        perform memfold._fail('MF022', 'an argument is out of range', 'lines was not an array of 1 to 10,000 elements.',
+        perform memfold_internal._fail('MF022', 'an argument is out of range', 'lines was not an array of 1 to 10,000 elements.',
             'Pass the lines of an export in their order, some at a time, all in one transaction.');
     end if;
     select format('Element %s is %s.', l.place - 1, left(l.line::text, 80)) into v_wrong
@@ -166,24 +166,24 @@ begin
     order by l.place
     limit 1;
     if v_wrong is not null then
-        perform memfold._not_an_export(v_wrong, null);
+        perform memfold_internal._not_an_export(v_wrong, null);
     end if;
 
     if lines -> 0 ->> 'table' = 'header' then
         v_header := lines -> 0 -> 'row';
         if v_header -> 'format' is distinct from '1' then
-            perform memfold._not_an_export(format('Its format is %s; known is 1.', coalesce(v_header ->> 'format', 'missing')),
+            perform memfold_internal._not_an_export(format('Its format is %s; known is 1.', coalesce(v_header ->> 'format', 'missing')),
                 'A later version has made it: upgrade memfold.');
         elsif jsonb_typeof(v_header -> 'counts') is distinct from 'object' or exists (
             select from jsonb_each(case jsonb_typeof(v_header -> 'counts') when 'object' then v_header -> 'counts' else '{}' end) as c
             where c.value::text !~ '^[0-9]{1,18}$'
         ) then
-            perform memfold._not_an_export('Its counts are no numbers.', null);
+            perform memfold_internal._not_an_export('Its counts are no numbers.', null);
         elsif v_header ->> 'bucket_id' is distinct from v_bucket_id then
-            perform memfold._not_an_export(format('It is of bucket %L.', v_header ->> 'bucket_id'),
+            perform memfold_internal._not_an_export(format('It is of bucket %L.', v_header ->> 'bucket_id'),
                 'A bucket keeps its name: it is part of what memories are compared by.');
         end if;
-        perform memfold._lock(v_tenant_id, v_bucket_id, null, true);
+        perform memfold_internal._lock(v_tenant_id, v_bucket_id, null, true);
         if exists (select from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id)
             or exists (select from memfold.judgements as j where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id)
             or exists (select from memfold.idempotency_keys as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id)
@@ -192,17 +192,17 @@ begin
                 where e.tenant_id = v_tenant_id and e.memory_id is null and e.bucket_id = v_bucket_id and e.action <> 'erased'
             )
         then
-            perform memfold._fail('MF053', 'the bucket is not empty',
+            perform memfold_internal._fail('MF053', 'the bucket is not empty',
                 format('Bucket %L of tenant %L has memories, judgements, keys or refused candidates.', v_bucket_id, v_tenant_id),
                 'Import into a tenant or a database that does not have it, or erase_bucket() it first.');
         end if;
-        v_state := jsonb_build_object('mark', v_mark, 'before', memfold._bucket_counts(v_tenant_id, v_bucket_id),
+        v_state := jsonb_build_object('mark', v_mark, 'before', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id),
             'counts', v_header -> 'counts');
         perform set_config('memfold.importing', v_state::text, true);
     else
         v_state := nullif(current_setting('memfold.importing', true), '')::jsonb;
         if v_state ->> 'mark' is distinct from v_mark then
-            perform memfold._not_an_export('The first line is no header, and this transaction has not imported one.', null);
+            perform memfold_internal._not_an_export('The first line is no header, and this transaction has not imported one.', null);
         end if;
     end if;
 
@@ -220,10 +220,10 @@ begin
         loop
             if v_group."table" in ('embedding_models', 'rules') then
                 for v_line in select l.line from jsonb_array_elements(v_group.lines) as l (line) loop
-                    perform memfold._check_import(v_tenant_id, v_bucket_id, v_group."table", v_line.line);
+                    perform memfold_internal._check_import(v_tenant_id, v_bucket_id, v_group."table", v_line.line);
                 end loop;
             elsif v_group."table" not in ('header', 'end') then
-                perform memfold._import_rows(v_tenant_id, v_bucket_id, v_group."table", v_group.lines);
+                perform memfold_internal._import_rows(v_tenant_id, v_bucket_id, v_group."table", v_group.lines);
                 v_written := v_written + jsonb_array_length(v_group.lines);
             end if;
         end loop;
@@ -232,16 +232,16 @@ begin
         if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
             raise;
         end if;
-        perform memfold._not_an_export(sqlerrm, null);
+        perform memfold_internal._not_an_export(sqlerrm, null);
     end;
 
     if lines -> -1 ->> 'table' = 'end' then
-        v_counts := memfold._bucket_counts(v_tenant_id, v_bucket_id);
+        v_counts := memfold_internal._bucket_counts(v_tenant_id, v_bucket_id);
         select string_agg(format('%s: %s instead of %s', c.key, v_counts ->> c.key, c.value), ', ' order by c.key) into v_wrong
         from jsonb_each(v_state -> 'counts') as c
         where (v_counts ->> c.key)::bigint - (v_state -> 'before' ->> c.key)::bigint is distinct from c.value::bigint;
         if v_wrong is not null then
-            perform memfold._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
+            perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
     end if;

@@ -7,7 +7,7 @@ begin
     for v_object in
         select c.oid, c.relkind, c.oid::regclass::text as name
         from pg_catalog.pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p', 'v')
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p', 'v')
             and c.relname <> 'alembic_version' and c.relowner <> 'memfold_owner'::regrole
     loop
         execute pg_catalog.format('alter %s %s owner to memfold_owner',
@@ -16,22 +16,22 @@ begin
     for v_object in
         select p.oid::regprocedure::text as name
         from pg_catalog.pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
             and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
     -- what reaches over the walls
-    alter function memfold._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
-    alter function memfold._revive(text) owner to memfold_queue;
-    alter function memfold._tenants() owner to memfold_queue;
-    grant execute on function memfold._claim(text, bigint, interval, boolean, text, uuid[]), memfold._revive(text),
-    memfold._tenants() to memfold_owner;
+    alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
+    alter function memfold_internal._revive(text) owner to memfold_queue;
+    alter function memfold_internal._tenants() owner to memfold_queue;
+    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]), memfold_internal._revive(text),
+    memfold_internal._tenants() to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t
         join pg_catalog.pg_class as c on c.oid = t.typrelid
-        where t.typnamespace = 'memfold'::regnamespace and c.relkind = 'c' and t.typowner <> 'memfold_owner'::regrole
+        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'c' and t.typowner <> 'memfold_owner'::regrole
             and coalesce(pg_catalog.obj_description(t.oid, 'pg_type'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter type %s owner to memfold_owner', v_object.name);
@@ -43,21 +43,21 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
 memfold.policies, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold._ledger,
-memfold._whole_ledger
+memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
+memfold_internal._whole_ledger
 to memfold_app, memfold_auditor;
 grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function
-memfold._refresh_judgement(memfold.judgements), memfold._was_asked(text, uuid, uuid), memfold._judged_side(text, uuid),
-memfold._is_in_question(text, uuid, uuid), memfold._members(memfold.judgements), memfold._member_ids(uuid, uuid, uuid[]),
-memfold._add_parts(text, uuid[]),
-memfold._close_parts(memfold.judgements, uuid[], uuid[]), memfold._queue_rest(memfold.judgements, text, uuid[]),
-memfold._has_changed(memfold.judgements, memfold.judgements),
-memfold._root(uuid, uuid), memfold._ask_anew(memfold.judgements), memfold._lease(memfold.judgements, text, interval), memfold._new_id()
+memfold_internal._refresh_judgement(memfold.judgements), memfold_internal._was_asked(text, uuid, uuid), memfold_internal._judged_side(text, uuid),
+memfold_internal._is_in_question(text, uuid, uuid), memfold_internal._members(memfold.judgements), memfold_internal._member_ids(uuid, uuid, uuid[]),
+memfold_internal._add_parts(text, uuid[]),
+memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]), memfold_internal._queue_rest(memfold.judgements, text, uuid[]),
+memfold_internal._has_changed(memfold.judgements, memfold.judgements),
+memfold_internal._root(uuid, uuid), memfold_internal._ask_anew(memfold.judgements), memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
 to memfold_queue;
-grant execute on function memfold._tenant(), memfold._bound_tenant(), memfold._bound_role(name), memfold._root(uuid, uuid)
+grant execute on function memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid)
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
 do $$
@@ -67,7 +67,7 @@ begin
     for v_function in
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and (
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and (
             p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname in (
                 '_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest'
             )

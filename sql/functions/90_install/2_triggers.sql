@@ -11,7 +11,7 @@ declare
 begin
     if 'memories.fill_policy' <> all(v_there) then
         create trigger fill_policy before insert on memfold.memories
-        for each row when (new.canonicalizer is null) execute function memfold._fill_policy();
+        for each row when (new.canonicalizer is null) execute function memfold_internal._fill_policy();
     end if;
     -- Statement triggers: they cost a merge nothing, and a row trigger would make every UPDATE compute the hash again.
     if 'memories.refuse_change' <> all(v_there) then
@@ -19,25 +19,25 @@ begin
         before delete or truncate or update of
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, created_at
-        on memfold.memories for each statement execute function memfold._refuse();
+        on memfold.memories for each statement execute function memfold_internal._refuse();
     end if;
     if 'memory_events.refuse_change' <> all(v_there) then
         create trigger refuse_change
         before delete or truncate or update
-        on memfold.memory_events for each statement execute function memfold._refuse();
+        on memfold.memory_events for each statement execute function memfold_internal._refuse();
     end if;
     if 'memory_events_archive.refuse_change' <> all(v_there) then
         create trigger refuse_change
         before delete or truncate or update
-        on memfold.memory_events_archive for each statement execute function memfold._refuse();
+        on memfold.memory_events_archive for each statement execute function memfold_internal._refuse();
     end if;
     if 'policies.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.policies
-        for each row when (new.tenant_id = '*') execute function memfold._replace_policy();
+        for each row when (new.tenant_id = '*') execute function memfold_internal._replace_policy();
     end if;
     if 'antonyms.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.antonyms
-        for each row when (new.tenant_id = '*') execute function memfold._replace_antonym();
+        for each row when (new.tenant_id = '*') execute function memfold_internal._replace_antonym();
     end if;
 end;
 $$;
