@@ -6,11 +6,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from memfold.adopt import session as sessions
+from memfold.adopt import steps
 from memfold.adopt.session import Session
 from tests.adopting import DB, OPTIONS, TABLE, make_tables, one, wait_for
 from tests.conftest import Connect
@@ -128,6 +130,31 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
         assert "rows stay locked by other transactions" in running.output()
     finish(dsn, "run", *TABLE, "--confirm")
     assert one(db, "select array_agg(id order by id) from app.memories") == [1, 3]
+
+
+def test_hashes_are_given_again_once_earlier_writers_are_through(
+    db: DB, dsn: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who began while rows got no hash may still write one without: it is waited for before these are looked for."""
+    make_tables(db, 60)
+    finish(dsn, "run", *OPTIONS)
+    writer = connect()
+    withhold = steps._withhold
+
+    def begin_before(session: Session, withheld: bool) -> None:
+        if not withheld:
+            writer.execute("begin; insert into app.memories (tenant_id, content) values ('t7', 'late')")
+        withhold(session, withheld)
+
+    def end_meanwhile(seconds: float) -> None:
+        writer.execute("commit")
+        time.sleep(seconds)
+
+    monkeypatch.setattr(steps, "_withhold", begin_before)
+    monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=time.monotonic, sleep=end_meanwhile))
+    finish(dsn, "run", *TABLE, "--confirm")
+    writer.execute("commit")
+    assert one(db, "select content_hash is not null from app.memories where content = 'late'")
 
 
 def test_a_restore_waits_for_a_writer_that_is_nearly_done(db: DB, dsn: str, connect: Connect) -> None:

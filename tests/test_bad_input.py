@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import psycopg
@@ -111,6 +112,28 @@ def test_limits_are_policy(db: DB) -> None:
         ingest(db, "ten chars", metadata={"key": "a long value"})
     assert error.value.sqlstate == "MF008"
     assert ingest(db, "ten chars.").action == "inserted"
+
+
+def test_limits_are_policy_in_a_batch(db: DB) -> None:
+    """Each goes by its own, whatever the other one allows."""
+    limits = {"long": (30, 20), "large": (20, 30)}
+    made: list[dict[str, Any]] = []
+    expected: list[str | None] = []
+    for bucket, (length, size) in limits.items():
+        db.execute(
+            "select set_policy('acme', %s, max_content_length => %s, max_metadata_size => %s)",
+            [bucket, length, size],
+        )
+        for n in (20, 21, 30, 31):
+            made.append({"content": "x" * n, "bucket_id": bucket})
+            expected.append("MF005" if n > length else None)
+            value = "x" * (n - len('{"key": ""}'))
+            made.append({"content": f"Fact {n}", "bucket_id": bucket, "metadata": {"key": value}})
+            expected.append("MF008" if n > size else None)
+    found = db.execute(
+        "select sqlstate from ingest_memories(%s, 'acme') order by ordinal", [json.dumps(made)]
+    )
+    assert [row[0] for row in found] == expected
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,32 @@ def test_other_verdicts(db: DB, verdict: str, actions: set[str], active: set[str
     check(db)
 
 
+@pytest.mark.parametrize("verdict", ["duplicate", "refinement", "contradiction", "distinct"])
+def test_a_value_that_is_history_by_now_is_answered_as_by_itself(db: DB, verdict: str) -> None:
+    """One of two that a run asks about was retired by a third, which is an alias of the other one now."""
+    model(db)
+    storing(db)
+    slot = {"subject": "user", "predicate": "uses"}
+    old, new, third = (
+        store(db, f"Editor {name}", **slot, **angle(degrees))
+        for name, degrees in (("Vim", 0), ("Emacs", 20), ("ed", 80))
+    )
+    run_id = run(db, threshold=0.9, approval="person")
+    db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [old, third])
+    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [third, new])
+    states = "select content, status, root_id from memories order by content"
+    with db.transaction(force_rollback=True):
+        db.execute(
+            "select resolve_judgement(judgement_id, %s, member_ids => %s, tenant_id => 'acme') from judgements",
+            [verdict, [old, new]],
+        )
+        expected = rows(db, states)
+    assert approve(db, run_id, verdict) == 0
+    assert rows(db, states) == expected
+    assert overview(db, run_id)["state"] == "done"
+    check(db)
+
+
 def test_nobody_is_folded_by_a_chain(db: DB) -> None:
     """A near to B, B to C, C to D, D to E: each is asked about beside one that it is near to."""
     model(db)

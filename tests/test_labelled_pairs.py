@@ -12,10 +12,12 @@ import pytest
 
 from tests.judging import ask, raises, resolve
 from tests.support import Result, ingest, model, vector
+from tests.test_locks import Call
 from tests.upkeep import policy, rows, storing
 
 DB = psycopg.Connection[Any]
 App = Callable[..., DB]
+Connect = Callable[..., DB]
 NO_AGE = "0 days"
 
 
@@ -84,6 +86,7 @@ def test_what_is_no_labelled_pair(db: DB) -> None:
     for code, arguments in (
         ("MF004", {"a": " . ", "b": "x"}),
         ("MF005", {"a": "x" * 100_001, "b": "y"}),
+        ("MF005", {"a": "y", "b": "x" * 100_001}),
         ("MF042", {"a": "User likes tea", "b": "user likes tea."}),
         ("MF042", {"a": "x", "b": "y", "label": "same"}),
         ("MF042", {"a": "x", "b": "y", "origin": "collected"}),
@@ -326,6 +329,22 @@ def test_applied_logged_and_undone(db: DB) -> None:
     assert [row["undoes"] for row in log] == [None, None, log[1]["change_id"], log[0]["change_id"]]
     assert [row["before"]["merge_threshold"] for row in log] == [0.92, 0.97, 0.99, 0.97]
     assert {row["actor"] for row in log} == {"postgres"}
+
+
+def test_calibrations_applied_at_once_are_undone_one_by_one(db: DB, connect: Connect) -> None:
+    """What the second logs as before is what the first has set, though both were begun before."""
+    first, second = calibration(db, 0.97, 0.8), calibration(db, 0.99, 0.7)
+    apply = "select apply_calibration(%s)"
+    owner = connect()
+    owner.execute("begin")
+    owner.execute(apply.encode(), [first])
+    waiting = Call(db, connect(), lambda c: c.execute(apply.encode(), [second])).waits_for(owner)
+    owner.execute("commit")
+    waiting.end()
+    assert goes_by(db)[:3] == (0.99, 0.7, second)
+    for before, calibrated in ((0.97, first), (0.92, None)):
+        assert db.execute("select undo_calibration('m')").fetchone() == (calibrated,)
+        assert goes_by(db)[0] == before
 
 
 def test_thresholds_set_by_hand_are_what_an_undo_leads_back_to(db: DB) -> None:

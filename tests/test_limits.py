@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from psycopg import errors as pg
 
 from memfold import queries
 from memfold.admin import reembed
+from memfold.adopt import session as adopting
 from memfold.calibrate import Pair, judged
 from memfold.client import batch, recall
 from memfold.client.core import Core
@@ -35,6 +37,31 @@ from tests.test_judge import NEWER, OLDER, question
 @pytest.fixture
 def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: (low + high) / 2)
+
+
+# rows a second -----------------------------------------------------------------------------------------------
+
+
+def test_a_cap_on_rows_saves_up_a_second_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(adopting, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    session = object.__new__(adopting.Session)
+    vars(session).update(
+        options=SimpleNamespace(rate=100),
+        stopping=False,
+        pause_or_stop=lambda: None,
+        _credit=0.0,
+        _spent_at=0.0,
+    )
+    now = 3600.0
+    for rows, ends in ((50, 3600.0), (250, 3602.0), (100, 3603.0)):
+        session.spend(rows)
+        assert now == pytest.approx(ends)
 
 
 # the breaker -------------------------------------------------------------------------------------------------

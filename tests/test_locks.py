@@ -847,6 +847,43 @@ def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
     assert waiting.end() == [("inserted", None)]
 
 
+def test_batches_of_one_scope_take_turns(db: DB, connect: Connect) -> None:
+    """Of two with facts that are alike, the second finds what the first has stored."""
+    model(db)
+    first = connect()
+    first.execute("begin")
+    assert batch(first, {"content": "User likes tea", **vector(1.0)}) == [("inserted", None)]
+    alike = {"content": "The user likes tea", **vector(0.999)}
+    second = Call(db, connect(), lambda c: batch(c, alike)).waits_for(first)
+    first.execute("commit")
+    assert second.end() == [("merged", None)]
+    check(db)
+
+
+def test_a_failure_while_the_answer_is_written(db: DB, connect: Connect) -> None:
+    """The first answer counts: a failure that waits for it does not open the question again."""
+    asked = pair(db)
+    db.execute("select consolidate('acme', 'default', 'm', 0.5, dry_run => false)")
+    claim = "select judgement_id from claim_judgements('w', tenant_id => 'acme')"
+    row = db.execute(claim.encode()).fetchone()
+    assert row is not None
+    answering = connect()
+    answering.execute("begin")
+    answering.execute("select resolve_judgement(%s, 'duplicate', tenant_id => 'acme')", row)
+    failing = Call(
+        db,
+        connect(),
+        lambda c: c.execute(
+            "select fail_judgement(%s, 'no answer', 'w', tenant_id => 'acme')", row
+        ).fetchone(),
+    ).waits_for(answering)
+    answering.execute("commit")
+    assert failing.end() == ("done",)
+    assert db.execute("select state, verdict from judgements").fetchall() == [("done", "duplicate")]
+    assert [status(db, memory_id) for memory_id in asked] == ["active", "merged"]
+    check(db)
+
+
 def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
     """The first answer counts: who approves the run looks again once the bucket is theirs."""
     model(db)

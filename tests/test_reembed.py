@@ -305,6 +305,23 @@ def test_dropping_in_batches(db: DB, dsn: str) -> None:
     refused(db, "MF013", "select unregister_embedding_model('old')")
 
 
+def test_a_run_that_drops_is_done_once_nothing_is_left(db: DB, dsn: str) -> None:
+    """A call that drops as many as it may says nothing about the rest."""
+    filled(db, dsn, 4)
+    reembed.cut_over(dsn, "old", "new", EMBEDDER)
+    run_id = after = None
+    seen = []
+    for _ in range(3):
+        row = db.execute(
+            "select * from drop_embeddings('old', %s, 2, 'acme', %s)", [after, run_id]
+        ).fetchone()
+        assert row is not None
+        run_id, dropped, after = row
+        state = db.execute("select state, ended_at is null from runs where run_id = %s", [run_id]).fetchone()
+        seen.append((dropped, state))
+    assert seen == [(2, ("open", True)), (2, ("open", True)), (0, ("done", False))]
+
+
 def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
     a, b, c, d = filled(db, dsn, 4)
     db.execute("delete from memory_vectors where model = 'new'")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import main
+from memfold.cli import _upkeep, main
 from tests.support import check, model
 from tests.upkeep import angle, policy, rows, store, storing
 
@@ -68,6 +68,29 @@ def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch:
     asked = rows(db, "select cardinality(member_ids) as n from judgements where state = 'open' order by 1")
     assert [a["n"] for a in asked] == [4, 4, 5]
     check(db)
+
+
+def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the server says again and again that as many wait as before, the command gives up and says so."""
+    storing(db)
+    for name, cosine in (("Vim", 0), ("Emacs", 20)):
+        store(db, f"Editor {name}", **angle(cosine))
+    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--threshold", 0.9)
+    found = re.search(r"^run (\S+): open: waiting", asked.output)
+    assert found is not None, asked.output
+    calls = 0
+    call = _upkeep._call
+
+    def waiting(connection: Any, statement: str, **given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        assert calls < 20, "it goes on for good"
+        return [{"waiting": 1}] if "approve_run" in statement else call(connection, statement, **given)
+
+    monkeypatch.setattr(_upkeep, "_call", waiting)
+    stuck = run("approve", found[1], "--dsn", dsn, "--tenant", "acme")
+    assert stuck.exit_code == 1, stuck.output
+    assert "1 judgements of the run stay open" in stuck.output
 
 
 def test_consolidate_and_approve(db: DB, dsn: str) -> None:

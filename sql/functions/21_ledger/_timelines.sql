@@ -127,16 +127,15 @@ begin
             over (partition by a.timeline order by a.observed_at, a.event_id) as segment
         from marked as a
     ),
-    segments as (
-        select n.timeline, n.segment,
-            pg_catalog.lead(min(n.observed_at)) over (partition by n.timeline order by n.segment) as ends
+    -- where the next value begins. By a window: joined to itself by timeline alone, a slot of 2,600 values was 3,000,000 rows.
+    ended as (
+        select n.*, min(n.observed_at)
+            over (partition by n.timeline order by n.segment groups between 1 following and 1 following) as ends
         from numbered as n
-        group by n.timeline, n.segment
     )
     select distinct on (n.timeline, n.segment, n.root)
-        n.timeline, n.of_scope, n.root, n.observed_at, n.event_id, s.ends
-    from numbered as n
-    join segments as s on s.timeline = n.timeline and s.segment = n.segment
+        n.timeline, n.of_scope, n.root, n.observed_at, n.event_id, n.ends
+    from ended as n
     order by n.timeline, n.segment, n.root, n.observed_at, n.event_id;
 end;
 $$;

@@ -148,24 +148,22 @@ begin
                 v_waiting := v_waiting - 1;
             elsif memfold._has_changed(n, j) then
                 v_waiting := v_waiting - (memfold._ask_anew(n) is null)::integer;
-            elsif verdict = 'duplicate' then
-                v_merged := v_merged || j.judgement_id;
             else
                 select m.* into strict v_newer
                 from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
                 select m.* into strict v_older
                 from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = least(n.memory_id, n.other_id);
-                if verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
-                    v_replaced := v_replaced || j.judgement_id;
-                elsif verdict = 'refinement' then
-                    v_merged := v_merged || j.judgement_id;
-                else
+                if verdict not in ('duplicate', 'refinement') or v_newer.status <> 'active' or v_older.status <> 'active' then
                     perform memfold._answered(r.tenant_id, array[j.judgement_id], verdict);
                     n.verdict := verdict;
                     n.reason := 'approved with its run';
                     n.model := null;
                     perform memfold._carry_out(n, memfold._members(n), null);
                     v_waiting := v_waiting - 1;
+                elsif verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
+                    v_replaced := v_replaced || j.judgement_id;
+                else
+                    v_merged := v_merged || j.judgement_id;
                 end if;
             end if;
         end loop;
