@@ -301,11 +301,11 @@ comment on function memfold_internal._guard_limit() is \
      "memfold.pins, memfold.calibration_changes, memfold.tenant_roles,"),
 ]  # fmt: skip
 LATER_FUNCTION = """\
-create or replace function memfold._is_pinned(m memfold.memories) returns boolean
+create or replace function memfold_internal._is_pinned(m memfold.memories) returns boolean
 language sql immutable parallel safe
 return m.pinned;
-revoke all on function memfold._is_pinned(memfold.memories) from public;
-comment on function memfold._is_pinned(memfold.memories) is 'Whether upkeep leaves the memory alone.';
+revoke all on function memfold_internal._is_pinned(memfold.memories) from public;
+comment on function memfold_internal._is_pinned(memfold.memories) is 'Whether upkeep leaves the memory alone.';
 """
 # And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
 LATER_SCHEMA = """\
@@ -411,7 +411,8 @@ def released_scripts(tree: Path, directory: Path) -> None:
     """Write the extension scripts of the releases, for CREATE EXTENSION memfold VERSION '1.0.0'."""
     for release in releases():
         if release != PRESENT:
-            script = released_schema(tree, release) + released_functions(tree, release, tail=True)
+            head = (tree / "sql" / "extension" / "head.sql").read_text()
+            script = head + released_schema(tree, release) + released_functions(tree, release, tail=True)
             (directory / f"memfold--{release}.sql").write_text(script)
 
 
@@ -422,8 +423,8 @@ def load_released(tree: Path, dsn: str, release: str, way: str, vector_schema: s
         if way == "extension":
             connection.execute(f"create extension memfold version '{release}'".encode())
             return
-        connection.execute("create schema memfold")
-        connection.execute(f"set local search_path = memfold, {vector_schema}, pg_temp".encode())
+        connection.execute("create schema memfold; create schema memfold_internal")
+        connection.execute(f"set local search_path = memfold, memfold_internal, {vector_schema}, pg_temp".encode())
         connection.execute(released_schema(tree, release).encode())
         connection.execute(released_functions(tree, release).encode())
         connection.execute(
