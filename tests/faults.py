@@ -1142,7 +1142,7 @@ def drain(world: World, db: DB) -> int:
     """Answer what waits, as leases end; gives how many. None is stuck: a lease ends by time, a dead one is revived."""
     answered = 0
     end = time.monotonic() + PATIENCE
-    db.execute("select memfold.revive_judgements(%s)", [None])
+    db.execute("select memfold.retry_judgements(%s)", [None])
     while True:
         claimed = db.execute(
             "select tenant_id, judgement_id from memfold.claim_judgements('the last', 100, '1 minute')"

@@ -620,7 +620,7 @@ OFTEN = {
     "resolve_judgement": 2.0,
 }
 SELDOM = {
-    "upkeep_all": 0.15,
+    "run_maintenance_all": 0.15,
     "create_vector_index": 0.3,
     "canonicalizer_selftest": 0.01,
     "check_invariants": 0.4,
@@ -712,7 +712,7 @@ class Fuzzer:
         self.admin.execute("select memfold.set_policy(%s, 'default')", [BYSTANDER])
 
     def _digest(self) -> dict[str, Any]:
-        """All of the bystander's rows; upkeep_all() leaves a row in runs."""
+        """All of the bystander's rows; run_maintenance_all() leaves a row in runs."""
         tables = self.admin.execute(
             "select c.relname from pg_class as c join pg_attribute as a on a.attrelid = c.oid and a.attname = 'tenant_id'"
             " where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r' and c.relname <> 'runs'"
@@ -758,9 +758,9 @@ class Fuzzer:
                 "insert into memfold.memories (tenant_id, content) values (%s, %s) on conflict do nothing",
                 [self.tenant, text],
             )
-        self._look()
+        self._probe_batch()
 
-    def _look(self) -> None:
+    def _probe_batch(self) -> None:
         for kind, query in IDS.items():
             self.values.ids[kind] = [
                 str(row[0]) for row in self.admin.execute(query.encode(), [self.tenant]).fetchall()
@@ -982,7 +982,7 @@ class Fuzzer:
                         self.report.find(f"upkeep task {task}: {error[:5]}", f"{error} {example()}")
         for notice in self.notices:
             if notice.startswith("upkeep failed"):
-                self.report.find("upkeep_all failed", notice)
+                self.report.find("run_maintenance_all failed", notice)
         if function.name in ("vector_index_ddl", "drop_vector_index_ddl") and not within:
             for row in range(result.ntuples):
                 statement = (result.get_value(row, 0) or b"").decode()
@@ -1107,7 +1107,7 @@ class Fuzzer:
             until = min(calls, self.report.calls + TOGETHER)
             while self.report.calls < until:
                 self.turn(calls - self.report.calls)
-            self._look()
+            self._probe_batch()
             if not warm and self.report.calls > calls / 2:
                 warm = True
                 self._weigh()

@@ -84,7 +84,7 @@ def test_judgements_that_died_are_obsolete_when_their_run_is_undone(db: DB) -> N
     assert before == [("dead", 1), ("open", 1)]
     db.execute("select count(*) from undo_run(%s, tenant_id => 'acme')", [run_id])
     assert db.execute("select distinct state from memfold.judgements").fetchall() == [("moot",)]
-    assert one(db, "select count(*) from memfold.revive_judgements('acme')") in (0, 1)
+    assert one(db, "select count(*) from memfold.retry_judgements('acme')") in (0, 1)
     assert db.execute("select distinct state from memfold.judgements").fetchall() == [("moot",)]
     check(db)
 

@@ -26,23 +26,23 @@ PUBLIC = {
     "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
-    "revive_judgements", "schedule_upkeep", "search_memories", "set_policy", "set_predicate", "start_reembedding",
+    "retry_judgements", "schedule_maintenance", "search_memories", "set_policy", "set_predicate", "start_reembedding",
     "supersede_memory", "sweep_duplicates", "undo", "undo_calibration", "undo_run", "unregister_embedding_model",
-    "unschedule_upkeep", "update_memory", "upkeep", "upkeep_all", "vector_index_ddl",
+    "unschedule_maintenance", "update_memory", "upkeep", "run_maintenance_all", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
     "apply_calibration", "archive_events", "create_vector_index", "derive_scope", "drop_embeddings",
     "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model",
-    "schedule_upkeep", "undo_calibration", "unregister_embedding_model", "unschedule_upkeep", "upkeep_all",
+    "schedule_maintenance", "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "run_maintenance_all",
     "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
-PROCEDURES = {"rehash_bucket", "upkeep_all"}
+PROCEDURES = {"rehash_bucket", "run_maintenance_all"}
 # What a judge, who belongs to no tenant, may call.
-JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "revive_judgements"}
+JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # What reaches over the walls belongs to memfold_queue, whose policies let it.
-QUEUES = {"_claim", "_revive", "_tenants"}
+QUEUES = {"_claim", "_retry_judgements", "_tenants"}
 
 
 def snapshot(connection: DB) -> list[str]:
@@ -253,9 +253,9 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
     expected = {
         ("_no_commit", "invalid transaction termination"),
         ("_require_autocommit", "cannot commit while a subtransaction is active"),
-        ("_upkeep_task", "function memfold.apply_decay(text) does not exist"),
-        ("schedule_upkeep", 'schema "cron" does not exist'),
-        ("unschedule_upkeep", 'relation "cron.job" does not exist'),
+        ("_maintenance_task", "function memfold.apply_decay(text) does not exist"),
+        ("schedule_maintenance", 'schema "cron" does not exist'),
+        ("unschedule_maintenance", 'relation "cron.job" does not exist'),
         ("_other_profile", "function memfold.lemmatize(text, text) does not exist"),
         ("_profile", "function memfold.lemma_profile(text) does not exist"),
         ("_vectors", "function memfold_internal._holds_model() does not exist"),

@@ -29,10 +29,10 @@ LOGINS = {"appl": "memfold_app", "judge": "memfold_judge", "bound": "memfold_ten
 NOT_SENT = {
     "rehash_bucket": "commits where it is called; what it calls is sent",
     "claim_judgements": "goes from tenant to tenant",
-    "revive_judgements": "goes from tenant to tenant",
+    "retry_judgements": "goes from tenant to tenant",
     "derive_scope": "is part of other calls",
-    "schedule_upkeep": "is about pg_cron's jobs",
-    "unschedule_upkeep": "is about pg_cron's jobs",
+    "schedule_maintenance": "is about pg_cron's jobs",
+    "unschedule_maintenance": "is about pg_cron's jobs",
 }
 
 

@@ -370,7 +370,7 @@ def test_the_eighth_failure_is_the_last(client: Memfold, toy: Toy, db: DB) -> No
     (stats,) = client.stats()
     assert stats.dead_judgements == 1
     assert stats.warning is not None
-    assert "revive_judgements" in stats.warning
+    assert "retry_judgements" in stats.warning
 
 
 def test_a_judge_that_hangs(client: Memfold, toy: Toy, db: DB) -> None:

@@ -415,7 +415,7 @@ def test_where_its_judge_fails_for_good_all_stay(db: DB) -> None:
     assert statuses(db, made) == ["active"] * 4
     runs_are_quiet(db)
     check(db)
-    assert db.execute("select revive_judgements('acme')").fetchone() == (1,)
+    assert db.execute("select retry_judgements('acme')").fetchone() == (1,)
     [asked] = claim(db)
     assert len(asked.members or []) == 4
     check(db)
@@ -450,11 +450,11 @@ def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -
     db.execute("update judgements set state = 'dead' where state = 'open'")
     db.execute("select _queue_judgement('acme', 'review', %s, %s, 0.9, '{}', true)", [made[2], made[0]])
     db.execute("update judgements set state = 'dead' where state = 'open'")
-    assert db.execute("select revive_judgements()").fetchone() == (1,)
+    assert db.execute("select retry_judgements()").fetchone() == (1,)
     assert [asked["kind"] for asked in open_questions(db)] == ["review"]
-    assert db.execute("select revive_judgements('acme')").fetchone() == (0,)
+    assert db.execute("select retry_judgements('acme')").fetchone() == (0,)
     resolve(db, the_question(db), "distinct")
-    assert db.execute("select revive_judgements('acme')").fetchone() == (1,)
+    assert db.execute("select retry_judgements('acme')").fetchone() == (1,)
     resolve(db, the_question(db), "duplicate", model="m")
     assert statuses(db, made) == ["active", "merged", "merged"]
     check(db)

@@ -153,11 +153,11 @@ def test_attempts_and_back_off(db: DB) -> None:
     assert stats is not None
     assert stats[:2] == (1, 0)
     assert "dead judgements: 1, each failed eight times" in stats[2]
-    assert call(db, "revive_judgements", "globex") == [(0,)]
-    assert call(db, "revive_judgements", "acme") == [(1,)]
+    assert call(db, "retry_judgements", "globex") == [(0,)]
+    assert call(db, "retry_judgements", "acme") == [(1,)]
     assert [c.attempts for c in claim(db)] == [1]
     assert resolve(db, judgement_id, "distinct").state == "done"
-    assert call(db, "revive_judgements") == [(0,)]
+    assert call(db, "retry_judgements") == [(0,)]
     assert db.execute("select warning from dedup_stats").fetchone() == (None,)
 
 
@@ -298,7 +298,7 @@ def test_a_judge_works_for_every_tenant_and_sees_nothing_else(m: DB, login: Call
             resolve(judge, found[tenant].judgement_id, verdict, model="a", tenant_id=tenant).action == action
         )
     assert fail(judge, found["initech"].judgement_id, tenant_id="initech") == "open"
-    assert call(judge, "revive_judgements") == [(0,)]
+    assert call(judge, "retry_judgements") == [(0,)]
     raises("MF026", resolve, judge, found["initech"].judgement_id, "distinct", tenant_id="acme")
     raises("MF001", resolve, judge, found["initech"].judgement_id, "distinct", tenant_id=None)
     assert m.execute("select actor from memory_events where tier = 3 limit 1").fetchone() == (
@@ -314,7 +314,7 @@ def test_a_judge_works_for_every_tenant_and_sees_nothing_else(m: DB, login: Call
         f"select memfold.update_memory('{a}', 'x', tenant_id => 'initech')",
         "select * from memfold.current_memories('initech')", f"select memfold.explain_memory('{a}', 'initech')",
         "select memfold.check_invariants('initech')", "update memfold.judgements set verdict = 'duplicate'",
-        "select memfold_internal._claim('w', 1, '1 minute', false, null, null)", "select memfold_internal._revive(null)",
+        "select memfold_internal._claim('w', 1, '1 minute', false, null, null)", "select memfold_internal._retry_judgements(null)",
         f"select memfold_internal._judged_side('initech', '{a}')",
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -334,12 +334,12 @@ def test_an_application_works_for_its_own_tenant(m: DB, app: Connect) -> None:
     assert theirs is not None
     raises("MF002", resolve, mine, theirs, "distinct", tenant_id="globex")
     raises("MF002", fail, mine, theirs, tenant_id="globex")
-    raises("MF002", call, mine, "revive_judgements", "globex")
+    raises("MF002", call, mine, "retry_judgements", "globex")
     raises("MF026", resolve, mine, theirs, "distinct", tenant_id="acme")
     raises("MF026", fail, mine, theirs, tenant_id="acme")
     assert claim(mine, judgement_ids=[theirs]) == []
     m.execute("update judgements set state = 'dead', attempts = 8")
-    assert call(mine, "revive_judgements") == [(1,)]
+    assert call(mine, "retry_judgements") == [(1,)]
     assert state(m, theirs)[0] == "dead"
     # from psql: the tenant is a setting
     assert call(mine, "resolve_judgement", pairs["acme"][1].judgement_id, "distinct")[0][0] == "done"

@@ -26,7 +26,7 @@ def test_statements_about_judgements_have_one_home() -> None:
         for path in PACKAGE.rglob("*.py")
         if not {"sql", "migrations"} & set(path.relative_to(PACKAGE).parts)
     }
-    for function in ("claim_judgements", "resolve_judgement", "fail_judgement", "revive_judgements"):
+    for function in ("claim_judgements", "resolve_judgement", "fail_judgement", "retry_judgements"):
         found = re.compile(rf"memfold\.{function}\b|\"{function}\"[,)]")
         assert [name for name, source in text.items() if found.search(source)] == ["queries.py"], function
     sent = re.compile(r"queries\.(?:CLAIM|RESOLVE|FAIL|REVIVE)\b")

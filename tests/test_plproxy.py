@@ -533,7 +533,7 @@ def test_walls_of_the_router(routed: Routed) -> None:
         refused(db, "select memfold.set_policy('*', conflict => 'review')")
         refused(db, "select memfold.resolve_judgement(%s, 'distinct', tenant_id => %s)", NOBODY, other)
         refused(db, "select memfold.fail_judgement(%s, 'no', tenant_id => %s)", NOBODY, other)
-        refused(db, "select memfold.revive_judgements(%s)", other)
+        refused(db, "select memfold.retry_judgements(%s)", other)
         # what the functions here are made of is behind the wall too
         refused(db, "select memfold_internal._claim_on(0, 'w', 10, '1 minute', false, %s, null)", other)
         refused(db, "select memfold_internal._revive_on(0, %s)", other)
@@ -628,8 +628,8 @@ def test_a_judge_works_on_the_queue_of_all_servers(routed: Routed) -> None:
                 shard.execute(
                     "update memfold.judgements set state = 'dead' where judgement_id = %s", [judgement]
                 )
-        assert one(db, "select memfold.revive_judgements()") == 1
-        assert one(db, "select memfold.revive_judgements(%s)", tenant) == 0
+        assert one(db, "select memfold.retry_judgements()") == 1
+        assert one(db, "select memfold.retry_judgements(%s)", tenant) == 0
         assert [row[1] for row in db.execute(claim, [10])] == [judgement]
         assert (
             one(

@@ -31,8 +31,8 @@ begin
 end $$;
 create function {s}._tenant() returns text language plpgsql as $$
 begin perform {s}.told('_tenant'); return 'birchwood-tenant'; end $$;
-create function {s}._enter(tenant_id text) returns void language plpgsql as $$
-begin perform {s}.told('_enter'); end $$;
+create function {s}._authorize_tenant(tenant_id text) returns void language plpgsql as $$
+begin perform {s}.told('_authorize_tenant'); end $$;
 create function {s}._bound_role(role name) returns name language plpgsql as $$
 begin perform {s}.told('_bound_role'); return null; end $$;
 create function {s}._fail(code text, message text, detail text, hint text) returns void language plpgsql as $$

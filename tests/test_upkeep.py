@@ -321,7 +321,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     plainly(db, "Bob has a dog.")
     assert upkeep(app("acme"))["counts"]["plain"] == 1
     for statement in (
-        "select memfold.upkeep('acme')", "call memfold.upkeep_all()", "select memfold.schedule_upkeep()",
+        "select memfold.upkeep('acme')", "call memfold.run_maintenance_all()", "select memfold.schedule_maintenance()",
         "select memfold_internal._tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
@@ -332,11 +332,11 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
 def test_upkeep_of_all_tenants(db: DB) -> None:
     for tenant in ("acme", "beta", "gamma"):
         plainly(db, "Bob has a dog.", tenant_id=tenant)
-    db.execute("call upkeep_all()")
+    db.execute("call run_maintenance_all()")
     assert db.execute("select count(*), count(distinct tenant_id) from memory_events").fetchone() == (3, 3)
     db.execute("begin")
     with pytest.raises(psycopg.errors.ActiveSqlTransaction):
-        db.execute("call upkeep_all()")
+        db.execute("call run_maintenance_all()")
     db.execute("rollback")
 
 
@@ -417,7 +417,7 @@ $$;
 
 
 def test_without_pg_cron(db: DB) -> None:
-    for call in ("schedule_upkeep()", "unschedule_upkeep()"):
+    for call in ("schedule_maintenance()", "unschedule_maintenance()"):
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select {call}".encode())
         assert error.value.sqlstate == "MF040"
@@ -427,15 +427,15 @@ def test_without_pg_cron(db: DB) -> None:
 def test_schedule(db: DB) -> None:
     db.execute(STAND_IN)
     plainly(db, "one", tenant_id="it's")
-    assert db.execute("select schedule_upkeep()").fetchone() == (1,)
-    db.execute("select schedule_upkeep('0 * * * *')")
-    db.execute("select schedule_upkeep('5 4 * * *', 'it''s', '{plain,clean}')")
+    assert db.execute("select schedule_maintenance()").fetchone() == (1,)
+    db.execute("select schedule_maintenance('0 * * * *')")
+    db.execute("select schedule_maintenance('5 4 * * *', 'it''s', '{plain,clean}')")
     jobs = db.execute("select jobname, schedule, command from cron.job order by 1").fetchall()
     assert [job[:2] for job in jobs] == [
         ("memfold upkeep", "0 * * * *"),
         ("memfold upkeep it's", "5 4 * * *"),
     ]
-    assert jobs[0][2] == "call memfold.upkeep_all('{plain,decay,syntheses,staged,keys,runs,embed}')"
+    assert jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,syntheses,staged,keys,runs,embed}')"
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
     db.execute(jobs[1][2])
@@ -443,12 +443,12 @@ def test_schedule(db: DB) -> None:
         "select arguments -> 'tasks' from memfold.runs where tenant_id = %s", ["it's"]
     ).fetchall() == [(["plain", "clean"],)]
     db.execute(jobs[0][2])
-    assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (True,)
-    assert db.execute("select memfold.unschedule_upkeep()").fetchone() == (False,)
+    assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (True,)
+    assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (False,)
     assert db.execute("select jobname from cron.job").fetchall() == [("memfold upkeep it's",)]
     for arguments in ("''", "'* * * * *', ''", "'* * * * *', '*', '{}'"):
         with pytest.raises(psycopg.Error) as error:
-            db.execute(f"select memfold.schedule_upkeep({arguments})".encode())
+            db.execute(f"select memfold.schedule_maintenance({arguments})".encode())
         assert error.value.sqlstate == "MF022"
 
 

@@ -205,7 +205,7 @@ def test_later_ones_of_a_batch_are_not_there_yet(wide: DB) -> None:
     wide.execute("select create_vector_index('m')")
     wide.execute("set memfold.tenant_id = 'acme'")
     hidden = (
-        "select root_id from memfold_internal._neighbours('acme', 'wide', null, memfold_internal._unit(%s::vector), 'm', %s,"
+        "select root_id from memfold_internal._knn_dedup('acme', 'wide', null, memfold_internal._unit(%s::vector), 'm', %s,"
         " 20, -1, null, %s, %s)"
     )
     with Scans(wide) as scans:

@@ -121,7 +121,7 @@ CALLS = [
     "claim_judgements('w', tenant_id => 'globex')",
     "resolve_judgement(gen_random_uuid(), 'distinct', tenant_id => 'globex')",
     "fail_judgement(gen_random_uuid(), 'e', tenant_id => 'globex')",
-    "revive_judgements('globex')",
+    "retry_judgements('globex')",
     "undo(gen_random_uuid(), tenant_id => 'globex')",
     "reject_memory(gen_random_uuid(), tenant_id => 'globex')",
     "merge_memories(gen_random_uuid(), gen_random_uuid(), tenant_id => 'globex')",

@@ -25,8 +25,8 @@ FILE = Path(__file__).resolve().parent.parent / "sql" / "scale_out" / "plproxy.s
 
 # What a call goes through first, from the catalog as it is: an error of the wall is the same on either.
 WALLS = [
-    "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_is_entered", "_enter", "_enter_judge",
-    "_enter_queue",
+    "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_is_authorized", "_authorize_tenant", "_authorize_judge",
+    "_authorize_queue",
 ]  # fmt: skip
 
 # Without a tenant, or with the tenant '*' that is everyone's: on every server.
@@ -39,13 +39,13 @@ EVERYWHERE = {
 ANYWHERE = {"canonicalize", "canonicalizer_selftest"}
 
 # Written by hand, below: one tenant's queue, or that of all.
-BY_HAND = {"claim_judgements", "revive_judgements"}
+BY_HAND = {"claim_judgements", "retry_judgements"}
 
 NOT_ROUTED = {
     "rehash_bucket": "a procedure that commits: PL/Proxy calls functions. Call it on the tenant's server.",
-    "upkeep_all": "a procedure that commits, over the tenants of one server. Run it on each.",
-    "schedule_upkeep": "the jobs of pg_cron belong to a server. Call it on each.",
-    "unschedule_upkeep": "the jobs of pg_cron belong to a server. Call it on each.",
+    "run_maintenance_all": "a procedure that commits, over the tenants of one server. Run it on each.",
+    "schedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
+    "unschedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
     "apply_calibration": "a calibration is a row of the server that it was measured on.",
     "undo_calibration": "a calibration is a row of the server that it was measured on.",
     "vector_index_ddl": "what it returns is to be run on the server that it is asked on.",
@@ -217,7 +217,7 @@ create function memfold_internal._route(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
@@ -229,7 +229,7 @@ create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter_judge(tenant_id);
+    perform memfold_internal._authorize_judge(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
@@ -240,7 +240,7 @@ language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not coalesce(tenant_id <> '' and pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member'), false) then
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
     return hashtext(tenant_id);
 end;
@@ -251,7 +251,7 @@ create function memfold_internal._route_rules(tenant_id text) returns setof inte
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if tenant_id = '*' then
         return query select generate_series(0, memfold_internal._shards() - 1);
     else
@@ -265,7 +265,7 @@ create function memfold_internal._route_queue(tenant_id text, shard integer) ret
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return coalesce(hashtext(memfold_internal._enter_queue(tenant_id)), shard);
+    return coalesce(hashtext(memfold_internal._authorize_queue(tenant_id)), shard);
 end;
 $$;
 comment on function memfold_internal._route_queue(text, integer) is
@@ -309,16 +309,16 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route_queue(tenant_id, shard);
-    select * from memfold.revive_judgements(
+    select * from memfold.retry_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold_internal._revive_on(integer, text) is 'revive_judgements() on one server.';
+comment on function memfold_internal._revive_on(integer, text) is 'retry_judgements() on one server.';
 
 create function memfold.claim_judgements({claim.arguments}) returns {claim.result}
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
     v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
@@ -354,11 +354,11 @@ begin
 end;
 $$;
 
-create function memfold.revive_judgements({revive.arguments}) returns {revive.result}
+create function memfold.retry_judgements({revive.arguments}) returns {revive.result}
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     if v_tenant_id is not null then
         return memfold_internal._revive_on(0, v_tenant_id);
@@ -573,7 +573,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     for one in chosen:
         out.append("\n".join([one.routed(), *one.described()]))
     queue = QUEUE.strip()
-    for name, key in (("claim_judgements", "claim"), ("revive_judgements", "revive")):
+    for name, key in (("claim_judgements", "claim"), ("retry_judgements", "revive")):
         queue = queue.replace("{%s.arguments}" % key, every[name].arguments)  # noqa: UP031
         queue = queue.replace("{%s.result}" % key, every[name].result)  # noqa: UP031
     out.append(queue)

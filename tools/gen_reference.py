@@ -154,7 +154,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select fail_judgement(judgement_id, 'no JSON', worker => 'worker 1', tenant_id => 'acme')\n"
             "from open_judgements where tenant_id = 'acme'",
         ],
-        "revive_judgements": ["select revive_judgements('acme')"],
+        "retry_judgements": ["select retry_judgements('acme')"],
     },
     "A person's hand": {
         "undo": [
@@ -221,9 +221,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "rehash_bucket": [],
         "ingest_plain_rows": ["select * from ingest_plain_rows('acme')"],
         "upkeep": ["select upkeep('acme') -> 'counts' as counts"],
-        "upkeep_all": [],
-        "schedule_upkeep": [],
-        "unschedule_upkeep": [],
+        "run_maintenance_all": [],
+        "schedule_maintenance": [],
+        "unschedule_maintenance": [],
     },
     "Calibrate": {
         "add_labelled_pair": [

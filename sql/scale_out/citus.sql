@@ -184,7 +184,7 @@ revoke all on function memfold_internal._lives_here(text) from public;
 grant execute on function memfold_internal._lives_here(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 comment on function memfold_internal._lives_here(text) is 'Whether this node has the tenant''s shards. tenant_id is not null.';
 
-create or replace function memfold_internal._at_home(tenant_id text) returns void
+create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 begin
@@ -200,9 +200,9 @@ begin
     end if;
 end;
 $body$;
-revoke all on function memfold_internal._at_home(text) from public;
-grant execute on function memfold_internal._at_home(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
-comment on function memfold_internal._at_home(text) is
+revoke all on function memfold_internal._assert_local_shard(text) from public;
+grant execute on function memfold_internal._assert_local_shard(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+comment on function memfold_internal._assert_local_shard(text) is
 'The guard of Citus: raises MF060 unless this node has the tenant''s shards, so that there is one lock space a tenant; MF001.';
 
 -- The walls of the session that calls, as they are on a plain server. Behind them, on the tenant's node, are those below.
@@ -210,13 +210,13 @@ do $$
 declare
     v_name text;
 begin
-    foreach v_name in array array['_enter', '_enter_judge', '_enter_queue'] loop
-        if (select prosrc !~ '_at_home' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
+    foreach v_name in array array['_authorize_tenant', '_authorize_judge', '_authorize_queue'] loop
+        if (select prosrc !~ '_assert_local_shard' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
             execute replace(replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
                 'FUNCTION memfold.' || v_name || '(', 'FUNCTION memfold.' || v_name || '_session('),
-                'memfold_internal._enter(', 'memfold._enter_session('),
-                'memfold_internal._enter_judge(', 'memfold._enter_judge_session('),
-                '_enter.tenant_id', '_enter_session.tenant_id');
+                'memfold_internal._authorize_tenant(', 'memfold._authorize_tenant_session('),
+                'memfold_internal._authorize_judge(', 'memfold._authorize_judge_session('),
+                '_authorize_tenant.tenant_id', '_authorize_tenant_session.tenant_id');
             execute format('alter function memfold.%I security definer set search_path = pg_catalog, pg_temp',
                 v_name || '_session');
             execute format('alter function memfold.%I owner to memfold_owner', v_name || '_session');
@@ -257,35 +257,35 @@ revoke all on function memfold_internal._planned_for(text) from public;
 comment on function memfold_internal._planned_for(text) is
 'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
 
--- What inlines _is_entered() leaves _enter() out: here it has to look where the call runs. The session's wall has a copy.
+-- What inlines _is_authorized() leaves _authorize_tenant() out: here it has to look where the call runs. The session's wall has a copy.
 do $$
 begin
-    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold_internal._is_entered(text)'::regprocedure)
+    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold_internal._is_authorized(text)'::regprocedure)
     then
-        execute replace(pg_get_functiondef('memfold_internal._is_entered(text)'::regprocedure), '._is_entered(', '._is_entered_session(');
-        revoke all on function memfold._is_entered_session(text) from public;
-        alter function memfold._is_entered_session(text) owner to memfold_owner;
-        comment on function memfold._is_entered_session(text) is 'The usual case of _enter_session().';
-        execute replace(pg_get_functiondef('memfold._enter_session(text)'::regprocedure),
-            'memfold_internal._is_entered(', 'memfold._is_entered_session(');
+        execute replace(pg_get_functiondef('memfold_internal._is_authorized(text)'::regprocedure), '._is_authorized(', '._is_authorized_session(');
+        revoke all on function memfold._is_authorized_session(text) from public;
+        alter function memfold._is_authorized_session(text) owner to memfold_owner;
+        comment on function memfold._is_authorized_session(text) is 'The usual case of _authorize_tenant_session().';
+        execute replace(pg_get_functiondef('memfold._authorize_tenant_session(text)'::regprocedure),
+            'memfold_internal._is_authorized(', 'memfold._is_authorized_session(');
     end if;
 end;
 $$;
 
-create or replace function memfold_internal._is_entered(tenant_id text) returns boolean
+create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
 language sql stable parallel safe
 return false;
 
-create or replace function memfold_internal._enter(tenant_id text) returns void
+create or replace function memfold_internal._authorize_tenant(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 declare
     v_bound constant name := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_here constant text := nullif(pg_catalog.current_setting('memfold.tenant_id', true), '');
 begin
-    perform memfold_internal._at_home(tenant_id);
+    perform memfold_internal._assert_local_shard(tenant_id);
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -305,22 +305,22 @@ begin
     perform memfold_internal._planned_for(tenant_id);
 end;
 $body$;
-comment on function memfold_internal._enter(text) is
+comment on function memfold_internal._authorize_tenant(text) is
 'The wall at every entry point on the node of the tenant, on Citus (else MF060). The settings of the session that called do
-not reach here: the argument says who the tenant is, _enter_session() has compared it; a role that is bound to a tenant is bound
+not reach here: the argument says who the tenant is, _authorize_tenant_session() has compared it; a role that is bound to a tenant is bound
 here too. Raises MF001 to MF003.';
 
-create or replace function memfold_internal._enter_judge(tenant_id text) returns void
+create or replace function memfold_internal._authorize_judge(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 begin
     if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
         and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
     then
-        perform memfold_internal._at_home(tenant_id);
+        perform memfold_internal._assert_local_shard(tenant_id);
         perform memfold_internal._planned_for(tenant_id);
     else
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
 end;
 $body$;
@@ -332,10 +332,10 @@ begin
     if memfold_internal._bound_role(memfold_internal._actor()::name) is null
         and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member')
     then
-        perform memfold_internal._at_home(tenant_id);
+        perform memfold_internal._assert_local_shard(tenant_id);
         perform memfold_internal._planned_for(tenant_id);
     else
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
 end;
 $body$;
@@ -346,17 +346,17 @@ begin
     if memfold_internal._bound_role(memfold_internal._actor()::name) is not null
         or not pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member')
     then
-        perform memfold._enter_session(tenant_id);
+        perform memfold._authorize_tenant_session(tenant_id);
     end if;
 end;
 $body$;
 revoke all on function memfold_internal._enter_reader_session(text) from public;
 grant execute on function memfold_internal._enter_reader_session(text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 comment on function memfold_internal._enter_reader_session(text) is
-'The wall of the session that calls one of them: as _enter_session(), and an auditor may read any tenant.';
+'The wall of the session that calls one of them: as _authorize_tenant_session(), and an auditor may read any tenant.';
 revoke all on function memfold_internal._enter_reader(text) from public;
 comment on function memfold_internal._enter_reader(text) is
-'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _enter(), and
+'What functions that elsewhere read as their caller begin with on Citus, where they read as memfold_owner: as _authorize_tenant(), and
 an auditor may read any tenant.';
 
 do $$
@@ -366,14 +366,14 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_at_home'
+        where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_assert_local_shard'
     loop
-        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold_internal._at_home(tenant_id);\n');
+        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold_internal._assert_local_shard(tenant_id);\n');
     end loop;
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
-            and p.prosrc !~ '_at_home'
+            and p.prosrc !~ '_assert_local_shard'
     loop
         v_definition := pg_get_functiondef(v_function);
         execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold_internal._enter_reader(tenant_id);\n');
@@ -382,9 +382,9 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname in ('_lives_here', '_at_home', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
+            p.proname in ('_lives_here', '_assert_local_shard', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
             -- of one tenant at a time here: over the walls there is no node that has them all
-            or p.proname in ('_claim', '_revive')
+            or p.proname in ('_claim', '_retry_judgements')
         )
     loop
         execute format('alter function %s owner to memfold_owner', v_function);
@@ -410,7 +410,7 @@ create or replace function memfold_internal._send(tenant_id text, call text, loc
 language plpgsql volatile
 as $body$
 begin
-    perform memfold_internal._at_home(tenant_id);
+    perform memfold_internal._assert_local_shard(tenant_id);
     perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
     -- in place of what an earlier call of the transaction left, for another tenant
     perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
@@ -486,13 +486,13 @@ $way$',
         called, pg_get_function_arguments(name), v_result,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
         case
-            when f.prosrc ~ '_enter_(judge|queue)\(' then '_enter_judge_session'
+            when f.prosrc ~ '_enter_(judge|queue)\(' then '_authorize_judge_session'
             when f.prosrc ~ '_enter_reader\(' then '_enter_reader_session'
-            else '_enter_session'
+            else '_authorize_tenant_session'
         end,
-        v_into || format('memfold.%I(%s)', '_' || f.proname || '_at_home', v_values),
+        v_into || format('memfold.%I(%s)', '_' || f.proname || '_assert_local_shard', v_values),
         format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
-            '_' || f.proname || '_at_home', v_names), v_values,
+            '_' || f.proname || '_assert_local_shard', v_names), v_values,
         v_into || 'memfold_internal._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, read_only => v_read_only, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
     );
@@ -513,18 +513,18 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.prokind = 'f'
             -- of the procedure rehash_bucket, which commits where it is called, what it calls
             and (p.proname !~ '^_' or p.proname in ('_rehash_begin', '_rehash_batch'))
-            and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
+            and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_assert_local_shard|_of_tenant'
             and p.proname not in (
                 -- about pg_cron's jobs
-                'schedule_upkeep', 'unschedule_upkeep',
+                'schedule_maintenance', 'unschedule_maintenance',
                 -- part of other calls
                 'derive_scope'
             )
     loop
         -- its arguments are qualified by its name
         execute regexp_replace(replace(pg_get_functiondef(v_function.oid),
-            'FUNCTION memfold.' || v_function.proname || '(', 'FUNCTION memfold._' || v_function.proname || '_at_home('),
-            '\m' || v_function.proname || '\.', '_' || v_function.proname || '_at_home.', 'g');
+            'FUNCTION memfold.' || v_function.proname || '(', 'FUNCTION memfold._' || v_function.proname || '_assert_local_shard('),
+            '\m' || v_function.proname || '\.', '_' || v_function.proname || '_assert_local_shard.', 'g');
         v_copy := format('memfold._%s_at_home(%s)', v_function.proname,
             (select string_agg(t::regtype::text, ', ' order by t.place)
                 from unnest((select proargtypes::oid[] from pg_proc where oid = v_function.oid)) with ordinality as t (t, place)));
@@ -538,7 +538,7 @@ begin
         end loop;
         execute format('comment on function %s is %L', v_copy, v_function.proname || '() on the node of its tenant, on Citus.');
         v_called := v_function.proname;
-        if v_function.proname in ('claim_judgements', 'revive_judgements') then
+        if v_function.proname in ('claim_judgements', 'retry_judgements') then
             v_called := '_' || v_function.proname || '_of_tenant';
         end if;
         execute pg_temp.way_home(v_function.name, v_called);
@@ -584,7 +584,7 @@ create or replace function memfold_internal._queues(tenant_id text) returns seto
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    v_tenant_id constant text := memfold._enter_queue_session(tenant_id);
+    v_tenant_id constant text := memfold._authorize_queue_session(tenant_id);
 begin
     if v_tenant_id is not null then
         return next v_tenant_id;
@@ -628,7 +628,7 @@ begin
 end;
 $body$;
 
-create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
+create or replace function memfold.retry_judgements(tenant_id text default null) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
@@ -713,7 +713,7 @@ begin
         where p.pronamespace = 'memfold'::regnamespace and p.proname in (
             '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
-            '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'revive_judgements', '_queues', '_tenants',
+            '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'retry_judgements', '_queues', '_tenants',
             'create_vector_index', 'drop_vector_index'
         )
     loop
@@ -745,7 +745,7 @@ begin
     for v_function in
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname ~ '^_.+_at_home$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
+            p.proname ~ '^_.+_assert_local_shard$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
         )
     loop
         -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node

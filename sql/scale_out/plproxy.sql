@@ -126,16 +126,16 @@ RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::te
 comment on function memfold_internal._tenant() is
 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
 
-CREATE OR REPLACE FUNCTION memfold_internal._is_entered(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
  RETURNS boolean
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text)));
-comment on function memfold_internal._is_entered(text) is
-'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _enter().';
+comment on function memfold_internal._is_authorized(text) is
+'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
+or in doubt, is for _authorize_tenant().';
 
-CREATE OR REPLACE FUNCTION memfold_internal._enter(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_tenant(tenant_id text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -143,7 +143,7 @@ declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold_internal._is_entered(tenant_id) then
+    if memfold_internal._is_authorized(tenant_id) then
         return;
     end if;
     if tenant_id is null or tenant_id = '' then
@@ -154,7 +154,7 @@ begin
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -176,12 +176,12 @@ begin
     end if;
 end;
 $function$;
-comment on function memfold_internal._enter(text) is
+comment on function memfold_internal._authorize_tenant(text) is
 'The wall at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
 may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
 which binds these functions, sees it. Raises MF001 to MF003.';
 
-CREATE OR REPLACE FUNCTION memfold_internal._enter_judge(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_judge(tenant_id text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -191,14 +191,14 @@ begin
     then
         perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     else
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
 end;
 $function$;
-comment on function memfold_internal._enter_judge(text) is
-'The wall at the entry points of tier 3: as _enter(), and a member of memfold_judge may act for any tenant.';
+comment on function memfold_internal._authorize_judge(text) is
+'The wall at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
 
-CREATE OR REPLACE FUNCTION memfold_internal._enter_queue(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue(tenant_id text)
  RETURNS text
  LANGUAGE plpgsql
 AS $function$
@@ -212,11 +212,11 @@ begin
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold_internal._enter_judge(v_tenant_id);
+    perform memfold_internal._authorize_judge(v_tenant_id);
     return v_tenant_id;
 end;
 $function$;
-comment on function memfold_internal._enter_queue(text) is
+comment on function memfold_internal._authorize_queue(text) is
 'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
 
 drop policy if exists own_row on memfold.tenant_roles;
@@ -238,7 +238,7 @@ create function memfold_internal._route(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
@@ -250,7 +250,7 @@ create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter_judge(tenant_id);
+    perform memfold_internal._authorize_judge(tenant_id);
     return hashtext(tenant_id);
 end;
 $$;
@@ -261,7 +261,7 @@ language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not coalesce(tenant_id <> '' and pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member'), false) then
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
     return hashtext(tenant_id);
 end;
@@ -272,7 +272,7 @@ create function memfold_internal._route_rules(tenant_id text) returns setof inte
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if tenant_id = '*' then
         return query select generate_series(0, memfold_internal._shards() - 1);
     else
@@ -286,7 +286,7 @@ create function memfold_internal._route_queue(tenant_id text, shard integer) ret
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return coalesce(hashtext(memfold_internal._enter_queue(tenant_id)), shard);
+    return coalesce(hashtext(memfold_internal._authorize_queue(tenant_id)), shard);
 end;
 $$;
 comment on function memfold_internal._route_queue(text, integer) is
@@ -1064,7 +1064,7 @@ as $$
 $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
+5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
 synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
@@ -1664,16 +1664,16 @@ language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route_queue(tenant_id, shard);
-    select * from memfold.revive_judgements(
+    select * from memfold.retry_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold_internal._revive_on(integer, text) is 'revive_judgements() on one server.';
+comment on function memfold_internal._revive_on(integer, text) is 'retry_judgements() on one server.';
 
 create function memfold.claim_judgements(worker text, max bigint DEFAULT 10, lease interval DEFAULT '00:01:00'::interval, review boolean DEFAULT false, tenant_id text DEFAULT NULL::text, judgement_ids uuid[] DEFAULT NULL::uuid[]) returns SETOF memfold.claimed_judgement
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
     v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
@@ -1709,11 +1709,11 @@ begin
 end;
 $$;
 
-create function memfold.revive_judgements(tenant_id text DEFAULT NULL::text) returns bigint
+create function memfold.retry_judgements(tenant_id text DEFAULT NULL::text) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     if v_tenant_id is not null then
         return memfold_internal._revive_on(0, v_tenant_id);
@@ -1730,11 +1730,11 @@ resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
 revoke all on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) from public;
 grant execute on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-comment on function memfold.revive_judgements(tenant_id text) is
+comment on function memfold.retry_judgements(tenant_id text) is
 'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
 members of memfold_judge may. Raises MF001 to MF003.';
-revoke all on function memfold.revive_judgements(tenant_id text) from public;
-grant execute on function memfold.revive_judgements(tenant_id text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.retry_judgements(tenant_id text) from public;
+grant execute on function memfold.retry_judgements(tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
 revoke all on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) from public;
 grant execute on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) to memfold_app, memfold_judge, memfold_owner;

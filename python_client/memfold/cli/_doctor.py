@@ -52,7 +52,7 @@ def _revision(client: Memfold) -> str | None:
 _NAMED = 10
 
 
-def _compare(where: str, role: str, report: Callable[..., None]) -> None:
+def _match_stored_memory(where: str, role: str, report: Callable[..., None]) -> None:
     try:
         drifted = migrate.drift(where)
         more = f" and {len(drifted) - _NAMED} more" if len(drifted) > _NAMED else ""
@@ -119,7 +119,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             named = f", but other ones, or none, on {', '.join(others)}" if others else ""
             report(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
         else:
-            _compare(where, str(found["role"]), report)
+            _match_stored_memory(where, str(found["role"]), report)
         if tenant is not None:
             broken = client.check_invariants(tenant)
             first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""

@@ -277,9 +277,9 @@ class AsyncMemfold(Client):
         return await self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
 
     async def _drive(self, steps: Steps[T]) -> T:
-        return await run(steps, self._carry_out)
+        return await run(steps, self._apply_verdict)
 
-    async def _carry_out(self, step: Step) -> Any:
+    async def _apply_verdict(self, step: Step) -> Any:
         match step:
             case Transact():
                 async with self._lock:
@@ -294,11 +294,11 @@ class AsyncMemfold(Client):
                 answer = await asyncio.to_thread(embedder.embed, step.texts)
                 return await answer if inspect.isawaitable(answer) else answer
             case Ask():
-                return await asked(self._core, step, self._carry_out)
+                return await asked(self._core, step, self._apply_verdict)
             case Pause():
                 return await asyncio.sleep(step.seconds)
             case Together():
-                return await together(step, self._carry_out)
+                return await together(step, self._apply_verdict)
 
     async def _transact(self, step: Transact) -> list[Row]:
         if self._connection is None or self._connection.closed:

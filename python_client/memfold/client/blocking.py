@@ -299,7 +299,7 @@ class Memfold(Client):
             step = next(steps)
             while True:
                 try:
-                    outcome = self._carry_out(step)
+                    outcome = self._apply_verdict(step)
                 except Exception as error:
                     step = steps.throw(error)
                 else:
@@ -308,7 +308,7 @@ class Memfold(Client):
             result: T = end.value
             return result
 
-    def _carry_out(self, step: Step) -> Any:
+    def _apply_verdict(self, step: Step) -> Any:
         match step:
             case Transact():
                 with self._lock:
@@ -342,7 +342,7 @@ class Memfold(Client):
                     return await asyncio.sleep(step.seconds)
                 case _:
                     async with turn:
-                        return await asyncio.to_thread(self._carry_out, step)
+                        return await asyncio.to_thread(self._apply_verdict, step)
 
         async def work() -> list[Any]:
             nonlocal turn

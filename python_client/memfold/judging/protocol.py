@@ -159,5 +159,5 @@ def state_after_failure(rows: Sequence[Row]) -> Failed:
 
 
 def revive(tenant_id: str | None) -> Call:
-    """Open dead judgements again; their number is ``revive_judgements`` of the row."""
+    """Open dead judgements again; their number is ``retry_judgements`` of the row."""
     return _call(queries.REVIVE, {"tenant_id": tenant_id})

@@ -116,7 +116,7 @@ class Worker(Dispatcher):
         except psycopg.Error as error:
             raise translate(error) from error
         self._wake()
-        revived: int = rows[0]["revive_judgements"]
+        revived: int = rows[0]["retry_judgements"]
         return revived
 
     async def run(self, until_idle: bool = False) -> Summary:

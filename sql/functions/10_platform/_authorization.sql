@@ -6,25 +6,25 @@ end;
 revoke all on function memfold_internal._actor() from public;
 comment on function memfold_internal._actor() is 'The role that called, seen through SECURITY DEFINER.';
 
-create or replace function memfold_internal._is_entered(tenant_id text) returns boolean
+create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
 language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
 and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
 and tenant_id > '*' collate "C"
 and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
-revoke all on function memfold_internal._is_entered(text) from public;
-comment on function memfold_internal._is_entered(text) is
-'The usual case of _enter(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _enter().';
+revoke all on function memfold_internal._is_authorized(text) from public;
+comment on function memfold_internal._is_authorized(text) is
+'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
+or in doubt, is for _authorize_tenant().';
 
-create or replace function memfold_internal._enter(tenant_id text) returns void
+create or replace function memfold_internal._authorize_tenant(tenant_id text) returns void
 language plpgsql volatile
 as $$
 declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold_internal._is_entered(tenant_id) then
+    if memfold_internal._is_authorized(tenant_id) then
         return;
     end if;
     if tenant_id is null or tenant_id = '' then
@@ -35,7 +35,7 @@ begin
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _enter.tenant_id collate "C"
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -57,13 +57,13 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._enter(text) from public;
-comment on function memfold_internal._enter(text) is
+revoke all on function memfold_internal._authorize_tenant(text) from public;
+comment on function memfold_internal._authorize_tenant(text) is
 'The wall at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
 may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
 which binds these functions, sees it. Raises MF001 to MF003.';
 
-create or replace function memfold_internal._enter_judge(tenant_id text) returns void
+create or replace function memfold_internal._authorize_judge(tenant_id text) returns void
 language plpgsql volatile
 as $$
 begin
@@ -72,15 +72,15 @@ begin
     then
         perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     else
-        perform memfold_internal._enter(tenant_id);
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
 end;
 $$;
-revoke all on function memfold_internal._enter_judge(text) from public;
-comment on function memfold_internal._enter_judge(text) is
-'The wall at the entry points of tier 3: as _enter(), and a member of memfold_judge may act for any tenant.';
+revoke all on function memfold_internal._authorize_judge(text) from public;
+comment on function memfold_internal._authorize_judge(text) is
+'The wall at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
 
-create or replace function memfold_internal._enter_queue(tenant_id text) returns text
+create or replace function memfold_internal._authorize_queue(tenant_id text) returns text
 language plpgsql volatile
 as $$
 declare
@@ -93,12 +93,12 @@ begin
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold_internal._enter_judge(v_tenant_id);
+    perform memfold_internal._authorize_judge(v_tenant_id);
     return v_tenant_id;
 end;
 $$;
-revoke all on function memfold_internal._enter_queue(text) from public;
-comment on function memfold_internal._enter_queue(text) is
+revoke all on function memfold_internal._authorize_queue(text) from public;
+comment on function memfold_internal._authorize_queue(text) is
 'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
 
 create or replace function memfold_internal._tenants() returns setof text

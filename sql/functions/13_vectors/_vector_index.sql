@@ -27,7 +27,7 @@ end;
 revoke all on function memfold_internal._vector_index(text) from public;
 comment on function memfold_internal._vector_index(text) is 'The valid index of an embedding model. Null: there is none.';
 
-create or replace function memfold_internal._outgrown(
+create or replace function memfold_internal._exceeds_exact_limit(
     tenant_id text, bucket_id text, embedding_model text, newest bigint, hidden_after uuid, hidden_to uuid
 ) returns boolean
 language plpgsql stable
@@ -38,8 +38,8 @@ begin
     return exists (
         select
         from memfold.memory_vectors as v
-        where v.tenant_id = _outgrown.tenant_id collate "C"
-            and v.bucket_id = _outgrown.bucket_id collate "C"
+        where v.tenant_id = _exceeds_exact_limit.tenant_id collate "C"
+            and v.bucket_id = _exceeds_exact_limit.bucket_id collate "C"
             and v.model = embedding_model collate "C"
             and v.live
             and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
@@ -47,8 +47,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._outgrown(text, text, text, bigint, uuid, uuid) from public;
-comment on function memfold_internal._outgrown(text, text, text, bigint, uuid, uuid) is
+revoke all on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) from public;
+comment on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) is
 'Whether a bucket has more than newest live vectors of a model. Reads so many entries of an index: a tenth of what comparing
 as many vectors takes.';
 
@@ -84,7 +84,7 @@ comment on function memfold_internal._scan_far(vector, bigint, bigint) is
 'Has scans of an index of vectors go on until max_results have passed, or max_scanned entries (40 a result at least) were read.
 Returns what _scan_settings() were.';
 
-create or replace function memfold_internal._indexed_neighbours(
+create or replace function memfold_internal._indexed_knn_dedup(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_results bigint,
     hidden_after uuid, hidden_to uuid, index_id oid,
     out memory_ids uuid[], out similarities double precision[]
@@ -114,7 +114,7 @@ begin
     perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
-revoke all on function memfold_internal._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) from public;
-comment on function memfold_internal._indexed_neighbours(text, text, vector, text, bigint, uuid, uuid, oid) is
+revoke all on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) from public;
+comment on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) is
 'The max_results live texts of a bucket nearest to a unit vector, by an index (_vector_index): nearly always. Fewer, where
 the scan gave up.';

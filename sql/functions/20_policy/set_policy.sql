@@ -53,7 +53,7 @@ declare
     v_old memfold.policies;
     v_new memfold.policies;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if bucket_id <> '*' then

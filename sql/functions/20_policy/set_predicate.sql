@@ -8,7 +8,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold_internal._enter(set_predicate.tenant_id);
+    perform memfold_internal._authorize_tenant(set_predicate.tenant_id);
     perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
     insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
     values (set_predicate.tenant_id, memfold.canonicalize(set_predicate.predicate, 'prose/1'),

@@ -49,7 +49,7 @@ revoke all on function memfold_internal._adopt_row(text, uuid) from public;
 comment on function memfold_internal._adopt_row(text, uuid) is
 'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written. The caller derives its state.';
 
-create or replace function memfold_internal._relate(
+create or replace function memfold_internal._record_relation(
     j memfold.judgements, action text, memory_id uuid, target_id uuid, content text, stated_at timestamptz
 ) returns uuid
 language plpgsql volatile
@@ -67,13 +67,13 @@ begin
     if action = 'superseded' then
         select a.scope_key = b.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) into strict v_on_timeline
         from memfold.memories as a
-        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _relate.target_id
-        where a.tenant_id = j.tenant_id collate "C" and a.memory_id = _relate.memory_id;
+        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _record_relation.target_id
+        where a.tenant_id = j.tenant_id collate "C" and a.memory_id = _record_relation.memory_id;
     else
         v_on_timeline := action in ('merged', 'replaced') and exists (
             select from memfold.memory_counters as k
             where k.tenant_id = j.tenant_id collate "C"
-                and k.memory_id in (_relate.memory_id, _relate.target_id) and k.on_timeline
+                and k.memory_id in (_record_relation.memory_id, _record_relation.target_id) and k.on_timeline
         );
     end if;
     v_event_id := memfold_internal._new_event_id(j.tenant_id);
@@ -92,8 +92,8 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold_internal._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
-comment on function memfold_internal._relate(memfold.judgements, text, uuid, uuid, text, timestamptz) is
+revoke all on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
+comment on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) is
 'Tier 3: records what a judge or a person (no model) decided of two roots, or what holds where the judge failed (dead), and
 derives their state: merged (memory_id is folded into target_id), replaced (target_id into memory_id), superseded (memory_id
 retires target_id), rejected, judged (nothing changes). content: the text, of a memory that this creates. stated_at: a person
@@ -106,7 +106,7 @@ return case when j.state = 'dead' then 'fallback' when j.model is null then 'per
 revoke all on function memfold_internal._method(memfold.judgements) from public;
 comment on function memfold_internal._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
 
-create or replace function memfold_internal._fold_all(
+create or replace function memfold_internal._merge_all(
     r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
     similarities double precision[], reasons text[], judgement_ids uuid[], verdict text
 ) returns integer[]
@@ -146,7 +146,7 @@ begin
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
         judgement_id, verdict, run_id, actor
     )
-    select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, _fold_all.action, tier, method,
+    select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, _merge_all.action, tier, method,
         case when action = 'replaced' then into_ids[p.place] else memory_ids[p.place] end,
         case when action = 'replaced' then memory_ids[p.place] else into_ids[p.place] end,
         similarities[p.place],
@@ -159,7 +159,7 @@ begin
             select from memfold.memory_counters as k
             where k.tenant_id = r.tenant_id and k.memory_id in (memory_ids[p.place], into_ids[p.place]) and k.on_timeline
         ),
-        judgement_ids[p.place], _fold_all.verdict, r.run_id, memfold_internal._actor()
+        judgement_ids[p.place], _merge_all.verdict, r.run_id, memfold_internal._actor()
     from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
     order by p.turn;
     perform memfold_internal._derive_all(r.tenant_id, array(
@@ -171,10 +171,10 @@ begin
     return v_places;
 end;
 $$;
-revoke all on function memfold_internal._fold_all(
+revoke all on function memfold_internal._merge_all(
     memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
 ) from public;
-comment on function memfold_internal._fold_all(
+comment on function memfold_internal._merge_all(
     memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
 ) is
 'Folds each of memory_ids into its place''s of into_ids, as events of a run (action: merged, or replaced where a newer text takes

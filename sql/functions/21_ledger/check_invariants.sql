@@ -10,7 +10,7 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_ids uuid[];
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
 
     -- state, edges and aggregates are what the ledger says

@@ -128,7 +128,7 @@ comment on function memfold_internal._queue_rest(memfold.judgements, text, uuid[
 'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
 already.';
 
-create or replace function memfold_internal._ask_anew(j memfold.judgements) returns uuid
+create or replace function memfold_internal._requeue_judgement(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
 begin
@@ -139,8 +139,8 @@ begin
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
 end;
 $$;
-revoke all on function memfold_internal._ask_anew(memfold.judgements) from public;
-comment on function memfold_internal._ask_anew(memfold.judgements) is
+revoke all on function memfold_internal._requeue_judgement(memfold.judgements) from public;
+comment on function memfold_internal._requeue_judgement(memfold.judgements) is
 'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
 where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';
 

@@ -101,7 +101,7 @@ as $$
 begin
     for v_turn in 1..2 loop
         return query select k.* from memfold_internal._known_candidate(c) as k;
-        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold_internal._make_way(c);
+        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold_internal._displace_stale_hash(c);
     end loop;
 end;
 $$;
@@ -109,7 +109,7 @@ revoke all on function memfold_internal._known_before_insert(memfold_internal.ca
 comment on function memfold_internal._known_before_insert(memfold_internal.candidate) is
 '_known_candidate() for whoever stores the text where there is none: then nothing is in its way. The caller holds the lock.';
 
-create or replace function memfold_internal._make_way(c memfold_internal.candidate) returns boolean
+create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
 language plpgsql volatile
 as $$
 declare
@@ -128,7 +128,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._make_way(memfold_internal.candidate) from public;
-comment on function memfold_internal._make_way(memfold_internal.candidate) is
+revoke all on function memfold_internal._displace_stale_hash(memfold_internal.candidate) from public;
+comment on function memfold_internal._displace_stale_hash(memfold_internal.candidate) is
 'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. Returns whether it
 did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds the bucket''s lock.';

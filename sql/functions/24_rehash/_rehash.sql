@@ -40,15 +40,15 @@ begin
     from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
     if v_ids <> '{}' then
         v_pending := memfold_internal._derive_pending(tenant_id, v_pending);
-        perform memfold_internal._part(tenant_id, v_event_ids, run_id);
+        perform memfold_internal._split_alias(tenant_id, v_event_ids, run_id);
     end if;
-    v_pending := memfold_internal._place(m, v_policy, run_id, v_pending);
-    return memfold_internal._place_all(tenant_id, v_ids, run_id, v_pending);
+    v_pending := memfold_internal._assign_hash(m, v_policy, run_id, v_pending);
+    return memfold_internal._assign_hashes(tenant_id, v_ids, run_id, v_pending);
 end;
 $$;
 revoke all on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) from public;
 comment on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) is
-'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _place(). The
+'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _assign_hash(). The
 caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
@@ -75,7 +75,7 @@ comment on function memfold_internal._is_beneath(text, uuid, uuid) is
 'Whether a text was merged into another one, or into a text beneath that one, by merges in force: also by those that hold only
 once a later one is undone. What is merged against them would lead to itself then. Only reads.';
 
-create or replace function memfold_internal._place(
+create or replace function memfold_internal._assign_hash(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
 ) returns uuid[]
 language plpgsql volatile
@@ -175,14 +175,14 @@ begin
     return v_pending;
 end;
 $$;
-revoke all on function memfold_internal._place(memfold.memories, memfold.policies, uuid, uuid[]) from public;
-comment on function memfold_internal._place(memfold.memories, memfold.policies, uuid, uuid[]) is
+revoke all on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) from public;
+comment on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) is
 'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
 are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
 rejected one is left as it is, and has none either. pending: memories that the caller will have derived; returned with those of
 this fold. Null: state is derived at once. The caller holds the bucket''s lock.';
 
-create or replace function memfold_internal._place_all(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
+create or replace function memfold_internal._assign_hashes(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 declare
@@ -193,16 +193,16 @@ begin
     foreach v_id in array memory_ids loop
         select t.* into strict m
         from memfold.memories as t
-        where t.tenant_id = _place_all.tenant_id collate "C" and t.memory_id = v_id;
+        where t.tenant_id = _assign_hashes.tenant_id collate "C" and t.memory_id = v_id;
         -- another one before it may have met it
         continue when m.canonicalizer is not null;
-        v_pending := memfold_internal._place(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
+        v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
     end loop;
     return v_pending;
 end;
 $$;
-revoke all on function memfold_internal._place_all(text, uuid[], uuid, uuid[]) from public;
-comment on function memfold_internal._place_all(text, uuid[], uuid, uuid[]) is '_place() of stored texts, by id and in their order.';
+revoke all on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) from public;
+comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is '_assign_hash() of stored texts, by id and in their order.';
 
 create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -219,7 +219,7 @@ revoke all on function memfold_internal._derive_pending(text, uuid[]) from publi
 comment on function memfold_internal._derive_pending(text, uuid[]) is
 'Derives memories that were put off, and returns that there are none; null stays null.';
 
-create or replace function memfold_internal._twins(tenant_id text, memory_id uuid)
+create or replace function memfold_internal._rehash_aliases(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
 as $$
@@ -235,12 +235,12 @@ begin
         order by e.event_id desc
         limit 1
     ) as e
-    where t.tenant_id = _twins.tenant_id collate "C" and t.merged_into = _twins.memory_id and t.content_hash is null
+    where t.tenant_id = _rehash_aliases.tenant_id collate "C" and t.merged_into = _rehash_aliases.memory_id and t.content_hash is null
     order by t.memory_id;
 end;
 $$;
-revoke all on function memfold_internal._twins(text, uuid) from public;
-comment on function memfold_internal._twins(text, uuid) is
+revoke all on function memfold_internal._rehash_aliases(text, uuid) from public;
+comment on function memfold_internal._rehash_aliases(text, uuid) is
 'The texts that a rehash has folded into this one, with the ledger row of that.';
 
 create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
@@ -253,7 +253,7 @@ declare
     m memfold.memories;
     v_hash bytea;
 begin
-    for v_twin in select t.twin_id, t.event_id from memfold_internal._twins(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
+    for v_twin in select t.twin_id, t.event_id from memfold_internal._rehash_aliases(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
@@ -271,7 +271,7 @@ comment on function memfold_internal._parting_twins(text, uuid, bytea) is
 'Of the texts that a rehash has folded into this one, whose hash is content_hash by the rules of now, and into those in turn,
 the ones that are other texts by these rules.';
 
-create or replace function memfold_internal._part(tenant_id text, event_ids uuid[], run_id uuid) returns void
+create or replace function memfold_internal._split_alias(tenant_id text, event_ids uuid[], run_id uuid) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -281,32 +281,32 @@ begin
     insert into memfold.memory_events as u (
         tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
     )
-    select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _part.run_id, memfold_internal._actor()
+    select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _split_alias.run_id, memfold_internal._actor()
     from pg_catalog.unnest(event_ids) as i (id)
     cross join lateral (
         select v.* from memfold.memory_events as v
-        where v.tenant_id = _part.tenant_id collate "C" and v.event_id = i.id
+        where v.tenant_id = _split_alias.tenant_id collate "C" and v.event_id = i.id
         offset 0
     ) as v
     order by v.event_id
     on conflict (tenant_id, undoes) where undoes is not null do nothing;
-    perform memfold_internal._derive_pending(_part.tenant_id, array(
+    perform memfold_internal._derive_pending(_split_alias.tenant_id, array(
         select x.id
         from pg_catalog.unnest(event_ids) as i (id)
         cross join lateral (
             select v.memory_id, v.target_id from memfold.memory_events as v
-            where v.tenant_id = _part.tenant_id collate "C" and v.event_id = i.id and v.action = 'merged'
+            where v.tenant_id = _split_alias.tenant_id collate "C" and v.event_id = i.id and v.action = 'merged'
             offset 0
         ) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
     ));
 end;
 $$;
-revoke all on function memfold_internal._part(text, uuid[], uuid) from public;
-comment on function memfold_internal._part(text, uuid[], uuid) is
-'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_place).';
+revoke all on function memfold_internal._split_alias(text, uuid[], uuid) from public;
+comment on function memfold_internal._split_alias(text, uuid[], uuid) is
+'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_assign_hash).';
 
-create or replace function memfold_internal._settle(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._settle_rehash_aliases(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -317,23 +317,23 @@ begin
         from pg_catalog.unnest(memory_ids) as i (id)
         cross join lateral (
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _settle.tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null
+            where m.tenant_id = _settle_rehash_aliases.tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null
             offset 0
         ) as m
         cross join lateral (
             select e.event_id, e.run_id, e.bucket_id from memfold_internal._ledger as e
-            where e.tenant_id = _settle.tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
+            where e.tenant_id = _settle_rehash_aliases.tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
                 and not e.undone
             offset 0
         ) as e
     loop
         -- it may become one with a text of another scope
         perform memfold_internal._lock(tenant_id, v_text.bucket_id, null, false);
-        perform memfold_internal._part(tenant_id, array[v_text.event_id], v_text.run_id);
-        perform memfold_internal._place_all(tenant_id, array[v_text.id], v_text.run_id, null);
+        perform memfold_internal._split_alias(tenant_id, array[v_text.event_id], v_text.run_id);
+        perform memfold_internal._assign_hashes(tenant_id, array[v_text.id], v_text.run_id, null);
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._settle(text, uuid[]) from public;
-comment on function memfold_internal._settle(text, uuid[]) is
+revoke all on function memfold_internal._settle_rehash_aliases(text, uuid[]) from public;
+comment on function memfold_internal._settle_rehash_aliases(text, uuid[]) is
 'After an undo: a text that a rehash has left without a hash because it was rejected is compared anew.';

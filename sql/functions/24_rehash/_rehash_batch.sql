@@ -49,8 +49,8 @@ begin
             limit rows_at_most
         ) as t;
         if v_twins <> '{}' then
-            perform memfold_internal._part(run.tenant_id, v_events, run.run_id);
-            v_pending := memfold_internal._place_all(run.tenant_id, v_twins, run.run_id, v_pending);
+            perform memfold_internal._split_alias(run.tenant_id, v_events, run.run_id);
+            v_pending := memfold_internal._assign_hashes(run.tenant_id, v_twins, run.run_id, v_pending);
         end if;
         if cardinality(v_twins) = rows_at_most then
             perform memfold_internal._derive_pending(run.tenant_id, v_pending);
@@ -113,8 +113,8 @@ begin
         order by e.event_id
         limit rows_at_most
     loop
-        perform memfold_internal._part(run.tenant_id, array[v_text.event_id], run.run_id);
-        perform memfold_internal._place_all(run.tenant_id, array[v_text.memory_id], run.run_id, null);
+        perform memfold_internal._split_alias(run.tenant_id, array[v_text.event_id], run.run_id);
+        perform memfold_internal._assign_hashes(run.tenant_id, array[v_text.memory_id], run.run_id, null);
         v_number := v_number + 1;
     end loop;
     return v_number;
@@ -137,7 +137,7 @@ declare
     v_unhashed boolean;
     v_locked_at timestamptz;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     select r.* into v_run
     from memfold.runs as r
     where r.tenant_id = _rehash_batch.tenant_id collate "C" and r.run_id = _rehash_batch.run_id and r.kind = 'rehash';

@@ -14,7 +14,7 @@ declare
     v_undoes uuid := undo_run_id;
     v_again boolean;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if tenant_id = '*' or bucket_id = '*' or batch_size is null or batch_size not between 1 and 100000 then

@@ -71,7 +71,7 @@ comment on function memfold_internal._check_candidate(
 'Raises MF003 to MF010, MF016 or MF061 for what a caller may not hand in. Null stands for the default where there is one.';
 
 -- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
-create or replace function memfold_internal._is_usual(
+create or replace function memfold_internal._is_fast_path(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz
@@ -85,10 +85,10 @@ return coalesce(
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
-revoke all on function memfold_internal._is_usual(
+revoke all on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) from public;
-comment on function memfold_internal._is_usual(
+comment on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
 'A candidate with nothing about it that must be looked at piece by piece, if it has the key of a memory: without object,
@@ -107,7 +107,7 @@ declare
     v_turns text[] := source_turn_ids;
     v_signature text;
 begin
-    if not memfold_internal._is_usual(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+    if not memfold_internal._is_fast_path(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
         or v_policy.max_content_length < 8192
         or (content <> '' and bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
@@ -153,7 +153,7 @@ told when the candidate is written (_stated_at). Raises MF003 to MF016, MF061; w
 
 -- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
 
-create or replace function memfold_internal._is_sound(
+create or replace function memfold_internal._is_valid_candidate(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz, idempotency_key text, max_content_length bigint,
@@ -183,11 +183,11 @@ return coalesce(
     and origin in ('observed', 'inferred', 'recalled')
     and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
 );
-revoke all on function memfold_internal._is_sound(
+revoke all on function memfold_internal._is_valid_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
     bigint, bigint
 ) from public;
-comment on function memfold_internal._is_sound(
+comment on function memfold_internal._is_valid_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
     bigint, bigint
 ) is

@@ -40,7 +40,7 @@ begin
     if v_policy.lexical_threshold is not null and v_policy.dedup = 'on' then
         v_lexical := memfold_internal._decide_lexical(c, d);
         if v_lexical.action = 'merged' then
-            return memfold_internal._decide_fold(c, v_lexical);
+            return memfold_internal._decide_merge(c, v_lexical);
         end if;
     end if;
 
@@ -56,7 +56,7 @@ begin
         d.similar_memories := v_lexical.similar_memories;
     end if;
     if d.action = 'merged' then
-        return memfold_internal._decide_fold(c, d);
+        return memfold_internal._decide_merge(c, d);
     end if;
 
     -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
@@ -128,7 +128,7 @@ revoke all on function memfold_internal._decide_conflict(memfold_internal.decisi
 comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
 'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
-create or replace function memfold_internal._decide_fold(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
+create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
 language plpgsql stable
 as $$
 begin
@@ -148,8 +148,8 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_fold(memfold_internal.candidate, memfold_internal.decision) from public;
-comment on function memfold_internal._decide_fold(memfold_internal.candidate, memfold_internal.decision) is
+revoke all on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) is
 'What becomes of an automatic merge, by the policy''s on_merge. A candidate that is older than what it would replace is merged.
 Only reads.';
 

@@ -65,7 +65,7 @@ begin
     d.action := null;
     for v_neighbour in
         select n.*
-        from memfold_internal._neighbours(
+        from memfold_internal._knn_dedup(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null

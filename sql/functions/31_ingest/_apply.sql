@@ -35,7 +35,7 @@ declare
     v_memory_id uuid;
     v_new_id uuid;
 begin
-    if (c.policy).rehash_run is not null and memfold_internal._make_way(c) then
+    if (c.policy).rehash_run is not null and memfold_internal._displace_stale_hash(c) then
         -- what was decided before that no longer counts
         return null;
     end if;
@@ -139,7 +139,7 @@ begin
         d.on_timeline := v_on_timeline;
         v_derive := d.action = 'replaced';
         if not v_derive then
-            v_said := memfold_internal._strengthen(c, v_memory_id, d.target_id, 1, c.event_id);
+            v_said := memfold_internal._record_observation(c, v_memory_id, d.target_id, 1, c.event_id);
             c.event_id := coalesce(v_said.event_id, c.event_id);
             c.observed_at := coalesce(v_said.observed_at, c.observed_at);
             v_derive := v_said.on_timeline is null;

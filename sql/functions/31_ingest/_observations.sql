@@ -40,7 +40,7 @@ comment on function memfold_internal._add_sources(text, uuid, uuid, text[]) is
 'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
 tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
 
-create or replace function memfold_internal._fold_metadata(
+create or replace function memfold_internal._merge_metadata(
     metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
 ) returns jsonb
 language sql immutable parallel safe
@@ -65,12 +65,12 @@ begin atomic
             where x.value is not null
         ), '{}') end;
 end;
-revoke all on function memfold_internal._fold_metadata(jsonb, jsonb, text, text[]) from public;
-comment on function memfold_internal._fold_metadata(jsonb, jsonb, text, text[]) is
+revoke all on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) from public;
+comment on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) is
 'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
 says nothing.';
 
-create or replace function memfold_internal._strengthen(
+create or replace function memfold_internal._record_observation(
     c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
     out observed_at timestamptz, out on_timeline boolean
 )
@@ -109,15 +109,15 @@ begin
         first_seen = least(k.first_seen, c.observed_at),
         last_seen = greatest(k.last_seen, v_seen),
         -- what a batch has written of later candidates is no reason to give this one another id
-        last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _strengthen.event_id)
-            else memfold_internal._id_after(_strengthen.event_id, k.last_event) end,
+        last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
+            else memfold_internal._id_after(_record_observation.event_id, k.last_event) end,
         aliases = k.aliases + new_aliases
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
         and k.live
         and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline,
-        case when k.last_event <= c.last_event_id then _strengthen.event_id else k.last_event end,
+        case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
         case when c.observed_at is null then k.last_seen else v_seen end
     into v_aliases, v_on_timeline, event_id, observed_at;
     if v_aliases is null then
@@ -125,8 +125,8 @@ begin
     end if;
     if memory_id <> root_id and new_aliases = 0 then
         perform from memfold.memories as m
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.memory_id
-            and m.root_id = _strengthen.root_id;
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.memory_id
+            and m.root_id = _record_observation.root_id;
         if not found then
             raise exception 'the alias leads elsewhere now' using
                 errcode = 'serialization_failure',
@@ -136,7 +136,7 @@ begin
     end if;
     if v_turns = 1 and v_aliases = 0 then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-        values (c.tenant_id, c.source_turn_ids[1], _strengthen.memory_id)
+        values (c.tenant_id, c.source_turn_ids[1], _record_observation.memory_id)
         on conflict do nothing;
         get diagnostics v_independent = row_count;
     elsif v_turns > 0 then
@@ -149,16 +149,16 @@ begin
     end if;
     if c.metadata <> '{}' then
         update memfold.memories as m
-        set metadata = memfold_internal._fold_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _strengthen.root_id
-            and m.metadata <> memfold_internal._fold_metadata(
+        set metadata = memfold_internal._merge_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.root_id
+            and m.metadata <> memfold_internal._merge_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
     on_timeline := v_on_timeline;
 end;
 $$;
-revoke all on function memfold_internal._strengthen(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
-comment on function memfold_internal._strengthen(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
+revoke all on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
+comment on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
 'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
 a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
 root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is

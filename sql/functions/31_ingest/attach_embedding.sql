@@ -12,7 +12,7 @@ declare
     v_result memfold.ingest_result;
     c memfold_internal.candidate;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if embedding is null then
         perform memfold_internal._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
     end if;
@@ -55,7 +55,7 @@ begin
 
     v_result := memfold_internal._compare_rivals(c, v_memory);
     if v_result.action is null then
-        v_result := memfold_internal._compare(c, v_memory, 'embedded');
+        v_result := memfold_internal._match_stored_memory(c, v_memory, 'embedded');
     end if;
     return v_result;
 end;
@@ -95,7 +95,7 @@ revoke all on function memfold_internal._stored_candidate(memfold.memories, vect
 comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
 'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
 
-create or replace function memfold_internal._compare(c memfold_internal.candidate, m memfold.memories, action text) returns memfold.ingest_result
+create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
@@ -108,8 +108,8 @@ begin
     return memfold_internal._record_comparison(c, m, d, action);
 end;
 $$;
-revoke all on function memfold_internal._compare(memfold_internal.candidate, memfold.memories, text) from public;
-comment on function memfold_internal._compare(memfold_internal.candidate, memfold.memories, text) is
+revoke all on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) from public;
+comment on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) is
 'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
 the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
@@ -179,7 +179,7 @@ end;
 $$;
 revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) from public;
 comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
-'Carries out what tier 2 has decided about a stored root m (c: itself): see _compare().';
+'Carries out what tier 2 has decided about a stored root m (c: itself): see _match_stored_memory().';
 
 create or replace function memfold_internal._compare_rivals(c memfold_internal.candidate, m memfold.memories) returns memfold.ingest_result
 language plpgsql volatile

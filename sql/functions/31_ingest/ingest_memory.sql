@@ -22,7 +22,7 @@ revoke all on function memfold_internal._ingest_locked(memfold_internal.candidat
 comment on function memfold_internal._ingest_locked(memfold_internal.candidate) is
 'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
 
-create or replace function memfold_internal._ingest_rest(c memfold_internal.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
 -- The caller holds rows. Whoever waits for another one may be waited for.
 set lock_timeout = '100ms'
@@ -33,7 +33,7 @@ declare
 begin
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        v_said := memfold_internal._strengthen(c, d.memory_id, d.root_id, 0, c.event_id);
+        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, c.event_id);
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
             c.event_id := v_said.event_id;
@@ -45,8 +45,8 @@ begin
     return memfold_internal._ingest_locked(c);
 end;
 $$;
-revoke all on function memfold_internal._ingest_rest(memfold_internal.candidate) from public;
-comment on function memfold_internal._ingest_rest(memfold_internal.candidate) is
+revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
+comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
 'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
 row for long (55P03; the caller has _fail_busy() for that).';
 
@@ -67,7 +67,7 @@ begin
         if holds_row then
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
-        v_said := memfold_internal._strengthen(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
+        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
             c.event_id := v_said.event_id;
@@ -108,7 +108,7 @@ begin
         return memfold_internal._ingest_locked(c);
     end if;
     begin
-        return memfold_internal._ingest_rest(c);
+        return memfold_internal._ingest_slow_path(c);
     exception when lock_not_available then
         perform memfold_internal._fail_busy();
     end;
@@ -143,8 +143,8 @@ declare
     r memfold.ingest_result;
     v_event_id uuid;
 begin
-    if memfold_internal._is_entered(tenant_id) is not true then
-        perform memfold_internal._enter(tenant_id);
+    if memfold_internal._is_authorized(tenant_id) is not true then
+        perform memfold_internal._authorize_tenant(tenant_id);
     end if;
     if idempotency_key is not null then
         -- row 1: a second call with the key waits here for the first to commit
@@ -169,7 +169,7 @@ begin
         end loop;
     end if;
     if embedding is null and embedding_model is null then
-        r := memfold_internal._ingest_known(
+        r := memfold_internal._ingest_fast_path(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
             extractor_confidence, session_id, origin, metadata, observed_at);
     end if;

@@ -15,7 +15,7 @@ declare
     v_waits boolean := true;
     v_locked_at timestamptz;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, false);
     if coalesce(max_rows between 1 and 100000, false) is false then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_rows was %s.', coalesce(max_rows::text, 'null')),

@@ -7,7 +7,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if max_results < 1 then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_results was %s.', max_results),
             'max_results is at least 1, or null for all.');

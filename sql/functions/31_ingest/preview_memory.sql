@@ -24,7 +24,7 @@ declare
     d memfold_internal.decision;
     v_event_id uuid;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if idempotency_key is not null then
         perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
         perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);

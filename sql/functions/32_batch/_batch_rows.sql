@@ -1,7 +1,7 @@
 -- Statements of a batch that have to reach rows by their index, whatever the statistics say (there may be none yet), alone in
 -- functions of their own, so that the settings meet no other plan.
 
-create or replace function memfold_internal._look(
+create or replace function memfold_internal._probe_batch(
     tenant_id text, items memfold_internal.candidate[], classes text[],
     out matched uuid[], out roots uuid[], out root_scopes bigint[], out classes_now text[]
 )
@@ -50,8 +50,8 @@ begin
     ) as x;
 end;
 $$;
-revoke all on function memfold_internal._look(text, memfold_internal.candidate[], text[]) from public;
-comment on function memfold_internal._look(text, memfold_internal.candidate[], text[]) is
+revoke all on function memfold_internal._probe_batch(text, memfold_internal.candidate[], text[]) from public;
+comment on function memfold_internal._probe_batch(text, memfold_internal.candidate[], text[]) is
 'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope, and what it is by that:
 hit (an addition to an active memory, in any order with others), rest (known, but not that), todo (not known). Candidates of
 another class are left alone. Only reads.';

@@ -115,7 +115,7 @@ begin
     into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
     from (
         select z.*,
-            memfold_internal._is_sound(
+            memfold_internal._is_valid_candidate(
                 z.content, z.bucket_id, z.memory_type, z.subject, z.predicate, z.object, z.source_turn_ids,
                 z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.idempotency_key, (v_policies[z.policy_of]).max_content_length, (v_policies[z.policy_of]).max_metadata_size)
@@ -252,7 +252,7 @@ begin
     from unnest(v_items) with ordinality as c;
     loop
         select l.matched, l.roots, l.root_scopes, l.classes_now into strict v_matched, v_roots, v_root_scopes, v_classes
-        from memfold_internal._look(v_tenant_id, v_items, v_classes) as l;
+        from memfold_internal._probe_batch(v_tenant_id, v_items, v_classes) as l;
         if v_rehashed then
             -- one by one, for a text may stand under either of two hashes
             select array_agg(case when o.class in ('todo', 'hit') and (v_policies[v_policy_of[o.i]]).rehash_run is not null
@@ -528,8 +528,8 @@ begin
                 c.event_id := v_event_ids[v_i];
                 c.last_id := v_last_id;
                 c.last_event_id := v_event_ids[v_count];
-                v_results[v_i] := memfold_internal._ingest_rest(c);
-                -- a higher one where another call has added to its memory meanwhile (_strengthen)
+                v_results[v_i] := memfold_internal._ingest_slow_path(c);
+                -- a higher one where another call has added to its memory meanwhile (_record_observation)
                 v_event_ids[v_i] := (v_results[v_i]).event_id;
             end loop;
         exception when lock_not_available then

@@ -118,7 +118,7 @@ declare
     v_detail text;
     v_hint text;
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     if coalesce(jsonb_typeof(candidates), 'null') <> 'array' then
         perform memfold_internal._fail('MF035', 'the batch is not an array',
             format('candidates was %s.', coalesce('a JSON ' || jsonb_typeof(candidates), 'null')),

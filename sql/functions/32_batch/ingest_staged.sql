@@ -1,6 +1,6 @@
 create or replace function memfold_internal._take_staged(tenant_id text, batch_id uuid) returns memfold.staged_candidates[]
 language plpgsql volatile
--- by their index, whatever the statistics say: see _look()
+-- by their index, whatever the statistics say: see _probe_batch()
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
@@ -43,7 +43,7 @@ declare
     v_batch_id constant uuid := batch_id;
     v_rows memfold.staged_candidates[];
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     if v_batch_id is null then
         perform memfold_internal._fail('MF022', 'batch_id is missing', 'batch_id was null.', 'Pass the id that the rows were copied with.');
     end if;

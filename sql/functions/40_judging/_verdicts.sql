@@ -46,7 +46,7 @@ begin
     end if;
     foreach m in array members loop
         if m.memory_id <> v_memory.memory_id then
-            perform memfold_internal._relate(j, 'replaced', v_memory.memory_id, m.memory_id, v_created, null);
+            perform memfold_internal._record_relation(j, 'replaced', v_memory.memory_id, m.memory_id, v_created, null);
             v_created := null;
         end if;
     end loop;
@@ -58,7 +58,7 @@ comment on function memfold_internal._synthesise(memfold.judgements, memfold.mem
 'Makes the judgement''s merged text a memory, unless it is one, and folds its members (oldest to newest) into it; returns its id. It
 has no observation of its own: with its folds undone it is withdrawn. Null: a person has rejected that text.';
 
-create or replace function memfold_internal._fold_members(
+create or replace function memfold_internal._merge_members(
     j memfold.judgements, members memfold.memories[], leader uuid
 ) returns uuid
 language plpgsql volatile
@@ -71,9 +71,9 @@ declare
 begin
     if pg_catalog.cardinality(members) = 2 then
         if leader = (members[1]).memory_id then
-            return memfold_internal._relate(j, 'merged', (members[2]).memory_id, leader, null, null);
+            return memfold_internal._record_relation(j, 'merged', (members[2]).memory_id, leader, null, null);
         end if;
-        return memfold_internal._relate(j, 'replaced', leader, (members[1]).memory_id, null, null);
+        return memfold_internal._record_relation(j, 'replaced', leader, (members[1]).memory_id, null, null);
     end if;
     -- derived once, not once a member
     r.tenant_id := j.tenant_id;
@@ -86,7 +86,7 @@ begin
             order by m.memory_id
         );
         continue when v_ids = '{}';
-        perform memfold_internal._fold_all(r, 3, memfold_internal._method(j), v_action, v_ids,
+        perform memfold_internal._merge_all(r, 3, memfold_internal._method(j), v_action, v_ids,
             pg_catalog.array_fill(leader, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.similarity, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.reason, array[pg_catalog.cardinality(v_ids)]),
@@ -103,8 +103,8 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold_internal._fold_members(memfold.judgements, memfold.memories[], uuid) from public;
-comment on function memfold_internal._fold_members(memfold.judgements, memfold.memories[], uuid) is
+revoke all on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) from public;
+comment on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) is
 'Folds members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last
 ledger row. The caller holds the lock.';
 
@@ -142,11 +142,11 @@ begin
     foreach m in array members loop
         continue when m.memory_id = v_kept.memory_id;
         if r.action in ('judged', 'escalated') or not is_judged and memfold_internal._is_same_value(m, v_kept) then
-            r.event_id := memfold_internal._relate(j, 'judged', m.memory_id, v_kept.memory_id, null, null);
+            r.event_id := memfold_internal._record_relation(j, 'judged', m.memory_id, v_kept.memory_id, null, null);
         elsif r.action = 'rejected' then
-            r.event_id := memfold_internal._relate(j, 'rejected', m.memory_id, null, null, null);
+            r.event_id := memfold_internal._record_relation(j, 'rejected', m.memory_id, null, null, null);
         else
-            r.event_id := memfold_internal._relate(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
+            r.event_id := memfold_internal._record_relation(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
         end if;
     end loop;
     if r.action = 'escalated' and pg_catalog.cardinality(members) = 2 then
@@ -210,11 +210,11 @@ begin
             v_event_id := o.event_id;
         else
             foreach m in array v_slot[2:] loop
-                v_event_id := memfold_internal._relate(j, 'judged', m.memory_id, v_oldest.memory_id, null, null);
+                v_event_id := memfold_internal._record_relation(j, 'judged', m.memory_id, v_oldest.memory_id, null, null);
             end loop;
         end if;
         if v_oldest.memory_id <> (members[1]).memory_id then
-            v_event_id := memfold_internal._relate(j, 'judged', v_oldest.memory_id, (members[1]).memory_id, null, null);
+            v_event_id := memfold_internal._record_relation(j, 'judged', v_oldest.memory_id, (members[1]).memory_id, null, null);
         end if;
     end loop;
     r.event_id := coalesce(r.event_id, v_event_id);
@@ -243,7 +243,7 @@ revoke all on function memfold_internal._conflict_of(memfold.memories[]) from pu
 comment on function memfold_internal._conflict_of(memfold.memories[]) is
 'The conflict policy for memories (oldest to newest): the predicate''s where they are of one scope, else the bucket''s. Only reads.';
 
-create or replace function memfold_internal._carry_out(
+create or replace function memfold_internal._apply_verdict(
     j memfold.judgements, members uuid[], fuller uuid
 ) returns memfold.resolution
 language plpgsql volatile
@@ -287,7 +287,7 @@ begin
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
         for i in 2..pg_catalog.cardinality(v_members) loop
-            r.event_id := memfold_internal._relate(j, 'judged', (v_members[i]).memory_id, v_oldest.memory_id, null, null);
+            r.event_id := memfold_internal._record_relation(j, 'judged', (v_members[i]).memory_id, v_oldest.memory_id, null, null);
         end loop;
         return r;
     elsif j.verdict in ('duplicate', 'refinement') then
@@ -299,7 +299,7 @@ begin
             limit 1;
         end if;
         r.action := case when r.memory_id = v_oldest.memory_id then 'merged' else 'replaced' end;
-        r.event_id := memfold_internal._fold_members(j, v_members, r.memory_id);
+        r.event_id := memfold_internal._merge_members(j, v_members, r.memory_id);
         return r;
     elsif j.verdict = 'contradiction' then
         v_conflict := memfold_internal._conflict_of(v_members);
@@ -313,6 +313,6 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._carry_out(memfold.judgements, uuid[], uuid) from public;
-comment on function memfold_internal._carry_out(memfold.judgements, uuid[], uuid) is
+revoke all on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) from public;
+comment on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) is
 'What a verdict does to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

@@ -35,7 +35,7 @@ begin
         n.resolved_at := pg_catalog.clock_timestamp();
         perform memfold_internal._close_parts(j, '{}', '{}');
     elsif memfold_internal._has_changed(n, j) then
-        perform memfold_internal._ask_anew(n);
+        perform memfold_internal._requeue_judgement(n);
         n.state := 'open';
         return n;
     elsif j.attempts >= 8 then
@@ -183,7 +183,7 @@ create or replace function memfold.claim_judgements(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_tenant_id constant text := memfold_internal._enter_queue(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     perform memfold_internal._check_identifier('worker', worker, true);
     if not coalesce(max between 1 and 1000, false)

@@ -16,7 +16,7 @@ declare
     j memfold.judgements;
     v_is_locked boolean := false;
 begin
-    perform memfold_internal._enter_judge(tenant_id);
+    perform memfold_internal._authorize_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
@@ -81,7 +81,7 @@ comment on function memfold.fail_judgement(
     uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
 ) is
 'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see revive_judgements), replaced (the same, of a
+5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
 synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
@@ -161,7 +161,7 @@ begin
         n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
         v_members := memfold_internal._members(n);
         for i in 1..pg_catalog.cardinality(v_members) - 1 loop
-            perform memfold_internal._relate(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
+            perform memfold_internal._record_relation(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
         end loop;
         n.state := 'done';
     end if;

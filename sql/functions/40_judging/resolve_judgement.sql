@@ -42,7 +42,7 @@ begin
             select from memfold.memories as m
             where m.tenant_id = j.tenant_id and m.memory_id = led and m.status = 'active'
         ) then
-            perform memfold_internal._carry_out(n, array[least(v_id, led), greatest(v_id, led)], null);
+            perform memfold_internal._apply_verdict(n, array[least(v_id, led), greatest(v_id, led)], null);
         end if;
     end loop;
     v_left := array(
@@ -85,7 +85,7 @@ declare
     v_about uuid[];
     v_rest uuid[] := array[]::uuid[];
 begin
-    perform memfold_internal._enter_judge(tenant_id);
+    perform memfold_internal._authorize_judge(tenant_id);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
@@ -137,7 +137,7 @@ begin
     if n.state = 'moot' then
         perform memfold_internal._close_parts(j, '{}', '{}');
     elsif memfold_internal._has_changed(n, j) and memfold_internal._is_outdated(n, v_about, fuller) then
-        perform memfold_internal._ask_anew(n);
+        perform memfold_internal._requeue_judgement(n);
         r.state := 'open';
         n.state := 'moot';
         n.reason := 'one of its memories was folded: asked anew about what is left';
@@ -168,7 +168,7 @@ begin
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     if n.state = 'done' then
         perform memfold_internal._close_parts(n, memfold_internal._members(n), v_about);
-        r := memfold_internal._carry_out(n, v_about, fuller);
+        r := memfold_internal._apply_verdict(n, v_about, fuller);
         if v_rest <> '{}' then
             perform memfold_internal._answer_rest(n, r.memory_id, v_rest);
         end if;

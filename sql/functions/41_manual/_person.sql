@@ -11,7 +11,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._person(text, text, text) from public;
-comment on function memfold_internal._person(text, text, text) is 'A decision that a person makes without being asked, for _relate().';
+comment on function memfold_internal._person(text, text, text) is 'A decision that a person makes without being asked, for _record_relation().';
 
 create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
 returns memfold.ingest_result
@@ -41,7 +41,7 @@ revoke all on function memfold_internal._check_pair(memfold.memories, memfold.me
 comment on function memfold_internal._check_pair(memfold.memories, memfold.memories) is
 'Raises MF034 unless these are two memories of one bucket.';
 
-create or replace function memfold_internal._enter_pair(
+create or replace function memfold_internal._authorize_pair(
     tenant_id text, memory_id uuid, other_id uuid
 ) returns memfold.memories[]
 language plpgsql volatile
@@ -49,7 +49,7 @@ as $$
 declare
     v_pair memfold.memories[];
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{}'), memfold_internal._memory_root(tenant_id, other_id, '{}')];
     perform memfold_internal._check_pair(v_pair[1], v_pair[2]);
     perform memfold_internal._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
@@ -59,7 +59,7 @@ begin
     return v_pair;
 end;
 $$;
-revoke all on function memfold_internal._enter_pair(text, uuid, uuid) from public;
-comment on function memfold_internal._enter_pair(text, uuid, uuid) is
+revoke all on function memfold_internal._authorize_pair(text, uuid, uuid) from public;
+comment on function memfold_internal._authorize_pair(text, uuid, uuid) is
 'What a person relates to each other: the roots of two memories, looked at again under the locks of both. Raises MF001 to
 MF003, MF018, MF034, MF025.';

@@ -7,12 +7,12 @@ create or replace function memfold.merge_memories(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_pair constant memfold.memories[] := memfold_internal._enter_pair(tenant_id, memory_id, into_id);
+    v_pair constant memfold.memories[] := memfold_internal._authorize_pair(tenant_id, memory_id, into_id);
     a constant memfold.memories := v_pair[1];
     b constant memfold.memories := v_pair[2];
 begin
     return memfold_internal._person_result('merged', b.memory_id, null,
-        memfold_internal._relate(memfold_internal._person(tenant_id, a.bucket_id, reason), 'merged', a.memory_id, b.memory_id, null, null));
+        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'merged', a.memory_id, b.memory_id, null, null));
 end;
 $$;
 revoke all on function memfold.merge_memories(uuid, uuid, text, text) from public;

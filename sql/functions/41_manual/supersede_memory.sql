@@ -7,7 +7,7 @@ create or replace function memfold.supersede_memory(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_pair constant memfold.memories[] := memfold_internal._enter_pair(tenant_id, memory_id, by_id);
+    v_pair constant memfold.memories[] := memfold_internal._authorize_pair(tenant_id, memory_id, by_id);
     a constant memfold.memories := v_pair[1];
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
@@ -19,7 +19,7 @@ begin
             || case when b.scope_key = a.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) then
                 memfold_internal._slot_memories(a.tenant_id, a.bucket_id, a.scope_key) end));
     return memfold_internal._person_result('superseded', b.memory_id, a.memory_id,
-        memfold_internal._relate(memfold_internal._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
+        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
             v_stated_at));
 end;
 $$;

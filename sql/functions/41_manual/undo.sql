@@ -139,7 +139,7 @@ begin
         order by 1
     );
     perform memfold_internal._derive_all(_undo.tenant_id, v_sides);
-    perform memfold_internal._settle(_undo.tenant_id, v_sides);
+    perform memfold_internal._settle_rehash_aliases(_undo.tenant_id, v_sides);
 
     for e in
         select v.*
@@ -194,7 +194,7 @@ as $$
 declare
     e memfold.memory_events;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     e := memfold_internal._event(tenant_id, event_id);
     if e.event_id is null then
         perform memfold_internal._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),

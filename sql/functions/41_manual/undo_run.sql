@@ -10,7 +10,7 @@ declare
     r memfold.runs;
     j memfold.judgements;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind in ('decay', 'upkeep', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),

@@ -16,7 +16,7 @@ declare
     v_compared memfold.ingest_result;
     v_event_id uuid;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
@@ -30,7 +30,7 @@ begin
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
         perform memfold_internal._check_pair(m, o);
         perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
-        v_event_id := memfold_internal._relate(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+        v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
             null, null);
         return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
     end if;
@@ -40,12 +40,12 @@ begin
             errcode = 'serialization_failure',
             detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
     end if;
-    v_event_id := memfold_internal._relate(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
+    v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
         content, null);
     if embedding is not null then
         -- the new text may say what another memory says
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');
-        v_compared := memfold_internal._compare(c, o, null);
+        v_compared := memfold_internal._match_stored_memory(c, o, null);
         if v_compared.action is not null then
             return v_compared;
         end if;

@@ -9,7 +9,7 @@ declare
     m memfold.memories;
     v_confidence double precision;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     select memfold_internal._effective(
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,

@@ -15,7 +15,7 @@ create or replace function memfold.find_similar(
 language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if embedding is null then
         perform memfold_internal._fail('MF022', 'the embedding is missing', 'embedding was null.', 'Pass a vector.');
@@ -27,7 +27,7 @@ begin
     perform memfold_internal._check_embedding(embedding, embedding_model);
     return query
     select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content
-    from memfold_internal._neighbours(
+    from memfold_internal._knn_dedup(
         tenant_id, bucket_id,
         case when find_similar.memory_type is not null
             then memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,

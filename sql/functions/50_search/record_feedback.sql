@@ -11,7 +11,7 @@ as $$
 declare
     m memfold.memories;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if helpful is null then
         perform memfold_internal._fail('MF022', 'helpful is missing', 'It was null.', 'Pass true, or false for harmful.');
     end if;

@@ -45,7 +45,7 @@ declare
     v_row memfold.found_memory;
     v_shown uuid[];
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if num_nonnulls(search_memories.memory_type, search_memories.subject, search_memories.predicate,
         search_memories.session_id) > 0
@@ -82,7 +82,7 @@ begin
     loop
         select n.root_ids, n.text_ids, n.similarities, n.confidences, n.feedbacks
         into v_roots, v_texts, v_similarities, v_confidences, v_feedbacks
-        from memfold_internal._nearest(tenant_id, bucket_id, v_unit, embedding_model, v_fetch,
+        from memfold_internal._knn_search(tenant_id, bucket_id, v_unit, embedding_model, v_fetch,
             case when num_nulls(search_memories.memory_type, search_memories.subject, search_memories.predicate) = 0
                 then memfold_internal._scope_key(bucket_id, search_memories.memory_type, search_memories.subject,
                     search_memories.predicate) end,

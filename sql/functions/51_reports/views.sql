@@ -94,7 +94,7 @@ select
             when j.dead_judgements > 0
                 then
                     'dead judgements: ' || j.dead_judgements
-                    || ', each failed eight times: see open_judgements, then revive_judgements()'
+                    || ', each failed eight times: see open_judgements, then retry_judgements()'
         end
     ), '') as warning
 from (

@@ -17,7 +17,7 @@ revoke all on function memfold_internal._most_used_model(text, text) from public
 comment on function memfold_internal._most_used_model(text, text) is
 'The embedding model with most live vectors in a bucket. Null: it has none.';
 
-create or replace function memfold_internal._upkeep_model(tenant_id text, bucket_id text, embedding_model text) returns text
+create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
 language plpgsql stable
 as $$
 begin
@@ -28,11 +28,11 @@ begin
     return coalesce(embedding_model, memfold_internal._most_used_model(tenant_id, bucket_id));
 end;
 $$;
-revoke all on function memfold_internal._upkeep_model(text, text, text) from public;
-comment on function memfold_internal._upkeep_model(text, text, text) is
+revoke all on function memfold_internal._maintenance_model(text, text, text) from public;
+comment on function memfold_internal._maintenance_model(text, text, text) is
 'The embedding model that upkeep of a bucket compares by. Raises MF003, MF013.';
 
-create or replace function memfold_internal._upkeep_groups(
+create or replace function memfold_internal._maintenance_groups(
     tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
 ) returns table (group_ids uuid[], policy memfold.policies)
 language plpgsql stable
@@ -43,24 +43,24 @@ begin
     with texts as materialized (
         select m.memory_id, m.memory_type, m.scope_key, m.subject
         from memfold.memories as m
-        where m.tenant_id = _upkeep_groups.tenant_id collate "C" and m.bucket_id = _upkeep_groups.bucket_id collate "C"
+        where m.tenant_id = _maintenance_groups.tenant_id collate "C" and m.bucket_id = _maintenance_groups.bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
-            and _upkeep_groups.memory_ids is null
+            and _maintenance_groups.memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.scope_key, m.subject
-        from pg_catalog.unnest(_upkeep_groups.memory_ids) as i (id)
+        from pg_catalog.unnest(_maintenance_groups.memory_ids) as i (id)
         cross join lateral (
             select m.* from memfold.memories as m
-            where m.tenant_id = _upkeep_groups.tenant_id collate "C" and m.memory_id = i.id
+            where m.tenant_id = _maintenance_groups.tenant_id collate "C" and m.memory_id = i.id
             offset 0
         ) as m
-        where m.bucket_id = _upkeep_groups.bucket_id collate "C"
+        where m.bucket_id = _maintenance_groups.bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
         select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold_internal._policy(_upkeep_groups.tenant_id, _upkeep_groups.bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._policy(_maintenance_groups.tenant_id, _maintenance_groups.bucket_id, t.memory_type) as p
         where t.memory_type <> all(p.protected_types)
     ),
     placed as (
@@ -73,8 +73,8 @@ begin
         -- from each to its vector, whatever the statistics say
         cross join lateral (
             select from memfold.memory_vectors as v
-            where v.tenant_id = _upkeep_groups.tenant_id collate "C" and v.memory_id = t.memory_id
-                and v.model = _upkeep_groups.embedding_model collate "C"
+            where v.tenant_id = _maintenance_groups.tenant_id collate "C" and v.memory_id = t.memory_id
+                and v.model = _maintenance_groups.embedding_model collate "C"
             offset 0
         ) as v
     )
@@ -86,8 +86,8 @@ begin
     order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
 end;
 $$;
-revoke all on function memfold_internal._upkeep_groups(text, text, text, boolean, uuid[]) from public;
-comment on function memfold_internal._upkeep_groups(text, text, text, boolean, uuid[]) is
+revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
+comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
 'The active roots of a bucket that upkeep may compare with one another, oldest first: those of one type and subject, or, by_policy,
 of one scope of tier 2. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
 these; null: of all. Only reads.';

@@ -14,7 +14,7 @@ declare
     v_due bigint;
     v_result memfold.decay_report;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', apply_decay.bucket_id, true);
     if not coalesce(max_operations between 1 and 1000000 and isfinite(at), false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',

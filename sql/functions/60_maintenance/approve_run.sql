@@ -16,7 +16,7 @@ $$;
 revoke all on function memfold_internal._answered(text, uuid[], text) from public;
 comment on function memfold_internal._answered(text, uuid[], text) is 'Closes judgements that a person answered together.';
 
-create or replace function memfold_internal._fold_answered(
+create or replace function memfold_internal._merge_answered(
     r memfold.runs, action text, judgement_ids uuid[], verdict text
 ) returns bigint
 language plpgsql volatile
@@ -41,7 +41,7 @@ begin
         offset 0
     ) as j
     cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
-    v_places := memfold_internal._fold_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
+    v_places := memfold_internal._merge_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
         pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(judgement_ids)]), judgement_ids,
         verdict);
     perform memfold_internal._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
@@ -49,8 +49,8 @@ begin
     return pg_catalog.cardinality(v_places);
 end;
 $$;
-revoke all on function memfold_internal._fold_answered(memfold.runs, text, uuid[], text) from public;
-comment on function memfold_internal._fold_answered(memfold.runs, text, uuid[], text) is
+revoke all on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) from public;
+comment on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) is
 'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
 newer (replaced). Returns how many. A judgement whose side another one has just folded stays open: it is looked at again.';
 
@@ -80,7 +80,7 @@ declare
     v_replaced uuid[];
     v_clusters bigint := 0;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
     if r.state = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
@@ -144,10 +144,10 @@ begin
                 n.reason := 'approved with its run';
                 n.model := null;
                 perform memfold_internal._close_parts(n, n.member_ids, n.member_ids);
-                perform memfold_internal._carry_out(n, n.member_ids, null);
+                perform memfold_internal._apply_verdict(n, n.member_ids, null);
                 v_waiting := v_waiting - 1;
             elsif memfold_internal._has_changed(n, j) then
-                v_waiting := v_waiting - (memfold_internal._ask_anew(n) is null)::integer;
+                v_waiting := v_waiting - (memfold_internal._requeue_judgement(n) is null)::integer;
             else
                 select m.* into strict v_newer
                 from memfold.memories as m where m.tenant_id = n.tenant_id and m.memory_id = greatest(n.memory_id, n.other_id);
@@ -158,7 +158,7 @@ begin
                     n.verdict := verdict;
                     n.reason := 'approved with its run';
                     n.model := null;
-                    perform memfold_internal._carry_out(n, memfold_internal._members(n), null);
+                    perform memfold_internal._apply_verdict(n, memfold_internal._members(n), null);
                     v_waiting := v_waiting - 1;
                 elsif verdict = 'refinement' and length(v_newer.content) > length(v_older.content) then
                     v_replaced := v_replaced || j.judgement_id;
@@ -167,8 +167,8 @@ begin
                 end if;
             end if;
         end loop;
-        v_waiting := v_waiting - memfold_internal._fold_answered(r, 'merged', v_merged, verdict)
-            - memfold_internal._fold_answered(r, 'replaced', v_replaced, verdict);
+        v_waiting := v_waiting - memfold_internal._merge_answered(r, 'merged', v_merged, verdict)
+            - memfold_internal._merge_answered(r, 'replaced', v_replaced, verdict);
     end loop;
     if v_waiting <= 0 then
         -- others may have asked or answered meanwhile

@@ -72,7 +72,7 @@ declare
     v_places integer[];
     v_rules text;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if not coalesce(max_operations between 1 and 1000 and dry_run is not null, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
@@ -94,7 +94,7 @@ begin
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
         r := memfold_internal._start_run(tenant_id, bucket_id, 'cleaning',
             jsonb_build_object('max_operations', max_operations));
-        v_places := memfold_internal._fold_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);
+        v_places := memfold_internal._merge_all(r, 2, 'hash', 'merged', v_ids, v_keep_ids, null, null, null, null);
         perform memfold_internal._end_run(tenant_id, r.run_id, '{}');
     end if;
     return query

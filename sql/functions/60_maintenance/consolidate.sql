@@ -11,7 +11,7 @@ declare
 begin
     for v_group in
         select g.group_ids as ids, g.policy, coalesce(_consolidation_questions.threshold, (g.policy).consolidate_threshold) as threshold
-        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, false, null) as g
+        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, false, null) as g
     loop
         return query
         with edges as (
@@ -68,7 +68,7 @@ declare
     v_rules text;
     v_questions jsonb;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if not coalesce(approval in ('judge', 'person') and coalesce(threshold between 0 and 1, true)
         and max_operations between 1 and 1000000 and max_judgements between 1 and 1000000 and dry_run is not null, false)
     then
@@ -77,7 +77,7 @@ begin
                 quote_nullable(approval), max_operations, max_judgements, dry_run),
             'threshold is 0 to 1, approval judge or person, both limits 1 to 1000000, dry_run true or false.');
     end if;
-    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
+    v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
 
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
     -- no lock is held: what is asked here is looked at again when it is answered

@@ -43,7 +43,7 @@ comment on function memfold_internal._session_texts(text, text, text) is
 'The active memories of a session that may be folded, in order of creation. kind: only those of one kind are compared; standing: 1 is who
 stays first, by confidence, access_count and age, the newest first. Only reads.';
 
-create or replace function memfold_internal._session_folds(
+create or replace function memfold_internal._session_merges(
     tenant_id text, bucket_id text, session_id text,
     out considered bigint, out clusters bigint, out memory_ids uuid[], out into_ids uuid[],
     out similarities double precision[], out average_similarity double precision
@@ -90,10 +90,10 @@ begin
                     as similarity
             ) as j
             where j.similarity > (a.rule).session_threshold
-                and not memfold_internal._was_asked(_session_folds.tenant_id, a.memory_id, b.memory_id)
+                and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
                 and (
                     (a.rule).guard = 'off'
-                    or memfold_internal._guard_pair(_session_folds.tenant_id, a.content, b.content, a.object, b.object) = '{}'
+                    or memfold_internal._guard_pair(_session_merges.tenant_id, a.content, b.content, a.object, b.object) = '{}'
                 )
         )
         select t.kind, t.ids, t.standings,
@@ -153,8 +153,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._session_folds(text, text, text) from public;
-comment on function memfold_internal._session_folds(text, text, text) is
+revoke all on function memfold_internal._session_merges(text, text, text) from public;
+comment on function memfold_internal._session_merges(text, text, text) is
 'What end_session() folds into what: greedy clusters in which each is near to each by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
@@ -176,7 +176,7 @@ declare
     f record;
     v_folded bigint;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('session_id', session_id, true);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if dry_run is null then
@@ -185,12 +185,12 @@ begin
     if not dry_run then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     end if;
-    select s.* into f from memfold_internal._session_folds(tenant_id, bucket_id, session_id) as s;
+    select s.* into f from memfold_internal._session_merges(tenant_id, bucket_id, session_id) as s;
     v_folded := cardinality(f.memory_ids);
     if not dry_run then
         r := memfold_internal._start_run(tenant_id, bucket_id, 'session',
             jsonb_build_object('session_id', session_id));
-        v_folded := cardinality(memfold_internal._fold_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
+        v_folded := cardinality(memfold_internal._merge_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
             null, null));
         perform memfold_internal._end_run(tenant_id, r.run_id, jsonb_build_object('considered', f.considered, 'groups', f.clusters));
     end if;

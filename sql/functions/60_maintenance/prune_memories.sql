@@ -89,7 +89,7 @@ declare
     v_ids uuid[];
     v_newest uuid;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     if not coalesce(max_confidence between 0 and 1 and unused_for between interval '0' and interval '1000 years' and max_operations between 1 and 1000
         and dry_run is not null, false)

@@ -32,7 +32,7 @@ declare
 begin
     for v_group in
         select g.group_ids as ids, g.policy, b.score, b.merge_threshold, b.judge_threshold, b.floor
-        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
+        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
         cross join lateral memfold_internal._bands(g.policy, embedding_model) as b
     loop
         v_policy := v_group.policy;
@@ -198,14 +198,14 @@ declare
     v_more boolean := false;
     v_rules text;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if not coalesce(max_operations between 1 and case when dry_run then 1000000 else 1000 end and dry_run is not null, false)
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
             'max_operations is 1 to 1000, of a dry run 1 to 1000000; dry_run is true or false.');
     end if;
-    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
+    v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
     if into_run is not null then
         r := memfold_internal._run(tenant_id, into_run);
         if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.state = 'undone' then
@@ -300,7 +300,7 @@ begin
             group by a.action, a.method
         loop
             v_places := p.places;
-            v_done := memfold_internal._fold_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,
+            v_done := memfold_internal._merge_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,
                 array(select v_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
@@ -359,8 +359,8 @@ as $$
 declare
     v_model text;
 begin
-    perform memfold_internal._enter(tenant_id);
-    v_model := memfold_internal._upkeep_model(tenant_id, bucket_id, embedding_model);
+    perform memfold_internal._authorize_tenant(tenant_id);
+    v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
     if not coalesce((select bool_and(t between 0 and 1) and count(*) <= 100 from unnest(thresholds) as t), false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('thresholds was %s.', coalesce(thresholds::text, 'null')), 'Pass 1 to 100 numbers from 0 to 1.');
@@ -368,7 +368,7 @@ begin
     return query
     with pairs as materialized (
         select p.similarity
-        from memfold_internal._upkeep_groups(tenant_id, bucket_id, v_model, true, null) as g
+        from memfold_internal._maintenance_groups(tenant_id, bucket_id, v_model, true, null) as g
         cross join lateral memfold_internal._close_pairs(tenant_id, g.group_ids, v_model, (select min(t) from unnest(thresholds) as t)) as p
     )
     select t.threshold, count(p.similarity)

@@ -8,7 +8,7 @@ declare
     -- what locks buckets comes last: the locks are held until the end
     v_known constant text[] := array['staged', 'keys', 'runs', 'decay', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
-    v_step memfold_internal.upkeep_step;
+    v_step memfold_internal.maintenance_step;
     v_counts jsonb := jsonb '{}';
     v_times jsonb := jsonb '{}';
     v_left jsonb := jsonb '[]';
@@ -21,7 +21,7 @@ declare
     v_message text;
     v_report jsonb;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
             'Tasks are plain, decay, syntheses, staged, keys, runs, embed, clean and sweep.');
@@ -36,7 +36,7 @@ begin
         continue when v_task <> all(tasks);
         v_task_started := clock_timestamp();
         begin
-            v_step := memfold_internal._upkeep_task(tenant_id, v_task, v_after ->> v_task);
+            v_step := memfold_internal._maintenance_task(tenant_id, v_task, v_after ->> v_task);
             v_counts := v_counts || jsonb_build_object(v_task, v_step.number);
             v_after := v_after || jsonb_build_object(v_task, v_step.after);
             if v_step.is_left then
@@ -72,13 +72,13 @@ tasks that have more to do: call again; busy, those of them that met a lock; err
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
 state failed where a task has failed). Raises MF001 to MF003, MF022.';
 
-create or replace function memfold_internal._upkeep_task(tenant_id text, task text, after text) returns memfold_internal.upkeep_step
+create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 -- Rows may be held by now, so nothing is waited for longer than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
-    v_step memfold_internal.upkeep_step;
+    v_step memfold_internal.maintenance_step;
     v_bucket_id text collate "C";
     v_number bigint;
     v_started constant timestamptz := clock_timestamp();
@@ -94,7 +94,7 @@ begin
     elsif task = 'staged' then
         select pg_catalog.count(*) into v_step.number
         from memfold.staged_candidates as s
-        where s.tenant_id = _upkeep_task.tenant_id collate "C" and s.ordinal = 0
+        where s.tenant_id = _maintenance_task.tenant_id collate "C" and s.ordinal = 0
             and s.staged_at < pg_catalog.now() - interval '1 day';
         if v_step.number > 0 then
             -- no batch has this id: what goes is what was left behind
@@ -115,7 +115,7 @@ begin
     elsif task = 'runs' then
         select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
-        where r.tenant_id = _upkeep_task.tenant_id collate "C" and r.state = 'open'
+        where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.state = 'open'
             and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
@@ -129,12 +129,12 @@ begin
             select min(b.bucket_id) into v_bucket_id
             from (
                 (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id
+                where m.tenant_id = _maintenance_task.tenant_id collate "C" and m.bucket_id > v_bucket_id
                     and m.content_hash is not null
                 order by m.bucket_id limit 1)
                 union all
                 (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _upkeep_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
+                where m.tenant_id = _maintenance_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
                 order by m.bucket_id limit 1)
             ) as b;
             exit when v_bucket_id is null;
@@ -163,11 +163,11 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._upkeep_task(text, text, text) from public;
-comment on function memfold_internal._upkeep_task(text, text, text) is
+revoke all on function memfold_internal._maintenance_task(text, text, text) from public;
+comment on function memfold_internal._maintenance_task(text, text, text) is
 'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
 
-create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.upkeep_step
+create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -177,7 +177,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_step memfold_internal.upkeep_step;
+    v_step memfold_internal.maintenance_step;
     v_before timestamptz;
     v_seen bigint := 0;
     v_stays boolean := false;
@@ -229,7 +229,7 @@ comment on function memfold_internal._expire_keys(text, text) is
 first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
 (they begin with import:) stay.';
 
-create or replace procedure memfold.upkeep_all(
+create or replace procedure memfold.run_maintenance_all(
     tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
 )
 language plpgsql
@@ -241,7 +241,7 @@ declare
     v_report jsonb;
     v_failed text[] := array[]::text[];
 begin
-    call memfold_internal._require_autocommit('upkeep_all');
+    call memfold_internal._require_autocommit('run_maintenance_all');
     for v_tenant_id in select t.tenant_id from memfold_internal._tenants() as t (tenant_id) loop
         v_left := tasks;
         for v_turn in 1..100 loop
@@ -262,7 +262,7 @@ begin
     end if;
 end;
 $$;
-revoke all on procedure memfold.upkeep_all(text[]) from public;
-comment on procedure memfold.upkeep_all(text[]) is
+revoke all on procedure memfold.run_maintenance_all(text[]) from public;
+comment on procedure memfold.run_maintenance_all(text[]) is
 'upkeep() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
 transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';

@@ -121,7 +121,7 @@ as $$
 declare
     v_ids uuid[];
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_pair(content_a, content_b, label, similarities);
     if not coalesce(origin in ('import', 'labelled'), false) then
         perform memfold_internal._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
@@ -149,7 +149,7 @@ declare
     v_keys constant text[] := '{a,b,label,similarities}'::text[];
     v_pair record;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
         perform memfold_internal._fail('MF035', 'the batch is no array, or too large',
             format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
@@ -187,7 +187,7 @@ create or replace function memfold.remove_labelled_pair(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     delete from memfold.labelled_pairs as l
     where l.tenant_id = remove_labelled_pair.tenant_id collate "C" and l.pair_id = remove_labelled_pair.pair_id;
     if not found then

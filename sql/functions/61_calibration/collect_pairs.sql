@@ -66,7 +66,7 @@ begin
     for v_ids in
         -- the newest of a scope: each is compared with each
         select g.group_ids[greatest(pg_catalog.cardinality(g.group_ids) - 999, 1):]
-        from memfold_internal._upkeep_groups(tenant_id, bucket_id, embedding_model, true, null) as g
+        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, null) as g
     loop
         return query
         select v_ids[c.b], v_ids[c.a], c.similarity
@@ -131,7 +131,7 @@ declare
     v_memories_a uuid[] := array[]::uuid[];
     v_memories_b uuid[] := array[]::uuid[];
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, false);
     perform memfold_internal._check_embedding(null, embedding_model);
     if not coalesce("max" between 1 and 100000 and min_age between '0' and '1000 years', false) then
@@ -212,7 +212,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_embedding(null, embedding_model);
     if not coalesce("max" between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('max was %s.', "max"), 'max is 1 to 10,000.');

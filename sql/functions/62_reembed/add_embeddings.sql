@@ -20,7 +20,7 @@ declare
     v_item record;
     v_memory record;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_model(embedding_model, false);
     if not coalesce(v_count between 1 and case when patient then 1 else 1000 end and v_count = cardinality(contents)
         and v_count = cardinality(embeddings), false)

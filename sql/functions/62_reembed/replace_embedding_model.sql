@@ -58,7 +58,7 @@ declare
     r memfold.runs;
     v_now constant timestamptz := clock_timestamp();
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_model(model, true);
     if not coalesce(max_results between 1 and 100000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',

@@ -11,7 +11,7 @@ as $$
 declare
     v_run_id uuid;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_model(from_model, null);
     perform memfold_internal._check_model(to_model, false);
     if from_model = to_model collate "C" then
@@ -49,7 +49,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if not coalesce(max_results between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 10000.');
@@ -98,7 +98,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_model(m.model, null) from unnest(array[from_model, to_model]) as m (model);
     select count(*) filter (where v.model = from_model collate "C"), count(*) filter (where v.model = to_model collate "C")
     into old_vectors, new_vectors
@@ -137,7 +137,7 @@ declare
     v_missing bigint;
     v_now constant timestamptz := clock_timestamp();
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind <> 'reembedding' then
         perform memfold_internal._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),

@@ -180,10 +180,10 @@ begin
             coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
             coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
         into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
-        from memfold_internal._successors(v_tenant_id, texts, v_gone) as s;
+        from memfold_internal._new_roots(v_tenant_id, texts, v_gone) as s;
         v_result.events := v_result.events
-            + memfold_internal._lead_on(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
-        perform memfold_internal._blank_signals(v_tenant_id, bucket_id, v_named);
+            + memfold_internal._repoint_merges(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+        perform memfold_internal._scrub_references(v_tenant_id, bucket_id, v_named);
         -- how often the fact was shown, and found helpful, stays with it
         update memfold.memory_counters as k
         set access_count = k.access_count + d.access_count, helpful_count = k.helpful_count + d.helpful_count,
@@ -202,7 +202,7 @@ begin
         where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
         perform memfold_internal._remove_texts(v_tenant_id, v_gone);
     end if;
-    perform memfold_internal._state_anew(v_tenant_id, array(
+    perform memfold_internal._restore_wording(v_tenant_id, array(
         select t.id from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone)
     ));
     perform memfold_internal._derive_all(v_tenant_id, array(

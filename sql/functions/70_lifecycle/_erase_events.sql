@@ -64,7 +64,7 @@ comment on function memfold_internal._remove_events(text, text, uuid[]) is
 'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
 keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
 
-create or replace function memfold_internal._without(similar_memories jsonb, texts uuid[]) returns jsonb
+create or replace function memfold_internal._drop_similar(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
     select nullif(coalesce(pg_catalog.jsonb_agg(s.entry - g.vector - g.words order by s.place), '[]'), '[]')
@@ -81,11 +81,11 @@ begin atomic
         ) as g
     where (s.entry ->> 'memory_id')::uuid <> all(texts);
 end;
-revoke all on function memfold_internal._without(jsonb, uuid[]) from public;
-comment on function memfold_internal._without(jsonb, uuid[]) is
+revoke all on function memfold_internal._drop_similar(jsonb, uuid[]) from public;
+comment on function memfold_internal._drop_similar(jsonb, uuid[]) is
 'What was reported as similar, without these texts, whether they are memories or what matched. Null: nothing is left.';
 
-create or replace function memfold_internal._blank_signals(tenant_id text, bucket_id text, texts uuid[]) returns void
+create or replace function memfold_internal._scrub_references(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -123,23 +123,23 @@ begin
     ) as p
     where j.tenant_id = v_tenant_id and j.judgement_id = p.cluster_id and j.guard <> '{}';
     update memfold.memory_events as e
-    set similar_memories = memfold_internal._without(e.similar_memories, texts)
-    where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
+    set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold_internal._without(e.similar_memories, texts);
+        and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, texts);
     update memfold.memory_events_archive as e
-    set similar_memories = memfold_internal._without(e.similar_memories, texts)
-    where e.tenant_id = v_tenant_id and e.bucket_id = _blank_signals.bucket_id collate "C"
+    set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold_internal._without(e.similar_memories, texts);
+        and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, texts);
 end;
 $$;
-revoke all on function memfold_internal._blank_signals(text, text, uuid[]) from public;
-comment on function memfold_internal._blank_signals(text, text, uuid[]) is
+revoke all on function memfold_internal._scrub_references(text, text, uuid[]) from public;
+comment on function memfold_internal._scrub_references(text, text, uuid[]) is
 'Removes what the ledger and the queue say about texts beside others: the guard''s signals are words of both. The caller has
 memfold.maintenance on.';
 
-create or replace function memfold_internal._lead_on(
+create or replace function memfold_internal._repoint_merges(
     tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
 ) returns bigint
 language plpgsql volatile
@@ -202,7 +202,7 @@ begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )
-    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _lead_on.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _repoint_merges.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
         select from memfold.memory_counters as k
         where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
     ), memfold_internal._actor()
@@ -217,8 +217,8 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
-comment on function memfold_internal._lead_on(text, text, uuid[], uuid[], uuid[], uuid[]) is
+revoke all on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
+comment on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) is
 'What the ledger says of texts that go, whose observations are gone already, it says of those in whose place they are named
 from now on (gone_into; null: nothing is left, and what says nothing of others goes too). aliases: texts that stay, each to be
 folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has

@@ -71,7 +71,7 @@ declare
     );
     v_id uuid;
 begin
-    -- A worker that asks an open judgement again (_ask_anew) holds no scope's lock. First who has such a judgement, then
+    -- A worker that asks an open judgement again (_requeue_judgement) holds no scope's lock. First who has such a judgement, then
     -- the rows that a new one refers to: what is deleted below is all there will be.
     perform from memfold.judgements as j
     where j.tenant_id = v_tenant_id and (j.memory_id = any(texts) or j.other_id = any(texts))
@@ -104,7 +104,7 @@ comment on function memfold_internal._remove_texts(text, uuid[]) is
 'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
 has memfold.maintenance on.';
 
-create or replace function memfold_internal._successors(tenant_id text, texts uuid[], gone uuid[])
+create or replace function memfold_internal._new_roots(tenant_id text, texts uuid[], gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
 begin atomic
@@ -113,7 +113,7 @@ begin atomic
         from pg_catalog.unnest(texts) as i (id)
         cross join lateral (
             select m.* from memfold.memories as m
-            where m.tenant_id = _successors.tenant_id collate "C" and m.memory_id = i.id
+            where m.tenant_id = _new_roots.tenant_id collate "C" and m.memory_id = i.id
             offset 0
         ) as m
     ),
@@ -138,13 +138,13 @@ begin atomic
     from nearest as n
     left join heads as h on h.root = n.root;
 end;
-revoke all on function memfold_internal._successors(text, uuid[], uuid[]) from public;
-comment on function memfold_internal._successors(text, uuid[], uuid[]) is
+revoke all on function memfold_internal._new_roots(text, uuid[], uuid[]) from public;
+comment on function memfold_internal._new_roots(text, uuid[], uuid[]) is
 'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
 else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
 root_id: what is the root then. Only reads.';
 
-create or replace function memfold_internal._state_anew(tenant_id text, texts uuid[]) returns void
+create or replace function memfold_internal._restore_wording(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -192,7 +192,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._state_anew(text, uuid[]) from public;
-comment on function memfold_internal._state_anew(text, uuid[]) is
+revoke all on function memfold_internal._restore_wording(text, uuid[]) from public;
+comment on function memfold_internal._restore_wording(text, uuid[]) is
 'Gives texts whose wording no observation has any more that of the first one left: another spelling of the same canonical
 form. The caller has memfold.maintenance on.';

@@ -157,7 +157,7 @@ declare
     v_text record;
     v_result memfold.archived_rows;
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     if not coalesce(before <= clock_timestamp() and max_events between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('before was %s, max_events %s.', before, max_events),
             'before is a time in the past, max_events 1 to 10,000.');

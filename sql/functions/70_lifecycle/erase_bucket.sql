@@ -228,7 +228,7 @@ declare
     v_result memfold.erasure;
     v_rest bigint;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_erasure(max_memories);
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);

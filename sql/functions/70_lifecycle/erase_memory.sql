@@ -13,7 +13,7 @@ declare
     v_timelines uuid[];
     v_result memfold.erasure;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     if not memfold_internal._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
         raise exception 'the scope is busy' using

@@ -83,7 +83,7 @@ declare
     v_timelines uuid[];
     g record;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
         perform memfold_internal._fail('MF022', 'an argument is missing or out of range',
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),

@@ -12,7 +12,7 @@ declare
     v_result memfold.erasure := (0, 0, 0, 0);
     v_rest bigint;
 begin
-    perform memfold_internal._enter(tenant_id);
+    perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_erasure(max_memories);
     v_bucket_id := memfold_internal._some_bucket(tenant_id);
     if v_bucket_id is not null then

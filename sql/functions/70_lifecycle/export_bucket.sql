@@ -62,7 +62,7 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_bucket_id constant text collate "C" := bucket_id;
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     perform memfold_internal._check_identifier('bucket_id', v_bucket_id, true);
     return next jsonb_build_object('table', 'header', 'row', jsonb_build_object(
         'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),

@@ -149,7 +149,7 @@ declare
     v_written bigint := 0;
     v_line record;
 begin
-    perform memfold_internal._enter(v_tenant_id);
+    perform memfold_internal._authorize_tenant(v_tenant_id);
     perform memfold_internal._check_identifier('bucket_id', v_bucket_id, true);
     perform memfold_internal._check_wildcard('bucket_id', v_bucket_id);
     if not coalesce(jsonb_typeof(lines) = 'array' and jsonb_array_length(lines) between 1 and 10000, false) then

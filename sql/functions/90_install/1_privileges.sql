@@ -23,9 +23,9 @@ begin
     end loop;
     -- what reaches over the walls
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
-    alter function memfold_internal._revive(text) owner to memfold_queue;
+    alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;
-    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]), memfold_internal._revive(text),
+    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]), memfold_internal._retry_judgements(text),
     memfold_internal._tenants() to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
@@ -55,7 +55,7 @@ memfold_internal._is_in_question(text, uuid, uuid), memfold_internal._members(me
 memfold_internal._add_parts(text, uuid[]),
 memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]), memfold_internal._queue_rest(memfold.judgements, text, uuid[]),
 memfold_internal._has_changed(memfold.judgements, memfold.judgements),
-memfold_internal._root(uuid, uuid), memfold_internal._ask_anew(memfold.judgements), memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
+memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.judgements), memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
 to memfold_queue;
 grant execute on function memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid)
 to memfold_app, memfold_auditor;

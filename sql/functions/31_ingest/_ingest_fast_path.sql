@@ -1,4 +1,4 @@
-create or replace function memfold_internal._ingest_known(
+create or replace function memfold_internal._ingest_fast_path(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
     origin text, metadata jsonb, observed_at timestamptz
@@ -14,7 +14,7 @@ declare
     v_seen timestamptz;
     v_event_id uuid;
 begin
-    if not memfold_internal._is_usual(
+    if not memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
         extractor_confidence, session_id, origin, metadata, observed_at)
     then
@@ -22,9 +22,9 @@ begin
     end if;
     v_content_hash := memfold_internal._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
         null);
-    select m.memory_id, memfold_internal._new_id(), coalesce(_ingest_known.observed_at, memfold_internal._clock())
+    select m.memory_id, memfold_internal._new_id(), coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
     into v_memory_id, v_event_id, v_seen
-    from memfold_internal._known_text(_ingest_known.tenant_id, _ingest_known.bucket_id, v_content_hash) as m
+    from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, v_content_hash) as m
     where m.status = 'active'
         -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
         -- The condition is that of policies_unusual_idx.
@@ -40,16 +40,16 @@ begin
     update memfold.memory_counters as k
     set observations = k.observations + 1,
         independent = k.independent + 1,
-        source_confidence = greatest(k.source_confidence, _ingest_known.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, _ingest_known.extractor_confidence),
-        first_seen = least(k.first_seen, _ingest_known.observed_at),
+        source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
+        first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
         last_seen = greatest(k.last_seen, v_seen),
         last_event = memfold_internal._id_after(v_event_id, k.last_event)
-    where k.tenant_id = _ingest_known.tenant_id collate "C"
+    where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
         and k.memory_id = v_memory_id
         and k.live
-        and (not k.on_timeline or (_ingest_known.observed_at >= k.last_seen) is not false)
-    returning k.aliases, k.on_timeline, case when _ingest_known.observed_at is null then k.last_seen else v_seen end, k.last_event
+        and (not k.on_timeline or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
+    returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end, k.last_event
     into v_aliases, v_on_timeline, v_seen, v_event_id;
     if v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
@@ -59,7 +59,7 @@ begin
     if source_turn_ids <> '{}' then
         if v_aliases = 0 then
             insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-            values (_ingest_known.tenant_id, source_turn_ids[1], v_memory_id)
+            values (_ingest_fast_path.tenant_id, source_turn_ids[1], v_memory_id)
             on conflict do nothing;
             get diagnostics v_added = row_count;
         else
@@ -68,29 +68,29 @@ begin
         if v_added = 0 then
             update memfold.memory_counters as k
             set independent = k.independent - 1
-            where k.tenant_id = _ingest_known.tenant_id collate "C" and k.memory_id = v_memory_id;
+            where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id;
         end if;
     end if;
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
         predicate, source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
     ) values (
-        _ingest_known.tenant_id, v_event_id, _ingest_known.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
-        _ingest_known.content, _ingest_known.memory_type, _ingest_known.subject, _ingest_known.predicate,
-        _ingest_known.source_turn_ids, _ingest_known.source_confidence, _ingest_known.extractor_confidence,
-        _ingest_known.origin, _ingest_known.metadata, v_seen, memfold_internal._actor()
+        _ingest_fast_path.tenant_id, v_event_id, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
+        _ingest_fast_path.content, _ingest_fast_path.memory_type, _ingest_fast_path.subject, _ingest_fast_path.predicate,
+        _ingest_fast_path.source_turn_ids, _ingest_fast_path.source_confidence, _ingest_fast_path.extractor_confidence,
+        _ingest_fast_path.origin, _ingest_fast_path.metadata, v_seen, memfold_internal._actor()
     );
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
         null::jsonb);
 end;
 $$;
-revoke all on function memfold_internal._ingest_known(
+revoke all on function memfold_internal._ingest_fast_path(
     text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) from public;
-comment on function memfold_internal._ingest_known(
+comment on function memfold_internal._ingest_fast_path(
     text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
 'The hot path: the usual candidate hits the text of an active memory (row 3 of the decision table). What _candidate,
-_decide_known, _strengthen and _record do in general, as five statements without composites in between, which takes a
+_decide_known, _record_observation and _record do in general, as five statements without composites in between, which takes a
 quarter off a replay. Usual rules too: where a policy of the tenant hashes in another way, is off, or takes less than
 8 kB, the general way is taken. action null: it is another case and nothing was written; method says whether a row may be held.';

@@ -16,7 +16,7 @@ $$;
 revoke all on function memfold_internal._require_cron() from public;
 comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is in this database.';
 
-create or replace function memfold.schedule_upkeep(
+create or replace function memfold.schedule_maintenance(
     schedule text default '*/10 * * * *',
     tenant_id text default '*',
     tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
@@ -34,21 +34,21 @@ begin
     end if;
     -- a job of this name is replaced
     execute 'select cron.schedule($1, $2, $3)' into v_job using
-        memfold_internal._upkeep_job(tenant_id), schedule,
+        memfold_internal._maintenance_job(tenant_id), schedule,
         case tenant_id
-            when '*' then format('call memfold.upkeep_all(%L)', tasks)
+            when '*' then format('call memfold.run_maintenance_all(%L)', tasks)
             else format('select memfold.upkeep(%L, %L)', tenant_id, tasks)
         end;
     return v_job;
 end;
 $$;
-revoke all on function memfold.schedule_upkeep(text, text, text[]) from public;
-comment on function memfold.schedule_upkeep(text, text, text[]) is
-'Has pg_cron run upkeep() of a tenant, or upkeep_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month weekday";
+revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
+comment on function memfold.schedule_maintenance(text, text, text[]) is
+'Has pg_cron run upkeep() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month weekday";
 every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as whoever calls this: as a member of
 memfold_owner. Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (there is no pg_cron).';
 
-create or replace function memfold.unschedule_upkeep(tenant_id text default '*') returns boolean
+create or replace function memfold.unschedule_maintenance(tenant_id text default '*') returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -56,20 +56,20 @@ declare
     v_done boolean := false;
 begin
     perform memfold_internal._require_cron();
-    execute 'select exists (select from cron.job as j where j.jobname = $1)' into v_there using memfold_internal._upkeep_job(tenant_id);
+    execute 'select exists (select from cron.job as j where j.jobname = $1)' into v_there using memfold_internal._maintenance_job(tenant_id);
     if v_there then
-        execute 'select cron.unschedule($1)' into v_done using memfold_internal._upkeep_job(tenant_id);
+        execute 'select cron.unschedule($1)' into v_done using memfold_internal._maintenance_job(tenant_id);
     end if;
     return v_done;
 end;
 $$;
-revoke all on function memfold.unschedule_upkeep(text) from public;
-comment on function memfold.unschedule_upkeep(text) is
-'Ends what schedule_upkeep() has set up for a tenant (''*'': for all of them together). Returns whether there was such a job.
+revoke all on function memfold.unschedule_maintenance(text) from public;
+comment on function memfold.unschedule_maintenance(text) is
+'Ends what schedule_maintenance() has set up for a tenant (''*'': for all of them together). Returns whether there was such a job.
 Only the owner may call it. Raises MF040.';
 
-create or replace function memfold_internal._upkeep_job(tenant_id text) returns text
+create or replace function memfold_internal._maintenance_job(tenant_id text) returns text
 language sql immutable parallel safe
 return 'memfold upkeep' || case tenant_id when '*' then '' else ' ' || tenant_id end;
-revoke all on function memfold_internal._upkeep_job(text) from public;
-comment on function memfold_internal._upkeep_job(text) is 'What pg_cron calls the job of a tenant.';
+revoke all on function memfold_internal._maintenance_job(text) from public;
+comment on function memfold_internal._maintenance_job(text) is 'What pg_cron calls the job of a tenant.';

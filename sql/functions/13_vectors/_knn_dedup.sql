@@ -35,10 +35,10 @@ begin
     end if;
     v_index := memfold_internal._vector_index(embedding_model);
     if v_index is not null
-        and memfold_internal._outgrown(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
+        and memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
     then
         select i.memory_ids, i.similarities into v_ids, v_similarities
-        from memfold_internal._indexed_neighbours(tenant_id, bucket_id, embedding, embedding_model, max_texts,
+        from memfold_internal._indexed_knn_dedup(tenant_id, bucket_id, embedding, embedding_model, max_texts,
             hidden_after, hidden_to, v_index) as i;
     end if;
     -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
@@ -83,7 +83,7 @@ most similar first, ties to the older text; null: none. hidden_after, hidden_to:
 of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
 index, where there is one (create_vector_index) and the bucket has more than the newest ones.';
 
-create or replace function memfold_internal._neighbours(
+create or replace function memfold_internal._knn_dedup(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
     newest bigint, max_results bigint, threshold double precision, except_root uuid,
     hidden_after uuid, hidden_to uuid
@@ -118,7 +118,7 @@ begin
         from unnest(v_ids) with ordinality as i (id, rank)
         cross join lateral (
             select memfold_internal._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
-            where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = i.id
+            where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = i.id
             offset 0
         ) as m;
         -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
@@ -141,9 +141,9 @@ begin
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
                     -- its own vector may be farther than all that was found, or older
-                    select memfold_internal._similarity(v.embedding, _neighbours.embedding)
+                    select memfold_internal._similarity(v.embedding, _knn_dedup.embedding)
                     from memfold.memory_vectors as v
-                    where v.tenant_id = _neighbours.tenant_id collate "C" and v.memory_id = n.root_id
+                    where v.tenant_id = _knn_dedup.tenant_id collate "C" and v.memory_id = n.root_id
                         and v.model = embedding_model collate "C"
                 ) end as similarity
             from (
@@ -156,24 +156,24 @@ begin
     ) as r
     cross join lateral (
         select t.content, t.object from memfold.memories as t
-        where t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = r.root_id
+        where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = r.root_id
         offset 0
     ) as o
     cross join lateral (
         select o.content, o.object where r.matched_id = r.root_id
         union all
         select t.content, t.object from memfold.memories as t
-        where r.matched_id <> r.root_id and t.tenant_id = _neighbours.tenant_id collate "C" and t.memory_id = r.matched_id
+        where r.matched_id <> r.root_id and t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = r.matched_id
         offset 0
     ) as m
     where r.place <= max_results
     order by r.matched_similarity desc, r.matched_id;
 end;
 $$;
-revoke all on function memfold_internal._neighbours(
+revoke all on function memfold_internal._knn_dedup(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) from public;
-comment on function memfold_internal._neighbours(
+comment on function memfold_internal._knn_dedup(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) is
 'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the

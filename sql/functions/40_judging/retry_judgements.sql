@@ -1,4 +1,4 @@
-create or replace function memfold_internal._revive(only_tenant text) returns bigint
+create or replace function memfold_internal._retry_judgements(only_tenant text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -29,18 +29,18 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._revive(text) from public;
-comment on function memfold_internal._revive(text) is 'revive_judgements() across the walls: owned by memfold_queue.';
+revoke all on function memfold_internal._retry_judgements(text) from public;
+comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across the walls: owned by memfold_queue.';
 
-create or replace function memfold.revive_judgements(tenant_id text default null) returns bigint
+create or replace function memfold.retry_judgements(tenant_id text default null) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return memfold_internal._revive(memfold_internal._enter_queue(tenant_id));
+    return memfold_internal._retry_judgements(memfold_internal._authorize_queue(tenant_id));
 end;
 $$;
-revoke all on function memfold.revive_judgements(text) from public;
-grant execute on function memfold.revive_judgements(text) to memfold_judge, memfold_app;
-comment on function memfold.revive_judgements(text) is
+revoke all on function memfold.retry_judgements(text) from public;
+grant execute on function memfold.retry_judgements(text) to memfold_judge, memfold_app;
+comment on function memfold.retry_judgements(text) is
 'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
 members of memfold_judge may. Raises MF001 to MF003.';

@@ -21,7 +21,7 @@ comment on function memfold_internal._recall_rules(text, text) is
 'The policies of a bucket, by type; ''*'', any type without one of its own, first. A policy is looked up once for each type
 that has rules, not once for each memory.';
 
-create or replace function memfold_internal._nearest(
+create or replace function memfold_internal._knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
     memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
     at timestamptz, as_of timestamptz, types text[], rules memfold.policies[],
@@ -42,38 +42,38 @@ begin
         select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
         into root_ids, text_ids, similarities, confidences, feedbacks
         from (
-            select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _nearest.embedding) as similarity, n.confidence,
+            select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _knn_search.embedding) as similarity, n.confidence,
                 n.feedback
             from (
                 select m.memory_id from memfold.memories as m
-                where _nearest.session_id is not null
-                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
-                    and m.session_id = _nearest.session_id collate "C" and m.root_id is null
+                where _knn_search.session_id is not null
+                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
+                    and m.session_id = _knn_search.session_id collate "C" and m.root_id is null
                 union all
                 select m.memory_id from memfold.memories as m
-                where _nearest.session_id is null
-                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
+                where _knn_search.session_id is null
+                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
                     and m.content_hash is not null and m.root_id is null
                 union all
                 select m.memory_id from memfold.memories as m
-                where _nearest.session_id is null
-                    and m.tenant_id = _nearest.tenant_id collate "C" and m.bucket_id = _nearest.bucket_id collate "C"
+                where _knn_search.session_id is null
+                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
                     and m.content_hash is null and m.root_id is null
             ) as r
-            cross join lateral memfold_internal._recallable(_nearest.tenant_id, r.memory_id, _nearest.memory_type, _nearest.subject,
-                _nearest.predicate, _nearest.session_id, _nearest.metadata, _nearest.min_confidence, at, as_of, types,
+            cross join lateral memfold_internal._recallable(_knn_search.tenant_id, r.memory_id, _knn_search.memory_type, _knn_search.subject,
+                _knn_search.predicate, _knn_search.session_id, _knn_search.metadata, _knn_search.min_confidence, at, as_of, types,
                 rules) as n
             cross join lateral (
                 select r.memory_id as id
                 union all
                 select a.memory_id from memfold.memories as a
-                where a.tenant_id = _nearest.tenant_id collate "C" and a.root_id = r.memory_id
+                where a.tenant_id = _knn_search.tenant_id collate "C" and a.root_id = r.memory_id
                 offset 0
             ) as a
             cross join lateral (
                 select w.embedding from memfold.memory_vectors as w
-                where w.tenant_id = _nearest.tenant_id collate "C" and w.memory_id = a.id
-                    and w.model = _nearest.embedding_model collate "C"
+                where w.tenant_id = _knn_search.tenant_id collate "C" and w.memory_id = a.id
+                    and w.model = _knn_search.embedding_model collate "C"
                 offset 0
             ) as v
             order by 3 desc, n.root_id
@@ -86,12 +86,12 @@ begin
         v_index := memfold_internal._vector_index(embedding_model);
     end if;
     if scope_key is not null or v_index is not null then
-        v_outgrown := memfold_internal._outgrown(tenant_id, bucket_id, embedding_model, v_newest, null, null);
+        v_outgrown := memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, v_newest, null, null);
     end if;
     if v_outgrown and v_index is not null then
         select i.root_ids, i.text_ids, i.similarities, i.confidences, i.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
-        from memfold_internal._indexed_nearest(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
+        from memfold_internal._indexed_knn_search(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
             predicate, metadata, min_confidence, at, types, rules, v_filtered, v_index) as i;
         if cardinality(root_ids) = max_vectors then
             return;
@@ -106,15 +106,15 @@ begin
             (
                 select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
                 from (
-                    select i.memory_id, memfold_internal._similarity(i.embedding, _nearest.embedding) as similarity
+                    select i.memory_id, memfold_internal._similarity(i.embedding, _knn_search.embedding) as similarity
                     from (
                         (
                             select v.memory_id, v.embedding
                             from memfold.memory_vectors as v
-                            where not (v_outgrown and _nearest.scope_key is not null)
-                                and v.tenant_id = _nearest.tenant_id collate "C"
-                                and v.bucket_id = _nearest.bucket_id collate "C"
-                                and v.model = _nearest.embedding_model collate "C"
+                            where not (v_outgrown and _knn_search.scope_key is not null)
+                                and v.tenant_id = _knn_search.tenant_id collate "C"
+                                and v.bucket_id = _knn_search.bucket_id collate "C"
+                                and v.model = _knn_search.embedding_model collate "C"
                                 and v.live
                             order by v.memory_id desc
                             limit v_newest
@@ -124,10 +124,10 @@ begin
                             select v.memory_id, v.embedding
                             from memfold.memory_vectors as v
                             where v_outgrown
-                                and v.tenant_id = _nearest.tenant_id collate "C"
-                                and v.bucket_id = _nearest.bucket_id collate "C"
-                                and v.scope_key = _nearest.scope_key
-                                and v.model = _nearest.embedding_model collate "C"
+                                and v.tenant_id = _knn_search.tenant_id collate "C"
+                                and v.bucket_id = _knn_search.bucket_id collate "C"
+                                and v.scope_key = _knn_search.scope_key
+                                and v.model = _knn_search.embedding_model collate "C"
                                 and v.live
                             order by v.memory_id desc
                             limit v_newest
@@ -137,8 +137,8 @@ begin
                     -- without filters all pass
                     limit case when not v_filtered then max_vectors end
                 ) as o
-                cross join lateral memfold_internal._recallable(_nearest.tenant_id, o.memory_id, _nearest.memory_type,
-                    _nearest.subject, _nearest.predicate, null, _nearest.metadata, _nearest.min_confidence, at, null, types,
+                cross join lateral memfold_internal._recallable(_knn_search.tenant_id, o.memory_id, _knn_search.memory_type,
+                    _knn_search.subject, _knn_search.predicate, null, _knn_search.metadata, _knn_search.min_confidence, at, null, types,
                     rules) as n
                 order by o.similarity desc, o.memory_id
                 limit max_vectors
@@ -153,11 +153,11 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold_internal._nearest(
+revoke all on function memfold_internal._knn_search(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
     text[], memfold.policies[]
 ) from public;
-comment on function memfold_internal._nearest(
+comment on function memfold_internal._knn_search(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
     text[], memfold.policies[]
 ) is
@@ -166,7 +166,7 @@ with the root where it leads: a root as often as it has texts among them. Exact 
 a large bucket; scope_key null: no scope) and among the newest 10,000 of a bucket; of all of a larger one approximately,
 where there is an index. Only reads.';
 
-create or replace function memfold_internal._indexed_nearest(
+create or replace function memfold_internal._indexed_knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
     subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
     rules memfold.policies[], filtered boolean, index_id oid,
@@ -198,13 +198,13 @@ begin
     perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
-revoke all on function memfold_internal._indexed_nearest(
+revoke all on function memfold_internal._indexed_knn_search(
     text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
     boolean, oid
 ) from public;
-comment on function memfold_internal._indexed_nearest(
+comment on function memfold_internal._indexed_knn_search(
     text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
     boolean, oid
 ) is
-'As _nearest(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
+'As _knn_search(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
 after 4,000 entries, 20,000 with filters.';
