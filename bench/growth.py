@@ -204,7 +204,9 @@ def build(server: harness.Server, plan: Plan) -> tuple[float, int]:
         begun = time.monotonic()
         connection.execute("select memfold.create_vector_index('bench')")
         taken = time.monotonic() - begun
-        row = connection.execute("select pg_relation_size(memfold_internal._vector_index('bench'))").fetchone()
+        row = connection.execute(
+            "select pg_relation_size(memfold_internal._vector_index('bench'))"
+        ).fetchone()
     assert row is not None
     return taken, row[0]
 

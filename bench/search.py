@@ -214,7 +214,9 @@ def prepare(
         begun = time.monotonic()
         connection.execute("set maintenance_work_mem = '6GB'")
         connection.execute("select memfold.create_vector_index('bench')")
-        row = connection.execute("select pg_relation_size(memfold_internal._vector_index('bench'))").fetchone()
+        row = connection.execute(
+            "select pg_relation_size(memfold_internal._vector_index('bench'))"
+        ).fetchone()
         assert row is not None
         built = time.monotonic() - begun
         print(f"index made in {built:.0f} s", flush=True)

@@ -54,7 +54,7 @@ delete from memfold.idempotency_keys where ctid = any(array(
 GROWS = {
     "memory_events": "a row a call: the ledger",
     "idempotency_keys": f"a row a call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
-    "runs": "a row a run of upkeep; nothing removes it",
+    "runs": "a row a run of maintenance; nothing removes it",
     "memory_intervals": "a row a change of a value: the timeline",
     "memories": "new texts only", "memory_counters": "new texts only", "memory_vectors": "new texts only",
     "memory_tokens": "new texts only", "memory_sources": "a row a fact and turn, of which there are few",
@@ -264,10 +264,10 @@ class _Soak:
             "default" if fact % 2 else "wide", self.data.real_vectors[fact], harness.MODEL,
         )  # fmt: skip
 
-    def upkeeper(self, connection: psycopg.Connection[Any], rng: random.Random) -> None:
+    def maintainer(self, connection: psycopg.Connection[Any], rng: random.Random) -> None:
         session = f"session {rng.randrange(SESSIONS)}"
         for kind, call in {
-            "upkeep": "upkeep('bench')",
+            "maintenance": "run_maintenance('bench')",
             "consolidate": "consolidate('bench', 'default', 'bench', dry_run => false, max_judgements => 20)",
             "sweep": "sweep_duplicates('bench', 'wide', 'bench', dry_run => false)",
             "prune": "prune_memories('bench', 'default', 0.3, '0', dry_run => false)",
@@ -339,7 +339,7 @@ class _Soak:
     def run(self, connection: psycopg.Connection[Any]) -> None:
         workers = [(f"writer {i}", self.writer) for i in range(WRITERS)]
         workers += [("teller", self.teller), ("judge 1", self.judge), ("judge 2", self.judge)]
-        workers += [("searcher", self.searcher), ("upkeep", self.upkeeper)]
+        workers += [("searcher", self.searcher), ("maintenance", self.maintainer)]
         threads = [
             threading.Thread(target=self.work, args=(name, step, seed))
             for seed, (name, step) in enumerate(workers)

@@ -148,7 +148,9 @@ def install(connection: sa.Connection) -> None:
     attempt = 0
     while True:
         attempt += 1
-        context.configure(connection=connection, version_table_schema="memfold_internal", transactional_ddl=True)
+        context.configure(
+            connection=connection, version_table_schema="memfold_internal", transactional_ddl=True
+        )
         try:
             with connection.begin_nested():
                 migrate()
@@ -176,7 +178,9 @@ def install(connection: sa.Connection) -> None:
 
 def run() -> None:
     if context.is_offline_mode():
-        context.configure(dialect_name="postgresql", version_table_schema="memfold_internal", transactional_ddl=True)
+        context.configure(
+            dialect_name="postgresql", version_table_schema="memfold_internal", transactional_ddl=True
+        )
         with context.begin_transaction():
             for statement in GATE:
                 execute(f"{statement};")

@@ -1,7 +1,7 @@
 """Servers that are killed, clients that write down what they sent, and the questions to ask afterwards.
 
 ``Server`` is a cluster of its own whose every process can be killed. ``World`` is a set of clients (writers, judges,
-upkeep) that stop where the server goes and go on where it comes back; each keeps its account outside of the database.
+maintenance) that stop where the server goes and go on where it comes back; each keeps its account outside of the database.
 ``Audit`` compares the accounts with what the database holds.
 """
 
@@ -365,7 +365,7 @@ class Call:
 
 @dataclass
 class Deed:
-    """One call of a judge or of upkeep: what was sent, whether it was acknowledged, and how to find it."""
+    """One call of a judge or of maintenance: what was sent, whether it was acknowledged, and how to find it."""
 
     kind: str
     tenant: str
@@ -732,7 +732,7 @@ class Judge(Client):
                 pass
 
 
-class Upkeep(Client):
+class Maintenance(Client):
     """Consolidates, approves, sweeps, ends sessions, prunes; takes back events and whole runs."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -753,7 +753,7 @@ class Upkeep(Client):
 
     def work(self, db: DB) -> None:
         tenant = self.choice.choice(self.world.tenants)
-        kinds = ["consolidate", "sweep", "session", "prune", "undo", "undo", "undo_run", "upkeep"]
+        kinds = ["consolidate", "sweep", "session", "prune", "undo", "undo", "undo_run", "maintenance"]
         match self.choice.choice(kinds):
             case "consolidate":
                 deed = self.one(
@@ -805,12 +805,12 @@ class Upkeep(Client):
             case "undo_run":
                 self.take_back(
                     "undo_run", tenant,
-                    "select run_id from memfold.runs where tenant_id = %s and kind <> 'upkeep' and state <> 'undone'"
+                    "select run_id from memfold.runs where tenant_id = %s and kind <> 'maintenance' and state <> 'undone'"
                     " order by run_id desc offset %s limit 1",
                     "select event_id from memfold.undo_run(%s, 'for a try', %s)",
                 )  # fmt: skip
             case _:
-                self.one("upkeep", tenant, None, "select memfold.upkeep(%s)", tenant)
+                self.one("maintenance", tenant, None, "select memfold.run_maintenance(%s)", tenant)
 
     def take_back(self, kind: str, tenant: str, look: str, query: str) -> None:
         looked = Deed("look", tenant, None)
@@ -1065,11 +1065,11 @@ class Audit:
         return wrong
 
     def deeds(self, db: DB) -> list[str]:
-        """What judges and upkeep were told is done, is."""
+        """What judges and maintenance were told is done, is."""
         wrong = []
         deeds: list[Deed] = []
         for client in self.world.clients:
-            if isinstance(client, Writer | Judge | Upkeep):
+            if isinstance(client, Writer | Judge | Maintenance):
                 deeds += client.deeds
                 client.deeds = []
 
@@ -1077,7 +1077,7 @@ class Audit:
             return db.execute(query.encode(), arguments).fetchone()
 
         for deed in deeds:
-            self.counts[f"{deed.state}: judge, upkeep, attach"] += 1
+            self.counts[f"{deed.state}: judge, maintenance, attach"] += 1
             if deed.state != "acked":
                 continue
             right = True

@@ -975,13 +975,13 @@ class Fuzzer:
                 self.report.outcomes[f"{state}, of a candidate in a batch"] += 1
                 if state not in DOCUMENTED and not (self.read_only and state == "25006"):
                     self.report.find(f"{state} of a candidate in {function.name}", f"{cells} {example()}")
-            if function.name == "upkeep":
+            if function.name == "run_maintenance":
                 errors = json.loads(cells[0])["errors"]
                 for task, error in errors.items():
                     if error[:5] not in DOCUMENTED:
-                        self.report.find(f"upkeep task {task}: {error[:5]}", f"{error} {example()}")
+                        self.report.find(f"maintenance task {task}: {error[:5]}", f"{error} {example()}")
         for notice in self.notices:
-            if notice.startswith("upkeep failed"):
+            if notice.startswith("maintenance failed"):
                 self.report.find("run_maintenance_all failed", notice)
         if function.name in ("vector_index_ddl", "drop_vector_index_ddl") and not within:
             for row in range(result.ntuples):

@@ -305,7 +305,7 @@ create or replace function memfold_internal._is_pinned(m memfold.memories) retur
 language sql immutable parallel safe
 return m.pinned;
 revoke all on function memfold_internal._is_pinned(memfold.memories) from public;
-comment on function memfold_internal._is_pinned(memfold.memories) is 'Whether upkeep leaves the memory alone.';
+comment on function memfold_internal._is_pinned(memfold.memories) is 'Whether maintenance leaves the memory alone.';
 """
 # And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
 LATER_SCHEMA = """\
@@ -316,7 +316,7 @@ lock table memfold.tenant_roles, memfold.policies, memfold.memories in access ex
 -- squawk-ignore ban-drop-function
 drop function if exists memfold_internal._is_same_value(memfold.memories, memfold.memories);
 alter table memfold.memories add column pinned boolean not null default false;
-comment on column memfold.memories.pinned is 'Upkeep leaves it alone.';
+comment on column memfold.memories.pinned is 'Maintenance leaves it alone.';
 
 create table memfold.pins (
     tenant_id text collate "C" not null,
@@ -424,7 +424,9 @@ def load_released(tree: Path, dsn: str, release: str, way: str, vector_schema: s
             connection.execute(f"create extension memfold version '{release}'".encode())
             return
         connection.execute("create schema memfold; create schema memfold_internal")
-        connection.execute(f"set local search_path = memfold, memfold_internal, {vector_schema}, pg_temp".encode())
+        connection.execute(
+            f"set local search_path = memfold, memfold_internal, {vector_schema}, pg_temp".encode()
+        )
         connection.execute(released_schema(tree, release).encode())
         connection.execute(released_functions(tree, release).encode())
         connection.execute(

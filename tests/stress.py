@@ -33,7 +33,7 @@ RETRIED = ("40001", "40P01", "55P03")
 WEIGHTS = {
     "ingest": 40, "batch": 10, "judge": 8, "undo": 5, "merge_memories": 2, "supersede_memory": 2, "update_memory": 2,
     "attach_embedding": 2, "reject_memory": 1, "consolidate": 1, "approve_run": 1, "undo_run": 1, "sweep_duplicates": 1,
-    "clean_exact_duplicates": 1, "end_session": 1, "record_feedback": 1, "upkeep": 1, "rehash_bucket": 1,
+    "clean_exact_duplicates": 1, "end_session": 1, "record_feedback": 1, "maintenance": 1, "rehash_bucket": 1,
     "archive_events": 1, "search_memories": 1, "export_bucket": 1, "prune_memories": 1, "plain": 1, "set_policy": 1,
     "set_predicate": 1, "erase_memory": 1, "erase_source": 1,
 }  # fmt: skip
@@ -221,9 +221,9 @@ class _Calls:
                 for (memory,) in pending:
                     vector = self.vector(r.choice(NAMES), r.randrange(60))
                     one("select memfold.attach_embedding(%s, %s, 'm4', %s)", memory, vector, TENANT)
-            case "upkeep":
+            case "maintenance":
                 one(
-                    "select memfold.upkeep(%s, %s)", TENANT,
+                    "select memfold.run_maintenance(%s, %s)", TENANT,
                     ["plain", "decay", "syntheses", "staged", "keys", "runs", "clean", "sweep"],
                 )  # fmt: skip
             case "rehash_bucket":

@@ -467,7 +467,9 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     for conflict in (conflict_of(db, error.value, row), asyncio.run(_async_conflict(dsn, error.value, row))):
         assert isinstance(conflict, MemoryHashConflict)
         assert conflict.existing_id == kept
-        assert conflict.content_hash == one(db, "select memfold_internal._adopted_hash('fact number 13', 'prose/1')")
+        assert conflict.content_hash == one(
+            db, "select memfold_internal._adopted_hash('fact number 13', 'prose/1')"
+        )
         assert str(kept) in str(conflict)
     # another unique index is another matter
     with pytest.raises(psycopg.errors.UniqueViolation) as other:

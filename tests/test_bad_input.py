@@ -213,7 +213,7 @@ def test_what_a_call_of_a_judge_costs(db: DB) -> None:
 
 
 def test_a_plain_row_is_superseded(db: DB) -> None:
-    """It has no counters yet: the person's word comes before upkeep."""
+    """It has no counters yet: the person's word comes before maintenance."""
     for text in ("User likes Vim", "User likes Emacs"):
         db.execute("insert into memfold.memories (tenant_id, content) values ('acme', %s)", [text])
     found = db.execute(

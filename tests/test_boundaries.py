@@ -9,13 +9,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.maintenance import storing
 from tests.support import answer, check, ingest, model, statuses, vector
 from tests.test_archive import archive, one
 from tests.test_consolidate import run, vim
 from tests.test_erase import erase, found
+from tests.test_maintenance import run_maintenance
 from tests.test_search import search, texts
-from tests.test_upkeep import upkeep
-from tests.upkeep import storing
 
 DB = psycopg.Connection[Any]
 SCOPES = 64  # of a call of archive_events
@@ -100,7 +100,7 @@ def test_a_run_that_has_just_begun_is_not_closed(db: DB) -> None:
         db.execute(
             "update memfold.runs set started_at = now() - %s::interval where run_id = %s", [age, run_id]
         )
-        assert upkeep(db, "runs")["errors"] == {}
+        assert run_maintenance(db, "runs")["errors"] == {}
         assert db.execute("select state from memfold.runs where run_id = %s", [run_id]).fetchone() == (
             state,
         ), age

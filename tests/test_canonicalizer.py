@@ -149,7 +149,9 @@ texts = st.lists(
 
 
 def test_golden_pairs(db: Connection) -> None:
-    pairs = db.execute("select profile, input, canonical from memfold_internal._canonicalizer_golden()").fetchall()
+    pairs = db.execute(
+        "select profile, input, canonical from memfold_internal._canonicalizer_golden()"
+    ).fetchall()
     assert len(pairs) >= 170
     assert len({pair[:2] for pair in pairs}) == len(pairs)
     assert {profile for profile, _, _ in pairs} == {"prose/1", "flat/1", "code/1", "exact/1"}

@@ -28,7 +28,7 @@ PUBLIC = {
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
     "retry_judgements", "schedule_maintenance", "search_memories", "set_policy", "set_predicate", "start_reembedding",
     "supersede_memory", "sweep_duplicates", "undo", "undo_calibration", "undo_run", "unregister_embedding_model",
-    "unschedule_maintenance", "update_memory", "upkeep", "run_maintenance_all", "vector_index_ddl",
+    "unschedule_maintenance", "update_memory", "run_maintenance", "run_maintenance_all", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {

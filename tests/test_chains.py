@@ -15,8 +15,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.maintenance import angle, policy, rows
 from tests.support import Result, answer, check, counters, ingest, model, status
-from tests.upkeep import angle, policy, rows
 
 DB = psycopg.Connection[Any]
 WALKS = int(os.environ.get("MEMFOLD_WALKS", "10"))
@@ -221,7 +221,9 @@ def test_an_erased_alias_is_no_longer_named(db: DB) -> None:
     named = "select from memory_events where similar_memories::text like %s"
     assert rows(db, named, f"%{alias_id}%") == []
     # also where the memory that it leads to stays
-    [left] = rows(db, "select _drop_similar(%s::jsonb, %s::uuid[]) as left", json.dumps(far.similar), [alias_id])
+    [left] = rows(
+        db, "select _drop_similar(%s::jsonb, %s::uuid[]) as left", json.dumps(far.similar), [alias_id]
+    )
     assert [set(entry) for entry in left["left"]] == [{"memory_id", "similarity", "guard"}]
     check(db)
 

@@ -279,7 +279,10 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
             assert sqlstate(connection, f"select {call}") == "MF060"
-            assert sqlstate(connection, "select memfold_internal._send('acme', 'select 1', '0', 'off', '')") == "MF060"
+            assert (
+                sqlstate(connection, "select memfold_internal._send('acme', 'select 1', '0', 'off', '')")
+                == "MF060"
+            )
     with nodes.connect() as connection:
         assert connection.execute(
             "select count(*) from memfold.memory_events where tenant_id = 'acme'"

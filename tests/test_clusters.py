@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.judging import claim, elapse, fail, raises, resolve
+from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import Result, check, counters, ingest, model, status
-from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 WORDS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "birthdays", "holidays", "occasion",
@@ -421,7 +421,7 @@ def test_where_its_judge_fails_for_good_all_stay(db: DB) -> None:
     check(db)
 
 
-@pytest.mark.parametrize("by", ["fail_judgement", "upkeep"])
+@pytest.mark.parametrize("by", ["fail_judgement", "maintenance"])
 def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
     """replace_newer: the document's fallback, in a cluster."""
     model(db)
@@ -431,7 +431,7 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
     rows(db, "select * from sweep_duplicates('acme', 'default', dry_run => false)")
     [asked] = open_questions(db)
     assert (asked["kind"], asked["member_ids"]) == ("synthesis", made)
-    if by == "upkeep":
+    if by == "maintenance":
         for _ in range(9):
             claim(db, lease="1 second")
             elapse(db, "2 seconds")

@@ -10,8 +10,8 @@ import numpy as np
 import psycopg
 import pytest
 
+from tests.maintenance import angle, held, policy, rows, store, storing
 from tests.support import check, counters, ingest, model, vector
-from tests.upkeep import angle, held, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 

@@ -34,7 +34,9 @@ Record = Callable[[str, object], None]
 def peopled(dsn: str, seed: int, tenants: list[str]) -> faults.World:
     world = faults.World(dsn, seed, tenants)
     world.add(*(faults.Writer(world, f"writer {n}") for n in range(WRITERS)))
-    world.add(*(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Upkeep(world, "upkeep"))
+    world.add(
+        *(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Maintenance(world, "maintenance")
+    )
     return world
 
 
@@ -186,9 +188,9 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                     world.dsn = standby.dsn
                     if not synchronous:
                         wrong = roll_back(audit, standby)
-                        # leases, answers and upkeep of the lost time are gone with it
+                        # leases, answers and maintenance of the lost time are gone with it
                         for client in world.clients:
-                            if isinstance(client, faults.Writer | faults.Judge | faults.Upkeep):
+                            if isinstance(client, faults.Writer | faults.Judge | faults.Maintenance):
                                 client.deeds = []
                         again = [call for call in audit.open_calls if call.keyed and call.state == "doubt"]
                         assert audit.counts["acknowledged and lost"] > 0

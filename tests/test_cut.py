@@ -109,14 +109,16 @@ def told(record: Record, audit: faults.Audit | None = None, **figures: Any) -> N
 
 
 def test_connections_are_cut(target: Target, db: DB, record_property: Record) -> None:
-    """Writers, judges and upkeep behind a wire that is cut, and a hand that ends their sessions."""
+    """Writers, judges and maintenance behind a wire that is cut, and a hand that ends their sessions."""
     faults.prepare(db, TENANT)
     plans = Plans(SEED)
     terminated = 0
     with proxy(target, plans) as wire:
         world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
         world.add(*(faults.Writer(world, f"writer {n}") for n in range(CLIENTS)))
-        world.add(*(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Upkeep(world, "upkeep"))
+        world.add(
+            *(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Maintenance(world, "maintenance")
+        )
         audit = faults.Audit(world)
         world.start()
         world.go()
@@ -129,7 +131,7 @@ def test_connections_are_cut(target: Target, db: DB, record_property: Record) ->
                 if plans.choice.random() < 0.3:
                     row = db.execute(
                         "select count(pg_terminate_backend(pid)) from (select pid from pg_stat_activity"
-                        " where datname = current_database() and application_name ~ '^(writer|judge|upkeep)'"
+                        " where datname = current_database() and application_name ~ '^(writer|judge|maintenance)'"
                         " order by random() limit 1) as a"
                     ).fetchone()
                     assert row is not None

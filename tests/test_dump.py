@@ -97,7 +97,7 @@ def opt_out(dsn: str) -> None:
 
 
 def robot(dsn: str) -> None:
-    """A bucket whose words are compared, and a run of upkeep."""
+    """A bucket whose words are compared, and a run of maintenance."""
     run(dsn, "select memfold.set_policy('before', 'robot', preset => 'robotics')")
     for force in ("12.5N works", "12.5N is optimal", "12.5N is best"):
         run(

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.judging import raises
+from tests.maintenance import rows
 from tests.support import answer, check, counters, ingest, model, status, vector
-from tests.upkeep import rows
 
 DB = psycopg.Connection[Any]
 App = Callable[..., DB]
@@ -559,7 +559,9 @@ def test_any_history(db: DB, seed: int) -> None:
     for turn in turns:
         erase(db, f"turn-{turn}")
     check(db)
-    assert db.execute("select distinct action from memfold_internal._whole_ledger").fetchall() == [("erased",)]
+    assert db.execute("select distinct action from memfold_internal._whole_ledger").fetchall() == [
+        ("erased",)
+    ]
     for table in (
         "memories",
         "memory_vectors",
@@ -784,13 +786,13 @@ def test_the_application_may_forget_its_own(db: DB, app: App) -> None:
     assert json.dumps(stubs(db)[0][0]) == '"source"'
 
 
-def test_a_run_of_erasure_is_none_of_upkeep(db: DB) -> None:
+def test_a_run_of_erasure_is_none_of_maintenance(db: DB) -> None:
     """Nobody takes it back, and what has more calls to come is not done."""
     for n in range(3):
         ingest(db, f"Fact {n}")
     db.execute("select erase_bucket('acme', 'default', max_memories => 1)")
     db.execute("update runs set started_at = now() - interval '1 hour'")
-    db.execute("select upkeep('acme')")
+    db.execute("select run_maintenance('acme')")
     [run] = rows(db, "select run_id, state from runs where kind = 'erasure'")
     assert run["state"] == "open"
     raises("MF039", db.execute, "select undo_run(%s, tenant_id => 'acme')", [run["run_id"]])

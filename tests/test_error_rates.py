@@ -281,7 +281,8 @@ def test_a_merge_by_score_is_explained(registered: DB, pairs: list[Pair], app: C
     assert len(added) == 6
     # what is listed first adds most, and all of it together is the score
     features = registered.execute(
-        "select memfold_internal._pair_features('acme', %s, %s, %s, '{}')", [found.similarity, pair["b"], pair["a"]]
+        "select memfold_internal._pair_features('acme', %s, %s, %s, '{}')",
+        [found.similarity, pair["b"], pair["a"]],
     ).fetchone()
     assert features is not None
     sums = score.contributions(np.array([features[0]]))[0]

@@ -359,7 +359,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
 
 @pytest.mark.one_server
 def test_unscheduled_as_the_docs_say(installed: str) -> None:
-    """Where there is no pg_cron it says so; where there is, tests/test_upkeep.py calls it."""
+    """Where there is no pg_cron it says so; where there is, tests/test_maintenance.py calls it."""
     with pytest.raises(psycopg.DatabaseError, match="pg_cron is not in this database"):
         rows_of(installed, uninstalling()[0])
 
@@ -384,7 +384,9 @@ def test_drift_names_what_was_edited(installed: str) -> None:
     )
     edited = rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)")
     assert migrate.drift(installed) == ["_fail(text,text,text,text)"]
-    assert rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)") == edited, "it only looks"
+    assert rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)") == edited, (
+        "it only looks"
+    )
     rows_of(installed, "drop function memfold.explain_memory(uuid, text)")
     assert migrate.drift(installed) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
     migrate.install(installed)

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from tests.judging import ask, raises, resolve
+from tests.maintenance import policy, rows, storing
 from tests.support import Result, ingest, model, vector
 from tests.test_locks import Call
-from tests.upkeep import policy, rows, storing
 
 DB = psycopg.Connection[Any]
 App = Callable[..., DB]

@@ -524,10 +524,10 @@ def by_reembed(connection: Any) -> Any:
     return reembed._Session(connection).call("select 1")
 
 
-def by_upkeep(connection: Any) -> Any:
-    from memfold.cli import _upkeep
+def by_maintenance(connection: Any) -> Any:
+    from memfold.cli import _maintenance
 
-    return _upkeep._call(connection, "select 1")
+    return _maintenance._call(connection, "select 1")
 
 
 def by_archive(connection: Any) -> Any:
@@ -536,7 +536,7 @@ def by_archive(connection: Any) -> Any:
     return _export._archive(connection, 1.0, 1, "acme")
 
 
-MAINTENANCE = pytest.mark.parametrize("call", [by_reembed, by_upkeep, by_archive])
+MAINTENANCE = pytest.mark.parametrize("call", [by_reembed, by_maintenance, by_archive])
 
 
 @MAINTENANCE

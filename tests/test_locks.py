@@ -12,8 +12,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.maintenance import angle, policy, store, storing
 from tests.support import check, ingest, model, status, vector
-from tests.upkeep import angle, policy, store, storing
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]

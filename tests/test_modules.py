@@ -73,7 +73,9 @@ def calls(db: DB) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in names}
     for name, definition in objects:
         said = re.sub(r"--[^\n]*", "", definition)
-        found[name] |= {one for one in re.findall(r"\bmemfold(?:_internal)?\.(\w+)", said) if one in names and one != name}
+        found[name] |= {
+            one for one in re.findall(r"\bmemfold(?:_internal)?\.(\w+)", said) if one in names and one != name
+        }
     return found
 
 
@@ -131,7 +133,7 @@ def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
 def test_a_call_into_a_later_module_is_found(db: DB) -> None:
     db.execute(
         "create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as $$ begin"
-        " -- not a call: memfold.upkeep()\n"
+        " -- not a call: memfold.run_maintenance()\n"
         " perform memfold_internal._policy('t', 'b', 'fact'); return pg_catalog.now(); end $$"
     )
     db.execute("create function memfold_internal._stray() returns integer return 1")

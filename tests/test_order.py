@@ -285,7 +285,9 @@ def test_an_id_that_follows_another(db: DB) -> None:
     ):  # fmt: skip
         found: UUID = one(db, "select memfold_internal._id_after(memfold_internal._new_id(), %s)", after)
         if after.startswith("01a2"):
-            found = one(db, "select memfold_internal._id_after('01a00000-0000-7000-a345-6789abcdef01', %s)", after)
+            found = one(
+                db, "select memfold_internal._id_after('01a00000-0000-7000-a345-6789abcdef01', %s)", after
+            )
             assert str(found)[19:] == "a345-6789abcdef01"
         assert found > UUID(after)
         assert found.version == 7

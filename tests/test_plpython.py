@@ -308,7 +308,7 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
     assert one(py, "select embed_pending('acme')") == 0
     assert one(py, "select count(*) from pending_embeddings('acme')") == 2
     assert one(others[0], "select embed_pending('acme', max_results => 1)") == 1
-    assert one(others[0], "select upkeep('acme') -> 'counts' ->> 'embed'") == "1"
+    assert one(others[0], "select run_maintenance('acme') -> 'counts' ->> 'embed'") == "1"
     assert one(py, "select count(*) from pending_embeddings('acme')") == 0
     assert one(py, "select array_agg(status order by created_at) from memories") == ["active", "merged"]
     # a place is free when a session ends

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.maintenance import angle, held, policy, rows, store
 from tests.support import check, ingest, model
-from tests.upkeep import angle, held, policy, rows, store
 
 DB = psycopg.Connection[Any]
 

@@ -468,11 +468,11 @@ def test_tenants_are_walls(db: DB, dsn: str, app: Connect) -> None:
     assert one(db, "select count(*) from memory_vectors where tenant_id = 'globex'") == 1
 
 
-def test_upkeep_leaves_a_run_that_is_under_way(db: DB) -> None:
+def test_maintenance_leaves_a_run_that_is_under_way(db: DB) -> None:
     models(db)
     run_id = one(db, "select start_reembedding('old', 'new', 'acme')")
     db.execute("update runs set started_at = now() - interval '1 hour'")
-    db.execute("select upkeep('acme', '{runs}')")
+    db.execute("select run_maintenance('acme', '{runs}')")
     assert one(db, "select start_reembedding('old', 'new', 'acme')") == run_id
     assert one(db, "select end_reembedding(%s, 'acme')", run_id) == 0
     assert one(db, "select start_reembedding('old', 'new', 'acme')") != run_id

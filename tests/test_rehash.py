@@ -49,7 +49,8 @@ def begin(db: DB, **arguments: Any) -> UUID:
     """Begin a rehash, and do nothing of it yet."""
     given = {"canonicalizer": None, "key_fields": None, "metadata_keys": None, **arguments}
     row = db.execute(
-        "select memfold_internal._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)", list(given.values())
+        "select memfold_internal._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)",
+        list(given.values()),
     ).fetchone()
     assert row is not None
     assert row[0] is not None
@@ -411,7 +412,9 @@ def test_a_fold_that_comes_back_into_force(db: DB, chained: bool, back: str) -> 
     else:
         run = begin(db, canonicalizer="prose")
         for _ in range(20):
-            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (
+                True,
+            ):
                 break
             check(db)
     assert catalog(db) == before
@@ -450,7 +453,9 @@ def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
     for canonicalizer in ("flat", "prose", "flat", "prose"):
         run = begin(db, canonicalizer=canonicalizer)
         for _ in range(200):
-            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (True,):
+            if db.execute("select memfold_internal._rehash_batch('acme', %s, 1)", [run]).fetchone() == (
+                True,
+            ):
                 break
             check(db)
         settled(db)
@@ -767,7 +772,8 @@ class History:
             self.run = row[0]
         else:
             row = self.db.execute(
-                "select memfold_internal._rehash_batch('acme', %s, %s)", [self.run, self.random.choice([1, 2, 100])]
+                "select memfold_internal._rehash_batch('acme', %s, %s)",
+                [self.run, self.random.choice([1, 2, 100])],
             ).fetchone()
             assert row is not None
             if row[0]:

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, counters, ingest, model, status
-from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 # degrees; cosines 0.574, 0.643, 0.766, 0.940, 0.342

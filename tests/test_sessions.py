@@ -8,8 +8,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.maintenance import policy, rows, store
 from tests.support import check, counters, model
-from tests.upkeep import policy, rows, store
 
 DB = psycopg.Connection[Any]
 

@@ -126,7 +126,7 @@ def test_a_judge_that_fails_for_good(replace_newer: DB) -> None:
 
 
 def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
-    """Its worker died eight times: the question is dead, and upkeep decides it by the same rule."""
+    """Its worker died eight times: the question is dead, and maintenance decides it by the same rule."""
     older, newer = pair(replace_newer, 0.93)
     for _ in range(9):
         replace_newer.execute("select * from claim_judgements('w', 1, '1 second', tenant_id => 'acme')")

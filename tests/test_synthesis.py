@@ -18,8 +18,8 @@ from memfold.judging.prompt import prompt
 from memfold.judging.questions import LETTERS, is_wordless
 from memfold.judging.worker import Worker
 from tests.chat_server import ChatServer, read_members, writing_model
+from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, counters, ingest
-from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 # Python: what the server has to do with it, the tests of the functions show on each.

@@ -114,7 +114,7 @@ def test_every_command_that_prints_what_is_stored(
     run("stats", says=escape_line(TENANT))
     run("stats", *here, says=escape_line(BUCKET))
     run("doctor", *here, says=f"tenant {escape_line(TENANT)}")
-    run("upkeep", *here, "--tasks", "clean,plain")
+    run("maintenance", *here, "--tasks", "clean,plain")
     exported = run("export", TENANT, BUCKET, says="PWNED")
     check_export(db, exported.stdout, tmp_path, run)
     run("archive", TENANT, "--days", 0)

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from tests.judging import pair, resolve
+from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import Result, check, ingest, model, statuses, vector
-from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 RUN = {"consolidate": "approval => 'person', dry_run => false", "sweep_duplicates": "dry_run => false"}

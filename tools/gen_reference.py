@@ -186,7 +186,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select action, tier, method from ingest_memory('Bob drinks green tea', 'acme', subject => 'Bob')",
         ],
     },
-    "Upkeep": {
+    "Maintenance": {
         "consolidate": [
             "select on_ambiguous from set_policy('acme', 'trips', on_ambiguous => 'keep')",
             "select count(ingest_memory(t.content, 'acme', 'trips', subject => 'Dora', predicate => t.predicate,\n"
@@ -220,7 +220,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "rehash_bucket": [],
         "ingest_plain_rows": ["select * from ingest_plain_rows('acme')"],
-        "upkeep": ["select upkeep('acme') -> 'counts' as counts"],
+        "run_maintenance": ["select run_maintenance('acme') -> 'counts' as counts"],
         "run_maintenance_all": [],
         "schedule_maintenance": [],
         "unschedule_maintenance": [],
@@ -425,7 +425,11 @@ The schema is laid out for what comes later. Whatever this version neither reads
 def plain(expression: str) -> str:
     """A default expression without the casts that the catalog adds."""
     bare = re.sub(r"::(?:double precision|timestamp with time zone|[a-z_]+)(?:\[\])?", "", expression)
-    return "null" if bare == "NULL" else re.sub(r"\b(?:pg_catalog|memfold|memfold_internal)\.(?=\w+\()", "", bare)
+    return (
+        "null"
+        if bare == "NULL"
+        else re.sub(r"\b(?:pg_catalog|memfold|memfold_internal)\.(?=\w+\()", "", bare)
+    )
 
 
 def short(kind: str) -> str:

@@ -633,7 +633,7 @@ comment on function memfold.approve_run(run_id uuid, verdict text, max_operation
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
 the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is moot.
-The row in runs of more than 1,000 questions is left to upkeep(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
+The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
 revoke all on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) from public;
 grant execute on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) to memfold_app, memfold_owner;
 
@@ -1574,7 +1574,7 @@ as $$
     select * from memfold.undo_run("run_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
-'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
+'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
@@ -1624,24 +1624,24 @@ back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected
 revoke all on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.upkeep(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
+create function memfold.run_maintenance(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
 returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.upkeep("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
+    select * from memfold.run_maintenance("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
 $$;
-comment on function memfold.upkeep(tenant_id text, tasks text[]) is
+comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
 keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
+the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
 state failed where a task has failed). Raises MF001 to MF003, MF022.';
-revoke all on function memfold.upkeep(tenant_id text, tasks text[]) from public;
-grant execute on function memfold.upkeep(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
+revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
+grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
 -- The judges' queue: of one tenant, or of all, server after server.
 

@@ -115,14 +115,14 @@ comment on column memfold.policies.max_cluster_size is
 'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
 comment on column memfold.policies.session_threshold is
 'Jaccard similarity of words above which end_session() makes one cluster of memories.';
-comment on column memfold.policies.protected_types is 'Types that upkeep never folds, prunes or lets decay.';
+comment on column memfold.policies.protected_types is 'Types that maintenance never folds, prunes or lets decay.';
 comment on column memfold.policies.protected_confidence is
 'Confidence at or above which end_session() does not fold a memory. Null: none is protected by it.';
 comment on column memfold.policies.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
 comment on column memfold.policies.decay_floor is 'Decay ends at this confidence.';
 comment on column memfold.policies.decay_interval is 'Decay begins after so long without use.';
 comment on column memfold.policies.key_retention is
-'For how long an idempotency key answers at least; upkeep removes older ones. Of policies for memory_type ''*''.';
+'For how long an idempotency key answers at least; maintenance removes older ones. Of policies for memory_type ''*''.';
 comment on column memfold.policies.rehash_run is
 'The run of rehash_bucket() that is under way. Null: there is none, and the columns rehash_from_... mean nothing.';
 comment on column memfold.policies.rehash_from_canonicalizer is

@@ -247,7 +247,7 @@ create table memfold.runs (
     run_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
-        'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'upkeep', 'reembedding', 'dropping', 'erasure'
+        'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure'
     )),
     state text collate "C" not null default 'open' check (state in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',
@@ -259,7 +259,7 @@ create table memfold.runs (
 );
 create index runs_bucket_idx on memfold.runs (tenant_id, bucket_id, kind, run_id);
 comment on table memfold.runs is
-'One row a run of upkeep: what was asked, what it did, when. Its decisions are in memory_events and judgements, by run_id.';
+'One row a run of maintenance: what was asked, what it did, when. Its decisions are in memory_events and judgements, by run_id.';
 comment on column memfold.runs.bucket_id is '''*'': all buckets of the tenant.';
 comment on column memfold.runs.state is
 'open: judgements of it wait, or it is under way; done; failed: see report; undone: by undo_run().';

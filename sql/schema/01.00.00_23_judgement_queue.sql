@@ -49,7 +49,7 @@ where run_id is not null and state in ('open', 'leased') and kind <> 'synthesis'
 comment on table memfold.judgements is
 'Tier 3: open and answered questions "do these two say the same?". Both memories stay active until it is answered.';
 comment on column memfold.judgements.kind is
-'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of upkeep; review: for a person.';
+'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of maintenance; review: for a person.';
 comment on column memfold.judgements.state is
 'open, leased, done, moot, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
 comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member.';

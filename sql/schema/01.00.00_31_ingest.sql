@@ -6,7 +6,7 @@ create table memfold.idempotency_keys (
     at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, idempotency_key)
 );
--- Those that upkeep removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
+-- Those that maintenance removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
 create index idempotency_keys_at_idx on memfold.idempotency_keys (tenant_id, at)
 where idempotency_key < 'import:' or idempotency_key >= 'import;';
 comment on table memfold.idempotency_keys is 'Calls of ingest that carried a key, and the ledger row each of them left.';

@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from memfold._retry import retry
-from memfold.admin import upkeep
+from memfold.admin import maintenance
 from memfold.embedding import EmbedderProtocol
 from memfold.embedding.embedders import is_async
 from memfold.embedding.vectors import VectorBinary, checked_vectors
@@ -107,7 +107,7 @@ class _Session:
     def tenants(self, tenant: str | None) -> list[str]:
         if tenant is not None:
             return [tenant]
-        return upkeep._tenants(self.connection)
+        return maintenance._tenants(self.connection)
 
 
 @contextmanager

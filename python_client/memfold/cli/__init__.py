@@ -10,7 +10,7 @@ import click
 from memfold._text import escape_line
 from memfold._version import __version__
 from memfold.admin import migrate, server
-from memfold.cli import _adopt, _calibrate, _doctor, _export, _files, _judge, _reembed, _search, _upkeep
+from memfold.cli import _adopt, _calibrate, _doctor, _export, _files, _judge, _maintenance, _reembed, _search
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -256,10 +256,10 @@ for _command in (
     _judge.review,
     _reembed.reembed_command,
     _search.search,
-    _upkeep.approve,
-    _upkeep.consolidate,
-    _upkeep.sweep,
-    _upkeep.undo_run,
-    _upkeep.upkeep,
+    _maintenance.approve,
+    _maintenance.consolidate,
+    _maintenance.sweep,
+    _maintenance.undo_run,
+    _maintenance.maintenance,
 ):
     main.add_command(_command)

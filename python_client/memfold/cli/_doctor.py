@@ -127,7 +127,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             waiting = client._query(admin_queries.PLAIN_ROWS, tenant)[0]["waiting"]
             if waiting:
                 what = f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
-                report(False, f"{what}, which memfold upkeep calls", problem=False)
+                report(False, f"{what}, which memfold maintenance calls", problem=False)
         faults = [str(row["fault"]) for row in client._query(admin_queries.WALLS)]
         report(
             not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"

@@ -230,7 +230,7 @@ class TooManyDimensionsError(MemfoldError):
 
 
 class RunNotFoundError(MemfoldError):
-    """The tenant has no such run of upkeep."""
+    """The tenant has no such run of maintenance."""
 
     code = "MF038"
 

@@ -14,7 +14,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._start_run(text, text, text, jsonb) from public;
-comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records that a run of upkeep begins, and returns it.';
+comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records that a run of maintenance begins, and returns it.';
 
 create or replace function memfold_internal._rules_stamp(tenant_id text, bucket_id text) returns text
 language plpgsql stable

@@ -64,7 +64,7 @@ begin
     set state = j.state, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    -- where that was not foreseen (the policy has changed meanwhile), upkeep does it, under the lock
+    -- where that was not foreseen (the policy has changed meanwhile), maintenance does it, under the lock
     if v_is_locked and j.state = 'dead' and memfold_internal._falls_back(j) then
         return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'moot' end;
     end if;
@@ -207,4 +207,4 @@ end;
 $$;
 revoke all on function memfold_internal._fall_back_dead(text) from public;
 comment on function memfold_internal._fall_back_dead(text) is
-'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for upkeep.';
+'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for maintenance.';

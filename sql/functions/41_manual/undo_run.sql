@@ -12,7 +12,7 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
-    if r.kind in ('decay', 'upkeep', 'rehash', 'reembedding', 'dropping', 'erasure') then
+    if r.kind in ('decay', 'maintenance', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
                 else 'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
@@ -53,7 +53,7 @@ $$;
 revoke all on function memfold.undo_run(uuid, text, text) from public;
 grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
 comment on function memfold.undo_run(uuid, text, text) is
-'Takes a whole run of upkeep back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
+'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';

@@ -43,7 +43,7 @@ cross join lateral (
     where v.tenant_id = r.tenant_id and v.run_id = r.run_id
 ) as e;
 comment on view memfold.runs_overview is
-'One row a run of upkeep, with what has become of it by now: judgements that wait and that are answered, decisions in force, and
+'One row a run of maintenance, with what has become of it by now: judgements that wait and that are answered, decisions in force, and
 those undone. state: open, done, failed or undone.';
 comment on column memfold.runs_overview.waiting is 'Judgements that are not answered yet: by memfold judge, or approve_run().';
 comment on column memfold.runs_overview.report is 'What the run itself wrote down, when it ended or was looked at last.';

@@ -30,7 +30,7 @@ end;
 $$;
 revoke all on function memfold_internal._maintenance_model(text, text, text) from public;
 comment on function memfold_internal._maintenance_model(text, text, text) is
-'The embedding model that upkeep of a bucket compares by. Raises MF003, MF013.';
+'The embedding model that maintenance of a bucket compares by. Raises MF003, MF013.';
 
 create or replace function memfold_internal._maintenance_groups(
     tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
@@ -88,7 +88,7 @@ end;
 $$;
 revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
 comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
-'The active roots of a bucket that upkeep may compare with one another, oldest first: those of one type and subject, or, by_policy,
+'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
 of one scope of tier 2. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
 these; null: of all. Only reads.';
 

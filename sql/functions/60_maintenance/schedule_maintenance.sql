@@ -9,7 +9,7 @@ begin
     ) then
         perform memfold_internal._fail('MF040', 'pg_cron is not in this database',
             'There is no function cron.schedule.',
-            'Run "memfold upkeep" from any scheduler, or create extension pg_cron.');
+            'Run "memfold maintenance" from any scheduler, or create extension pg_cron.');
     end if;
 end;
 $$;
@@ -37,14 +37,14 @@ begin
         memfold_internal._maintenance_job(tenant_id), schedule,
         case tenant_id
             when '*' then format('call memfold.run_maintenance_all(%L)', tasks)
-            else format('select memfold.upkeep(%L, %L)', tenant_id, tasks)
+            else format('select memfold.run_maintenance(%L, %L)', tenant_id, tasks)
         end;
     return v_job;
 end;
 $$;
 revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
 comment on function memfold.schedule_maintenance(text, text, text[]) is
-'Has pg_cron run upkeep() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month weekday";
+'Has pg_cron run run_maintenance() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month weekday";
 every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as whoever calls this: as a member of
 memfold_owner. Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (there is no pg_cron).';
 
@@ -70,6 +70,6 @@ Only the owner may call it. Raises MF040.';
 
 create or replace function memfold_internal._maintenance_job(tenant_id text) returns text
 language sql immutable parallel safe
-return 'memfold upkeep' || case tenant_id when '*' then '' else ' ' || tenant_id end;
+return 'memfold maintenance' || case tenant_id when '*' then '' else ' ' || tenant_id end;
 revoke all on function memfold_internal._maintenance_job(text) from public;
 comment on function memfold_internal._maintenance_job(text) is 'What pg_cron calls the job of a tenant.';

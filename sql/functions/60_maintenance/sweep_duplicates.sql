@@ -282,7 +282,7 @@ begin
         end if;
     end loop;
 
-    -- no run where there is nothing to do: upkeep looks every few minutes
+    -- no run where there is nothing to do: maintenance looks every few minutes
     if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);

@@ -1,4 +1,4 @@
-"""The commands of upkeep: upkeep, sweep, consolidate, approve, undo-run.
+"""The commands of maintenance: maintenance, sweep, consolidate, approve, undo-run.
 
 They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
 whoever writes to the bucket waits for one call at most.
@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from memfold._retry import retry
-from memfold.admin import upkeep as upkeeping
+from memfold.admin import maintenance as maintaining
 from memfold.cli._shared import (
     dsn_option,
     fail,
@@ -49,11 +49,13 @@ _SHOWN = 20
 @click.command()
 @dsn_option
 @tenant_option("Only this tenant; default: all, as a member of memfold_owner.")
-@click.option("--tasks", metavar="LIST", help="Comma-separated; default: " + ",".join(upkeeping.TASKS) + ".")
+@click.option(
+    "--tasks", metavar="LIST", help="Comma-separated; default: " + ",".join(maintaining.TASKS) + "."
+)
 @click.option(
     "--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="Begin nothing after that."
 )
-def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
+def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
     """Do what is due: rows of plain INSERTs, decay, dead syntheses, staged leftovers, finished runs.
 
     For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
@@ -61,11 +63,11 @@ def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: floa
     failed.
 
     \b
-    memfold upkeep --tenant acme --tasks plain,clean
+    memfold maintenance --tenant acme --tasks plain,clean
     """
     failed = 0
 
-    def done(one: upkeeping.Upkeep) -> None:
+    def done(one: maintaining.Maintenance) -> None:
         nonlocal failed
         for task, count in one.counts.items():
             if count:
@@ -77,7 +79,7 @@ def upkeep(dsn: str | None, tenant: str | None, tasks: str | None, seconds: floa
 
     names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
     try:
-        finished = upkeeping.run(resolve(dsn), tenant, names, seconds, done)
+        finished = maintaining.run(resolve(dsn), tenant, names, seconds, done)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")

@@ -1,4 +1,4 @@
-"""Upkeep: rows of a plain INSERT, one call for what is due, from the command line and from pg_cron."""
+"""Maintenance: rows of a plain INSERT, one call for what is due, from the command line and from pg_cron."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def adopt(db: DB, *arguments: Any) -> int:
     return int(row[0])
 
 
-def upkeep(db: DB, *tasks: str) -> dict[str, Any]:
+def run_maintenance(db: DB, *tasks: str) -> dict[str, Any]:
     row = (
-        db.execute("select memfold.upkeep('acme', %s)", [list(tasks)])
+        db.execute("select memfold.run_maintenance('acme', %s)", [list(tasks)])
         if tasks
-        else db.execute("select memfold.upkeep('acme')")
+        else db.execute("select memfold.run_maintenance('acme')")
     ).fetchone()
     assert row is not None
     report: dict[str, Any] = row[0]
@@ -53,7 +53,7 @@ def upkeep(db: DB, *tasks: str) -> dict[str, Any]:
 
 
 def test_a_plain_row_that_was_asked_about(db: DB) -> None:
-    """Its vector came before upkeep: what it was said to be like is in the ledger before the row itself is."""
+    """Its vector came before maintenance: what it was said to be like is in the ledger before the row itself is."""
     model(db)
     ingest(db, "User likes tea", **vector(1.0))
     plainly(db, "User likes green tea")
@@ -191,24 +191,24 @@ def test_nobody_reads_everything_for_nothing(db: DB) -> None:
 # One call ---------------------------------------------------------------------------------------------------------
 
 
-def test_upkeep(db: DB) -> None:
+def test_maintenance(db: DB) -> None:
     plainly(db, "Bob has a dog.")
     db.execute(
         "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
         " select 'acme', gen_random_uuid(), n, 'x', now() - interval '2 days' from generate_series(0, 1) as n"
     )
-    report = upkeep(db)
+    report = run_maintenance(db)
     assert report["counts"]["plain"] == 1
     assert report["counts"]["staged"] >= 1
     assert report["errors"] == {}
     assert report["busy"] == []
     assert set(report["ms"]) == {"plain", "decay", "syntheses", "staged", "keys", "runs", "embed"}
     assert report["left"] == ["plain"]
-    assert upkeep(db)["left"] == []
+    assert run_maintenance(db)["left"] == []
     rows = db.execute(
         "select kind, state, bucket_id, report - 'after' from runs order by run_id limit 1"
     ).fetchall()
-    assert rows == [("upkeep", "done", "*", report)]
+    assert rows == [("maintenance", "done", "*", report)]
     check(db)
 
 
@@ -222,10 +222,10 @@ def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
         "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
         " values ('acme', gen_random_uuid(), 0, 'x', now() - interval '2 days')"
     )
-    report = upkeep(db)
+    report = run_maintenance(db)
     assert report["errors"] == {"staged": "P0001: broken"}
     assert report["counts"]["plain"] == 1
-    assert db.execute("select state from runs where kind = 'upkeep'").fetchall() == [("failed",)]
+    assert db.execute("select state from runs where kind = 'maintenance'").fetchall() == [("failed",)]
     check(db)
 
 
@@ -253,9 +253,9 @@ def test_idempotency_keys_expire(db: DB) -> None:
     db.execute(
         "update idempotency_keys set at = now() - interval '3 years' where idempotency_key like 'import:%'"
     )
-    assert upkeep(db, "keys")["counts"] == {"keys": 3}
+    assert run_maintenance(db, "keys")["counts"] == {"keys": 3}
     assert keys(db) == ["default new", "import:public.facts:[1]", "long new", "long old", "short now"]
-    report = upkeep(db)
+    report = run_maintenance(db)
     assert report["counts"]["keys"] == 0
     assert "keys" not in report["left"]
     observations = "select sum(observations) from memory_counters"
@@ -280,13 +280,13 @@ def test_expiring_keys_is_bounded(db: DB) -> None:
         )
     done = []
     for _ in range(4):
-        report = upkeep(db, "keys")
+        report = run_maintenance(db, "keys")
         done.append(report["counts"]["keys"])
         if report["left"] == []:
             break
     assert sum(done) == 5500
     assert max(done) <= 5000
-    assert upkeep(db, "keys")["counts"] == {"keys": 0}
+    assert run_maintenance(db, "keys")["counts"] == {"keys": 0}
     assert db.execute("select distinct bucket_id from idempotency_keys").fetchall() == [("long",)]
 
 
@@ -300,7 +300,7 @@ def test_retention_out_of_range(db: DB, retention: str) -> None:
 def test_unknown_tasks(db: DB) -> None:
     for tasks in (["nonsense"], []):
         with pytest.raises(psycopg.Error) as error:
-            db.execute("select upkeep('acme', %s)", [tasks])
+            db.execute("select run_maintenance('acme', %s)", [tasks])
         assert error.value.sqlstate == "MF022"
 
 
@@ -309,19 +309,19 @@ def test_a_busy_bucket_is_left(db: DB, connect: Connect) -> None:
     holder = connect()
     holder.execute("begin")
     ingest(holder, "something new")
-    report = upkeep(db)
+    report = run_maintenance(db)
     assert report["busy"] == ["plain"]
     assert report["left"] == ["plain"]
     assert report["errors"] == {}
     holder.execute("commit")
-    assert upkeep(db, "plain")["counts"] == {"plain": 1}
+    assert run_maintenance(db, "plain")["counts"] == {"plain": 1}
 
 
 def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     plainly(db, "Bob has a dog.")
-    assert upkeep(app("acme"))["counts"]["plain"] == 1
+    assert run_maintenance(app("acme"))["counts"]["plain"] == 1
     for statement in (
-        "select memfold.upkeep('acme')", "call memfold.run_maintenance_all()", "select memfold.schedule_maintenance()",
+        "select memfold.run_maintenance('acme')", "call memfold.run_maintenance_all()", "select memfold.schedule_maintenance()",
         "select memfold_internal._tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
@@ -329,7 +329,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
         assert error.value.sqlstate in ("MF002", "42501")
 
 
-def test_upkeep_of_all_tenants(db: DB) -> None:
+def test_maintenance_of_all_tenants(db: DB) -> None:
     for tenant in ("acme", "beta", "gamma"):
         plainly(db, "Bob has a dog.", tenant_id=tenant)
     db.execute("call run_maintenance_all()")
@@ -346,7 +346,7 @@ def test_upkeep_of_all_tenants(db: DB) -> None:
 @pytest.fixture
 def run(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.setenv("MEMFOLD_DSN", dsn)
-    return lambda *arguments: CliRunner().invoke(main, ["upkeep", *arguments])
+    return lambda *arguments: CliRunner().invoke(main, ["maintenance", *arguments])
 
 
 def test_command(db: DB, run: Callable[..., Result]) -> None:
@@ -421,7 +421,7 @@ def test_without_pg_cron(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select {call}".encode())
         assert error.value.sqlstate == "MF040"
-        assert "memfold upkeep" in str(error.value.diag.message_hint)
+        assert "memfold maintenance" in str(error.value.diag.message_hint)
 
 
 def test_schedule(db: DB) -> None:
@@ -432,8 +432,8 @@ def test_schedule(db: DB) -> None:
     db.execute("select schedule_maintenance('5 4 * * *', 'it''s', '{plain,clean}')")
     jobs = db.execute("select jobname, schedule, command from cron.job order by 1").fetchall()
     assert [job[:2] for job in jobs] == [
-        ("memfold upkeep", "0 * * * *"),
-        ("memfold upkeep it's", "5 4 * * *"),
+        ("memfold maintenance", "0 * * * *"),
+        ("memfold maintenance it's", "5 4 * * *"),
     ]
     assert jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,syntheses,staged,keys,runs,embed}')"
     # as pg_cron would run them
@@ -445,7 +445,7 @@ def test_schedule(db: DB) -> None:
     db.execute(jobs[0][2])
     assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (True,)
     assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (False,)
-    assert db.execute("select jobname from cron.job").fetchall() == [("memfold upkeep it's",)]
+    assert db.execute("select jobname from cron.job").fetchall() == [("memfold maintenance it's",)]
     for arguments in ("''", "'* * * * *', ''", "'* * * * *', '*', '{}'"):
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select memfold.schedule_maintenance({arguments})".encode())
@@ -470,7 +470,9 @@ def test_what_the_tasks_call(db: DB) -> None:
     )
     counts: Counter[str] = Counter()
     for _ in range(10):
-        report = upkeep(db, "plain", "decay", "syntheses", "staged", "runs", "embed", "clean", "sweep")
+        report = run_maintenance(
+            db, "plain", "decay", "syntheses", "staged", "runs", "embed", "clean", "sweep"
+        )
         assert report["errors"] == {}
         counts.update(report["counts"])
         if not report["left"]:

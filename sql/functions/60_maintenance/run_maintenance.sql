@@ -1,4 +1,4 @@
-create or replace function memfold.upkeep(
+create or replace function memfold.run_maintenance(
     tenant_id text,
     tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
 ) returns jsonb
@@ -28,7 +28,7 @@ begin
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
-    where r.tenant_id = upkeep.tenant_id collate "C" and r.bucket_id = '*' and r.kind = 'upkeep'
+    where r.tenant_id = run_maintenance.tenant_id collate "C" and r.bucket_id = '*' and r.kind = 'maintenance'
     order by r.run_id desc
     limit 1;
     v_after := coalesce(v_after, '{}');
@@ -55,21 +55,21 @@ begin
     end loop;
     v_report := jsonb_build_object('counts', v_counts, 'ms', v_times, 'left', v_left, 'busy', v_busy, 'errors', v_errors);
     insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
-    values (tenant_id, '*', 'upkeep', case when v_errors = '{}' then 'done' else 'failed' end,
+    values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
     return v_report;
 end;
 $$;
-revoke all on function memfold.upkeep(text, text[]) from public;
-grant execute on function memfold.upkeep(text, text[]) to memfold_app;
-comment on function memfold.upkeep(text, text[]) is
+revoke all on function memfold.run_maintenance(text, text[]) from public;
+grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
+comment on function memfold.run_maintenance(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
 keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind upkeep,
+the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
 state failed where a task has failed). Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text) returns memfold_internal.maintenance_step
@@ -165,7 +165,7 @@ end;
 $$;
 revoke all on function memfold_internal._maintenance_task(text, text, text) from public;
 comment on function memfold_internal._maintenance_task(text, text, text) is
-'One task of upkeep(). after: of one that goes through buckets, the last bucket that has nothing left.';
+'One task of run_maintenance(). after: of one that goes through buckets, the last bucket that has nothing left.';
 
 create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -245,7 +245,7 @@ begin
     for v_tenant_id in select t.tenant_id from memfold_internal._tenants() as t (tenant_id) loop
         v_left := tasks;
         for v_turn in 1..100 loop
-            v_report := memfold.upkeep(v_tenant_id, v_left);
+            v_report := memfold.run_maintenance(v_tenant_id, v_left);
             commit;
             if v_report operator(pg_catalog.->) 'errors' operator(pg_catalog.<>) '{}'::pg_catalog.jsonb then
                 v_failed := pg_catalog.array_append(v_failed,
@@ -258,11 +258,11 @@ begin
         end loop;
     end loop;
     if pg_catalog.cardinality(v_failed) operator(pg_catalog.>) 0 then
-        raise warning 'upkeep failed: %', pg_catalog.array_to_string(v_failed[1:20], '; ');
+        raise warning 'maintenance failed: %', pg_catalog.array_to_string(v_failed[1:20], '; ');
     end if;
 end;
 $$;
 revoke all on procedure memfold.run_maintenance_all(text[]) from public;
 comment on procedure memfold.run_maintenance_all(text[]) is
-'upkeep() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
+'run_maintenance() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
 transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';

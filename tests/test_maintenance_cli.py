@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import _upkeep, main
+from memfold.cli import _maintenance, main
+from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, model
-from tests.upkeep import angle, policy, rows, store, storing
 
 DB = psycopg.Connection[Any]
 
@@ -36,7 +36,7 @@ def run(*arguments: object) -> Result:
 
 
 def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfold.cli._upkeep._AT_ONCE", 4)
+    monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 4)
     policy(db, preset="three_tier", guard="off")
     planned = run("sweep", dsn, "--tenant", "acme", "--dry-run")
     assert planned.exit_code == 0, planned.output
@@ -60,7 +60,7 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfold.cli._upkeep._AT_ONCE", 2)
+    monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 2)
     policy(db, preset="three_tier", guard="off", merge_threshold=1)
     done = run("sweep", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
@@ -79,7 +79,7 @@ def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest
     found = re.search(r"^run (\S+): open: waiting", asked.output)
     assert found is not None, asked.output
     calls = 0
-    call = _upkeep._call
+    call = _maintenance._call
 
     def waiting(connection: Any, statement: str, **given: Any) -> Any:
         nonlocal calls
@@ -87,7 +87,7 @@ def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest
         assert calls < 20, "it goes on for good"
         return [{"waiting": 1}] if "approve_run" in statement else call(connection, statement, **given)
 
-    monkeypatch.setattr(_upkeep, "_call", waiting)
+    monkeypatch.setattr(_maintenance, "_call", waiting)
     stuck = run("approve", found[1], "--dsn", dsn, "--tenant", "acme")
     assert stuck.exit_code == 1, stuck.output
     assert "1 judgements of the run stay open" in stuck.output

@@ -1,4 +1,4 @@
-"""What tests of upkeep say often: store without folding, take a plan, compare what two buckets hold."""
+"""What tests of maintenance say often: store without folding, take a plan, compare what two buckets hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `memfold upkeep` does: call upkeep() of each tenant, from any scheduler, until nothing is left or time is up."""
+"""What `memfold maintenance` does: call run_maintenance() of each tenant, from any scheduler, until nothing is left or time is up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE = 0.2
 
 
 @dataclass
-class Upkeep:
+class Maintenance:
     """What was done for one tenant: counts and milliseconds by task, and what went wrong."""
 
     tenant_id: str
@@ -30,7 +30,7 @@ class Upkeep:
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, report: dict[str, Any]) -> None:
-        """Add what one call of upkeep() returned; what is left is what that call says."""
+        """Add what one call of run_maintenance() returned; what is left is what that call says."""
         for task, count in report["counts"].items():
             self.counts[task] = self.counts.get(task, 0) + count
         for task, ms in report["ms"].items():
@@ -52,20 +52,20 @@ def run(
     tenant: str | None = None,
     tasks: Sequence[str] = (),
     seconds: float = 60.0,
-    done: Callable[[Upkeep], None] | None = None,
-) -> list[Upkeep]:
-    """Upkeep of one tenant or (as a member of memfold_owner) of all, for about so many seconds.
+    done: Callable[[Maintenance], None] | None = None,
+) -> list[Maintenance]:
+    """Maintenance of one tenant or (as a member of memfold_owner) of all, for about so many seconds.
 
     Each call commits by itself. done is told of each tenant as it is finished.
     """
     due = check_tasks(tasks)
     until = time.monotonic() + seconds
-    finished: list[Upkeep] = []
+    finished: list[Maintenance] = []
     try:
-        with psycopg.connect(dsn, autocommit=True, application_name="memfold upkeep") as connection:
+        with psycopg.connect(dsn, autocommit=True, application_name="memfold maintenance") as connection:
             connection.execute("set default_transaction_isolation = 'read committed'")
             for name in [tenant] if tenant else _tenants(connection):
-                one = Upkeep(name, left=list(due))
+                one = Maintenance(name, left=list(due))
                 # whose turn comes when time is up gets one call all the same: no tenant starves behind a large one
                 while one.left and (not one.ms or time.monotonic() < until):
                     before = one.left
@@ -83,7 +83,7 @@ def run(
 def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) -> dict[str, Any]:
     with connection.transaction():
         connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant])
-        row = connection.execute("select memfold.upkeep(%s, %s)", [tenant, tasks]).fetchone()
+        row = connection.execute("select memfold.run_maintenance(%s, %s)", [tenant, tasks]).fetchone()
     report: dict[str, Any] = row[0] if row is not None else {}
     return report
 
