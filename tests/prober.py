@@ -386,9 +386,13 @@ class Function:
     procedure: bool
     arguments: tuple[Argument, ...]
 
+    @property
+    def full_name(self) -> str:
+        return f"memfold{'_internal' if self.name.startswith('_') else ''}.{self.name}"
+
 
 def functions(db: DB, role: str) -> list[Function]:
-    """What the role may execute in schema memfold."""
+    """What the role may execute of memfold."""
     rows = db.execute(
         "select p.oid, p.proname::text, p.prokind = 'p', coalesce(p.proargnames[:p.pronargs], '{}'),"
         " array(select format_type(t, null) from unnest(p.proargtypes::oid[]) with ordinality as u (t, n) order by n),"
@@ -515,10 +519,10 @@ def call(session: Session, function: Function, given: dict[str, Any], *, commit:
         # it commits by itself: no transaction around it
         setting = session._bind("set memfold.tenant_id = %s", [session.setting or ""])
         session.connection.execute(f"set search_path = {session.path}; {setting}".encode())
-        outcome = session.listen(session._bind(f"call memfold.{function.name}({listed})", given))
+        outcome = session.listen(session._bind(f"call {function.full_name}({listed})", given))
         session.connection.execute("reset memfold.tenant_id; reset search_path")
         return outcome
-    return session.run(f"select * from memfold.{function.name}({listed})", given, commit=commit)
+    return session.run(f"select * from {function.full_name}({listed})", given, commit=commit)
 
 
 def _typed(kind: str) -> str:

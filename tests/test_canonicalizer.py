@@ -348,12 +348,12 @@ def test_later_letters_do_not_vanish(db: Connection) -> None:
 # Arguments ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("function", ["canonicalize", "_canonical"])
+@pytest.mark.parametrize("function", ["memfold.canonicalize", "memfold_internal._canonical"])
 def test_null_gives_null(db: Connection, function: str) -> None:
     for profile in ("prose/1", "flat/1", "code/1", "exact/1", "nonsense"):
-        assert db.execute(f"select memfold.{function}(null, %s)", (profile,)).fetchone() == (None,)
+        assert db.execute(f"select {function}(null, %s)", (profile,)).fetchone() == (None,)
     for text in ("User", "Über"):
-        assert db.execute(f"select memfold.{function}(%s, null)", (text,)).fetchone() == (None,)
+        assert db.execute(f"select {function}(%s, null)", (text,)).fetchone() == (None,)
 
 
 @pytest.mark.parametrize("profile", ["nonsense", "prose", "prose/2", "", "PROSE/1"])
@@ -460,11 +460,11 @@ def test_same_bytes_under_every_collation_of_the_argument(db: Connection) -> Non
             collations += ["pg_c_utf8", "pg_unicode_fast"]
         for collation in collations:
             schema = "public" if collation == "blind" else "pg_catalog"
-            for function in ("canonicalize", "_canonical"):
+            for function in ("memfold.canonicalize", "memfold_internal._canonical"):
                 collate = f'collate {schema}."{collation}"'
                 wrong = db.execute(
                     "select input from memfold_internal._canonicalizer_golden() where canonical is distinct from"
-                    f' memfold.{function}(input {collate}, profile {collate}) collate "C"'.encode()
+                    f' {function}(input {collate}, profile {collate}) collate "C"'.encode()
                 ).fetchall()
                 assert wrong == [], (collation, function)
 

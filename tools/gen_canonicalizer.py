@@ -169,10 +169,10 @@ def data_function(name: str, parts: Iterable[str], comment: str) -> str:
     """A function that returns one constant, which callers inline."""
     return (
         f"-- {comment}\n"
-        f"create or replace function memfold.{name}() returns text\n"
+        f"create or replace function memfold_internal.{name}() returns text\n"
         f"immutable parallel safe\n"
         f"return\n    {literal(parts)};\n"
-        f"revoke all on function memfold.{name}() from public;\n"
+        f"revoke all on function memfold_internal.{name}() from public;\n"
     )
 
 
