@@ -229,6 +229,11 @@ def relations(db: DB) -> list[tuple[str, str, bool]]:
     ).fetchall()
 
 
+def full(relation: str) -> str:
+    """With its schema."""
+    return f"memfold{'_internal' if relation.startswith('_') or relation == 'alembic_version' else ''}.{relation}"
+
+
 def tenant_tables(db: DB) -> list[str]:
     return [name for name, kind, walled in relations(db) if kind in "rp" and walled]
 
@@ -713,7 +718,7 @@ def probe_names(db: DB, session: Session, own: Side, other: Side) -> tuple[list[
                 found = outcome.reveals({s for s in everything if s.lower() not in known and s != own.word})
                 wrong += [f"setting {name!r}: {function.name}{more}: reveals {secret}" for secret in found]
         for relation, _, _ in relations(db):
-            outcome = session.run(f"select t::text from memfold.{relation} as t")
+            outcome = session.run(f"select t::text from {full(relation)} as t")
             calls += 1
             wrong += [
                 f"setting {name!r}: {relation}: reveals {secret}" for secret in outcome.reveals(everything)
@@ -727,34 +732,34 @@ def probe_names(db: DB, session: Session, own: Side, other: Side) -> tuple[list[
 # Tables -----------------------------------------------------------------------------------------------------------
 
 READS = (
-    "select t::text from memfold.{r} as t",
-    "select t::text, tableoid, ctid, xmin from only memfold.{r} as t",
-    "select t::text from memfold.{r} as t where leak(t::text)",
-    "select t::text from memfold.{r} as t tablesample bernoulli (100) where leak(t::text)",
-    "select string_agg(t::text, '|') from memfold.{r} as t",
-    "select max(t::text), min(t::text) from memfold.{r} as t",
-    "copy memfold.{r} to stdout",
-    "copy (select t::text from memfold.{r} as t) to stdout",
-    "select t::text from memfold.{r} as t for key share",
-    "select t::text from memfold.{r} as t cross join lateral (select leak(t::text) offset 0) as l",
-    "select a::text, b::text from memfold.{r} as a full join memfold.{r} as b on a::text operator(pg_catalog.=) b::text",
-    "select query_to_xml('select * from memfold.{r}', true, false, '')::text",
-    "select t::text from memfold.{r} as t where length(t::text) / 0 > 0",
-    "select (t::text)::integer from memfold.{r} as t",
+    "select t::text from {r} as t",
+    "select t::text, tableoid, ctid, xmin from only {r} as t",
+    "select t::text from {r} as t where leak(t::text)",
+    "select t::text from {r} as t tablesample bernoulli (100) where leak(t::text)",
+    "select string_agg(t::text, '|') from {r} as t",
+    "select max(t::text), min(t::text) from {r} as t",
+    "copy {r} to stdout",
+    "copy (select t::text from {r} as t) to stdout",
+    "select t::text from {r} as t for key share",
+    "select t::text from {r} as t cross join lateral (select leak(t::text) offset 0) as l",
+    "select a::text, b::text from {r} as a full join {r} as b on a::text operator(pg_catalog.=) b::text",
+    "select query_to_xml('select * from {r}', true, false, '')::text",
+    "select t::text from {r} as t where length(t::text) / 0 > 0",
+    "select (t::text)::integer from {r} as t",
 )
 WRITES = (
-    "insert into memfold.{r} default values",
-    "insert into memfold.{r} ({c}) select {c} from memfold.{r}",
-    "update memfold.{r} set {c} = {c}",
-    "delete from memfold.{r}",
-    "truncate memfold.{r}",
-    "lock table memfold.{r} in share mode",
-    "alter table memfold.{r} disable row level security",
-    "alter table memfold.{r} owner to current_user",
-    "create policy mine on memfold.{r} using (true)",
-    "create index on memfold.{r} ({c})",
-    "create trigger mine before update on memfold.{r} for each row execute function suppress_redundant_updates_trigger()",
-    "drop table memfold.{r}",
+    "insert into {r} default values",
+    "insert into {r} ({c}) select {c} from {r}",
+    "update {r} set {c} = {c}",
+    "delete from {r}",
+    "truncate {r}",
+    "lock table {r} in share mode",
+    "alter table {r} disable row level security",
+    "alter table {r} owner to current_user",
+    "create policy mine on {r} using (true)",
+    "create index on {r} ({c})",
+    "create trigger mine before update on {r} for each row execute function suppress_redundant_updates_trigger()",
+    "drop table {r}",
 )
 
 
@@ -776,14 +781,15 @@ def probe_reads(
     for relation, kind, walled in relations(db):
         if only not in (None, relation):
             continue
-        readable = _one(db, "select has_table_privilege(%s, 'memfold.' || %s, 'select')", user, relation)
+        readable = _one(db, "select has_table_privilege(%s, %s::text, 'select')", user, full(relation))
         if walled and kind in "rp" and readable != (relation != "staged_candidates"):
             wrong.append(f"{session.name}: {relation} is{'' if readable else ' not'} to be read")
         for n, read in enumerate(READS[:most]):
-            outcome = session.run(read.format(r=relation))
+            outcome = session.run(read.format(r=full(relation)))
             calls += 1
             wrong += [
-                f"{session.name}: {read.format(r=relation)}: reveals {s}" for s in outcome.reveals(hidden)
+                f"{session.name}: {read.format(r=full(relation))}: reveals {s}"
+                for s in outcome.reveals(hidden)
             ]
             if not readable and outcome.state is None:
                 wrong.append(f"{session.name}: {relation} is read without a right to")
@@ -792,7 +798,7 @@ def probe_reads(
                 wrong.append(f"{session.name}: {relation} has {counts[relation]} rows for it, it sees {seen}")
         if walled:
             outcome = session.run(
-                f"select t::text from memfold.{relation} as t where tenant_id operator(pg_catalog.=) %s",
+                f"select t::text from {full(relation)} as t where tenant_id operator(pg_catalog.=) %s",
                 [other.tenant],
             )
             calls += 1
@@ -818,16 +824,16 @@ def intruder(db: DB, relation: str, other: Side) -> tuple[str, list[str]]:
     """An INSERT of a row that the other has."""
     columns = _one(
         db,
-        "select string_agg(quote_ident(attname), ', ') from pg_attribute where attrelid = ('memfold.' || %s)::regclass"
+        "select string_agg(quote_ident(attname), ', ') from pg_attribute where attrelid = %s::text::regclass"
         " and attnum > 0 and not attisdropped and attgenerated = ''",
-        relation,
+        full(relation),
     )
     row = _one(
-        db, f"select to_jsonb(t) from memfold.{relation} as t where tenant_id = %s limit 1", other.tenant
+        db, f"select to_jsonb(t) from {full(relation)} as t where tenant_id = %s limit 1", other.tenant
     )
     return (
-        f"insert into memfold.{relation} ({columns}) select {columns}"
-        f" from jsonb_populate_record(null::memfold.{relation}, %s)",
+        f"insert into {full(relation)} ({columns}) select {columns}"
+        f" from jsonb_populate_record(null::{full(relation)}, %s)",
         [json.dumps(row)],
     )
 
@@ -842,16 +848,16 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
             continue
         column = _one(
             db,
-            "select attname::text from pg_attribute where attrelid = ('memfold.' || %s)::regclass and attnum = 1",
-            relation,
+            "select attname::text from pg_attribute where attrelid = %s::text::regclass and attnum = 1",
+            full(relation),
         )
-        may = _one(db, "select has_any_column_privilege(%s, 'memfold.' || %s, 'insert')", user, relation)
+        may = _one(db, "select has_any_column_privilege(%s, %s::text, 'insert')", user, full(relation))
         for write in WRITES:
-            outcome = session.run(write.format(r=relation, c=column))
+            outcome = session.run(write.format(r=full(relation), c=column))
             calls += 1
             if outcome.state != "42501" and not (may and write.startswith("insert") and outcome.state):
                 done = outcome.state or "done"
-                wrong.append(f"{session.name}: {write.format(r=relation, c=column)}: {done}")
+                wrong.append(f"{session.name}: {write.format(r=full(relation), c=column)}: {done}")
         if walled and may:
             # what may be written at all (staging), in one's own name only; the same row again is no conflict
             outcome = session.run(*intruder(db, relation, other))
@@ -886,7 +892,7 @@ def probe_owner(db: DB, own: Side, other: Side, *, only: str | None = None) -> t
             continue
         intrusion = intruder(db, relation, other)
         with acting(db, "memfold_owner", own.tenant) as owner:
-            outcome = owner.run(f"select t::text from memfold.{relation} as t")
+            outcome = owner.run(f"select t::text from {full(relation)} as t")
             calls += 1
             wrong += [f"owner: {relation}: reveals {secret}" for secret in outcome.reveals(hidden)]
             if len(outcome.rows) != counts[relation]:
@@ -894,8 +900,8 @@ def probe_owner(db: DB, own: Side, other: Side, *, only: str | None = None) -> t
                     f"owner: {relation} has {counts[relation]} rows for it, it sees {len(outcome.rows)}"
                 )
             for statement in (
-                f"update memfold.{relation} set tenant_id = tenant_id where tenant_id = %s returning 1",
-                f"delete from memfold.{relation} where tenant_id = %s returning 1",
+                f"update {full(relation)} set tenant_id = tenant_id where tenant_id = %s returning 1",
+                f"delete from {full(relation)} where tenant_id = %s returning 1",
             ):
                 outcome = owner.run(statement, [other.tenant])
                 calls += 1
@@ -916,13 +922,13 @@ def probe_others(db: DB, own: Side, other: Side, *, only: str | None = None) -> 
     for relation, kind, _ in relations(db):
         if only not in (None, relation) or kind not in "rp":
             continue
-        total = _one(db, f"select count(*) from memfold.{relation}")
+        total = _one(db, f"select count(*) from {full(relation)}")
         for role in ("memfold_auditor", "memfold_queue", "memfold_judge", "memfold_owner"):
-            may = _one(db, "select has_table_privilege(%s, 'memfold.' || %s, 'select')", role, relation)
+            may = _one(db, "select has_table_privilege(%s, %s::text, 'select')", role, full(relation))
             if role == "memfold_owner" and relation != "tenant_roles":
                 continue
             with acting(db, role, None) as session:
-                outcome = session.run(f"select t::text from memfold.{relation} as t")
+                outcome = session.run(f"select t::text from {full(relation)} as t")
                 calls += 1
             if may and len(outcome.rows) != total:
                 wrong.append(f"{role}: {relation} has {total} rows, it sees {len(outcome.rows)}")
@@ -941,11 +947,11 @@ def probe_others(db: DB, own: Side, other: Side, *, only: str | None = None) -> 
 def probe_writes_as(db: DB, session: Session, relation: str) -> tuple[list[str], int]:
     wrong = []
     for write in (
-        "insert into memfold.{r} default values",
-        "delete from memfold.{r}",
-        "truncate memfold.{r}",
+        "insert into {r} default values",
+        "delete from {r}",
+        "truncate {r}",
     ):
-        outcome = session.run(write.format(r=relation))
+        outcome = session.run(write.format(r=full(relation)))
         if outcome.state != "42501":
-            wrong.append(f"{session.name}: {write.format(r=relation)}: {outcome.state or 'done'}")
+            wrong.append(f"{session.name}: {write.format(r=full(relation))}: {outcome.state or 'done'}")
     return wrong, 3
