@@ -18,6 +18,7 @@ $$;
 create extension if not exists plproxy;
 create extension if not exists vector;
 create schema if not exists memfold;
+create schema if not exists memfold_internal;
 comment on schema memfold is 'memfold 1.0.0, routed by PL/Proxy: calls go to the server of their tenant.';
 
 -- what an earlier run has made; tenant_roles has rows
@@ -26,15 +27,15 @@ declare
     -- as text before the first is gone: with one, CASCADE takes others
     v_objects constant text[] := array(
         select 'view ' || c.oid::regclass::text from pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
         union all
         select 'function ' || p.oid::regprocedure::text from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and not exists (
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and not exists (
             select from pg_depend as d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
         union all
         select 'type ' || t.oid::regtype::text from pg_type as t
         join pg_class as c on c.oid = t.typrelid
-        where t.typnamespace = 'memfold'::regnamespace and c.relkind = 'c'
+        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'c'
     );
     v_object text;
 begin
@@ -58,7 +59,7 @@ begin
     end if;
 end;
 $$;
-grant usage on schema memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
 
 -- the type vector, wherever pgvector is
 select pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), true)
@@ -307,8 +308,8 @@ comment on function memfold_internal._route_rows(text) is
 'Where rows of a view are: on every server for members of memfold_auditor (superusers too), on the tenant''s for its
 session, and nowhere without a tenant.';
 
-revoke all on all functions in schema memfold from public;
-grant execute on all functions in schema memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+revoke all on all functions in schema memfold, memfold_internal from public;
+grant execute on all functions in schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
 
 -- Results -----------------------------------------------------------------------------------------------------------
 
@@ -1413,6 +1414,25 @@ Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), M
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) from public;
 grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
+create function memfold.run_maintenance(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
+returns jsonb
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.run_maintenance("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
+$$;
+comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
+'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
+decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
+keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
+tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
+the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
+state failed where a task has failed). Raises MF001 to MF003, MF022.';
+revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
+grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
+
 create function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
 returns SETOF memfold.found_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
@@ -1623,25 +1643,6 @@ the new text: action is then merged or escalated where it meets another memory, 
 back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
 revoke all on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) to memfold_app, memfold_owner;
-
-create function memfold.run_maintenance(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
-returns jsonb
-language plproxy volatile set search_path = pg_catalog, pg_temp
-as $$
-    cluster 'memfold';
-    run on memfold_internal._route(tenant_id);
-    select * from memfold.run_maintenance("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
-$$;
-comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
-decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
-(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
-tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-state failed where a task has failed). Raises MF001 to MF003, MF022.';
-revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
-grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
 -- The judges' queue: of one tenant, or of all, server after server.
 
