@@ -185,7 +185,10 @@ def test_what_is_shown_stays(db: DB) -> None:
     ).fetchall()
     assert pruned
     before = shown(db)
-    answers = [db.execute("select * from _event_result('acme', %s)", [m.event_id]).fetchone() for m in made]
+    answers = [
+        db.execute("select * from memfold_internal._event_result('acme', %s)", [m.event_id]).fetchone()
+        for m in made
+    ]
     rows = one(db, "select count(*) from memory_events")
     archived, summaries = archive(db)
     assert archived >= 30
@@ -195,7 +198,8 @@ def test_what_is_shown_stays(db: DB) -> None:
     assert shown(db) == before
     check(db)
     assert [
-        db.execute("select * from _event_result('acme', %s)", [m.event_id]).fetchone() for m in made
+        db.execute("select * from memfold_internal._event_result('acme', %s)", [m.event_id]).fetchone()
+        for m in made
     ] == answers
     # and again: nothing is left to do
     assert archive(db) == (0, 0)
@@ -207,7 +211,7 @@ def test_what_is_shown_stays(db: DB) -> None:
     again = ingest(db, "User likes tea")
     assert again.memory_id in {row[0] for row in pruned}
     check(db)
-    db.execute("select _unarchive('acme', array(select memory_id from memories))")
+    db.execute("select memfold_internal._unarchive('acme', array(select memory_id from memories))")
     assert one(db, "select count(*) from memory_events where method = 'archived'") == 0
     assert one(db, "select count(*) from memory_events_archive where memory_id is not null") == 0
     check(db)

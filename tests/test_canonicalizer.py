@@ -392,7 +392,7 @@ SELFTEST = (
 
 def install(connection: Connection) -> None:
     """What the canonicalizer needs, and nothing else of memfold."""
-    connection.execute("create schema memfold")
+    connection.execute("create schema memfold; create schema memfold_internal")
     for path in SQL_FILES:
         connection.execute(path.read_text(encoding="utf-8").encode())
 

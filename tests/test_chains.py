@@ -222,7 +222,10 @@ def test_an_erased_alias_is_no_longer_named(db: DB) -> None:
     assert rows(db, named, f"%{alias_id}%") == []
     # also where the memory that it leads to stays
     [left] = rows(
-        db, "select _drop_similar(%s::jsonb, %s::uuid[]) as left", json.dumps(far.similar), [alias_id]
+        db,
+        "select memfold_internal._drop_similar(%s::jsonb, %s::uuid[]) as left",
+        json.dumps(far.similar),
+        [alias_id],
     )
     assert [set(entry) for entry in left["left"]] == [{"memory_id", "similarity", "guard"}]
     check(db)
@@ -401,8 +404,8 @@ def test_a_root_older_than_the_newest_is_found_through_its_alias(db: DB) -> None
         ingest(db, f"User plays {'chess ' * (i + 1)}", **angle(120 + 40 * i))
     [near] = rows(
         db,
-        "select root_id, similarity, matched_similarity from _knn_dedup('acme', 'default',"
-        " _scope_key('default', 'fact', null, null), _unit(%s::vector), 'm', 6, 20, 0.8, null, null, null)",
+        "select root_id, similarity, matched_similarity from memfold_internal._knn_dedup('acme', 'default',"
+        " memfold_internal._scope_key('default', 'fact', null, null), memfold_internal._unit(%s::vector), 'm', 6, 20, 0.8, null, null, null)",
         angle(5)["embedding"],
     )
     assert near == {"root_id": root.memory_id, "similarity": cosine(5), "matched_similarity": cosine(5)}

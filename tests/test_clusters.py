@@ -135,7 +135,7 @@ def test_in_a_cluster_each_is_near_to_each(db: DB) -> None:
                 if chance.random() < share
             }
             given = [[a for a, _ in pairs], [b for _, b in pairs], list(pairs.values()), size]
-            statement = "select * from _cliques(%s::int[], %s::int[], %s::float8[], %s, 6)"
+            statement = "select * from memfold_internal._cliques(%s::int[], %s::int[], %s::float8[], %s, 6)"
             found = db.execute(statement, given).fetchall()
             shuffled = chance.sample(list(pairs), len(pairs))
             again = [[a for a, _ in shuffled], [b for _, b in shuffled], [pairs[p] for p in shuffled], size]
@@ -158,7 +158,7 @@ def test_what_waits_in_a_cluster_is_not_asked_about_again(db: DB) -> None:
     assert waiting == {late}
     for again in (True, False):
         for a, b in itertools.permutations(made, 2):
-            asked = "select _queue_judgement('acme', 'review', %s, %s, 0.9, '{}', %s)"
+            asked = "select memfold_internal._queue_judgement('acme', 'review', %s, %s, 0.9, '{}', %s)"
             assert db.execute(asked, [a, b, again]).fetchone() == (None,)
     check(db)
 
@@ -259,7 +259,7 @@ def test_what_is_kept_is_not_asked_about_again(db: DB, verdict: str, confidence:
     assert statuses(db, made) == ["active"] * 4
     runs_are_quiet(db)
     for a, b in itertools.permutations(made, 2):
-        assert db.execute("select _was_asked('acme', %s, %s)", [a, b]).fetchone() == (True,)
+        assert db.execute("select memfold_internal._was_asked('acme', %s, %s)", [a, b]).fetchone() == (True,)
     check(db)
 
 
@@ -435,7 +435,7 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
         for _ in range(9):
             claim(db, lease="1 second")
             elapse(db, "2 seconds")
-        assert db.execute("select _fall_back_dead('acme')").fetchone() == (1,)
+        assert db.execute("select memfold_internal._fall_back_dead('acme')").fetchone() == (1,)
     else:
         assert fail_for_good(db) == "replaced"
     assert statuses(db, made) == ["merged"] * 3 + ["active"]
@@ -448,7 +448,10 @@ def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -
     """The judge of a cluster has failed for good; so has the question that was asked about two of it since."""
     made = asking(db, 3)
     db.execute("update judgements set state = 'dead' where state = 'open'")
-    db.execute("select _queue_judgement('acme', 'review', %s, %s, 0.9, '{}', true)", [made[2], made[0]])
+    db.execute(
+        "select memfold_internal._queue_judgement('acme', 'review', %s, %s, 0.9, '{}', true)",
+        [made[2], made[0]],
+    )
     db.execute("update judgements set state = 'dead' where state = 'open'")
     assert db.execute("select retry_judgements()").fetchone() == (1,)
     assert [asked["kind"] for asked in open_questions(db)] == ["review"]

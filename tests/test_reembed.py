@@ -331,7 +331,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
     with other.transaction():
         # somebody writes to the scope of d
         store(other, "meanwhile", subject="x")
-        other.execute("select _lock('acme', bucket_id, scope_key, true) from memories where memory_id = %s",
+        other.execute("select memfold_internal._lock('acme', bucket_id, scope_key, true) from memories where memory_id = %s",
                       [d.memory_id])  # fmt: skip
         result = add(
             db, [d.memory_id, strange, a.memory_id, pending.memory_id],

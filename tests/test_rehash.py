@@ -350,7 +350,7 @@ def test_two_tombstones(db: DB) -> None:
     # either may be lifted by itself
     for memory_id, other in (ids, ids[::-1]):
         db.execute(
-            "select undo(event_id, tenant_id => 'acme') from _ledger where action = 'rejected' and tier = 3"
+            "select undo(event_id, tenant_id => 'acme') from memfold_internal._ledger where action = 'rejected' and tier = 3"
             " and memory_id = %s and not undone",
             [memory_id],
         )
@@ -678,7 +678,9 @@ def test_turning_back_half_way(db: DB) -> None:
     before = catalog(db)
     run = begin(db, canonicalizer="flat")
     for _ in range(5):
-        assert db.execute("select _rehash_batch('acme', %s, 3)", [run]).fetchone() == (False,)
+        assert db.execute("select memfold_internal._rehash_batch('acme', %s, 3)", [run]).fetchone() == (
+            False,
+        )
     assert catalog(db) != before
     rehash(db, undo_run_id=run)
     assert catalog(db) == before
@@ -821,7 +823,7 @@ class History:
 
     def undo(self) -> None:
         rows = self.db.execute(
-            "select event_id, tier = 1 from _ledger where not undone and (tier >= 2 or tier = 1 and observation)"
+            "select event_id, tier = 1 from memfold_internal._ledger where not undone and (tier >= 2 or tier = 1 and observation)"
             " and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'"
             " and not (action = 'rejected' and tier < 3) order by 1"
         ).fetchall()
@@ -848,7 +850,9 @@ def test_at_random(db: DB, seed: int) -> None:
     settled(db)
     assert db.execute("select sum(observations) from memory_counters").fetchone() == (history.accepted,)
     before = catalog(db)
-    now = db.execute("select canonicalizer, key_fields from _policy('acme', 'default', 'fact')").fetchone()
+    now = db.execute(
+        "select canonicalizer, key_fields from memfold_internal._policy('acme', 'default', 'fact')"
+    ).fetchone()
     assert now is not None
     different = [
         rules for rules in RULES[1:] if (rules["canonicalizer"] + "/1", ",".join(rules["key_fields"])) != now

@@ -133,7 +133,9 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
         replace_newer.execute("update judgements set next_attempt_at = now(), leased_until = now()")
     assert replace_newer.execute("select state from judgements").fetchone() == ("dead",)
     for decided in (1, 0):
-        assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (decided,)
+        assert replace_newer.execute("select memfold_internal._fall_back_dead('acme')").fetchone() == (
+            decided,
+        )
     assert statuses(replace_newer, older, newer) == ["merged", "active"]
     check(replace_newer)
 
@@ -148,7 +150,7 @@ def test_a_judge_that_fails_replaces_no_text_that_only_an_alias_is_near_to(repla
     assert near.similarity < 0.9
     assert failed(replace_newer, near.judgement_id, 8) == ["open"] * 7 + ["dead"]
     assert statuses(replace_newer, newer, near) == ["active", "active"]
-    assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (0,)
+    assert replace_newer.execute("select memfold_internal._fall_back_dead('acme')").fetchone() == (0,)
     check(replace_newer)
 
 
@@ -157,7 +159,7 @@ def test_elsewhere_a_failure_keeps_both(replace_newer: DB) -> None:
     older, newer = pair(replace_newer, 0.93)
     assert failed(replace_newer, newer.judgement_id, 8) == ["open"] * 7 + ["dead"]
     assert statuses(replace_newer, older, newer) == ["active", "active"]
-    assert replace_newer.execute("select _fall_back_dead('acme')").fetchone() == (0,)
+    assert replace_newer.execute("select memfold_internal._fall_back_dead('acme')").fetchone() == (0,)
 
 
 def test_metadata_of_the_newest_and_the_largest_intensity(replace_newer: DB) -> None:
