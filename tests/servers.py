@@ -287,7 +287,7 @@ LATER_FUNCTIONS = [
 language sql immutable parallel safe
 return 8192;
 revoke all on function memfold_internal._guard_limit() from public;
-comment on function memfold_internal._guard_limit() is \
+comment on function memfold_internal._guard_limit() is
 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
