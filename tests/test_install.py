@@ -100,7 +100,7 @@ def test_a_second_install_changes_nothing(empty: str) -> None:
     assert rows(empty, "select count(*) from memfold.policies") == [(1,)]
 
 
-def test_nothing_is_made_outside_the_schema(empty: str) -> None:
+def test_nothing_is_made_outside_the_schemas(empty: str) -> None:
     outside = """
         select n.nspname::text from pg_namespace as n where n.nspname !~ '^pg_' union all
         select c.relname::text from pg_class as c where c.relnamespace = 'public'::regnamespace
@@ -108,7 +108,7 @@ def test_nothing_is_made_outside_the_schema(empty: str) -> None:
     """
     before = set(rows(empty, outside))
     migrate.install(empty)
-    assert set(rows(empty, outside)) - before == {("memfold",)}
+    assert set(rows(empty, outside)) - before == {("memfold",), ("memfold_internal",)}
 
 
 @pytest.mark.one_server
@@ -206,7 +206,9 @@ def test_pgvector_that_this_role_may_not_install(make: Make, db: psycopg.Connect
     try:
         with pytest.raises(errors.InstallError, match="create extension vector"):
             migrate.install(make_conninfo(dsn, user=role, password="guest"))
-        assert rows(dsn, "select to_regnamespace('memfold')") == [(None,)]
+        assert rows(dsn, "select to_regnamespace('memfold'), to_regnamespace('memfold_internal')") == [
+            (None, None)
+        ]
     finally:
         db.execute(f"drop role {role}".encode())
 
@@ -328,7 +330,9 @@ def test_uninstalled_as_the_docs_say(make: Make, extension_available: bool, way:
     _, of_extension, of_init, _ = uninstalling()
     rows_of(dsn, of_extension if way == "extension" else of_init)
     assert rows(dsn, OF_ROLES) == []
-    assert rows(dsn, "select to_regnamespace('memfold')") == [(None,)]
+    assert rows(dsn, "select to_regnamespace('memfold'), to_regnamespace('memfold_internal')") == [
+        (None, None)
+    ]
     assert rows(dsn, "select extname::text from pg_extension where extname ~ 'memfold'") == []
     outside = """
         select proname::text from pg_proc as p where pronamespace = 'public'::regnamespace

@@ -272,8 +272,9 @@ class Machine(RuleBasedStateMachine):
         arguments["tenant_id"] = self.tenant
         names = ", ".join(f"{name} => %({name})s" for name in arguments)
         try:
+            schema = "memfold_internal" if function.startswith("_") else "memfold"
             rows = self.db.execute(
-                f"select to_jsonb(r), extract(epoch from now()) from memfold.{function}({names}) as r",
+                f"select to_jsonb(r), extract(epoch from now()) from {schema}.{function}({names}) as r",
                 arguments,
             ).fetchall()
         except psycopg.Error as error:
