@@ -476,7 +476,7 @@ def test_a_poisonous_pair_dies_is_seen_and_revived(dsn: str, db: DB) -> None:
         assert row[2]
         (stats,) = db.execute("select dead_judgements, warning, active from memfold.dedup_stats").fetchall()
         assert (stats[0], stats[2]) == (1, 2)
-        assert "revive" in stats[1]
+        assert "retry_judgements" in stats[1]
         assert once(Worker(dsn, Toy())).judged == 0, "a dead one is not asked again"
     with ChatServer() as server:
         arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--revive"]
