@@ -223,7 +223,8 @@ def fill(owner: psycopg.Connection[Any], batch: int, candidates: Sequence[Candid
                 )
         cursor.execute(
             "update bench.rows set memory_id = memfold_internal._new_id(),"
-            " hash = memfold_internal._content_hash('fact', subject, null, content, 'prose/1', 'type,subject,predicate', null),"
+            " hash = memfold_internal._content_hash("
+            "  'fact', subject, null, content, 'prose/1', 'type,subject,predicate', null),"
             " scope_key = memfold_internal._scope_key('default', 'fact', subject, null) where batch = %s",
             [batch],
         )

@@ -224,7 +224,8 @@ def relations(db: DB) -> list[tuple[str, str, bool]]:
     return db.execute(
         "select c.relname::text, c.relkind::text, exists (select from pg_attribute as a where a.attrelid = c.oid"
         "  and a.attname = 'tenant_id' and not a.attisdropped)"
-        " from pg_class as c where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')"
+        " from pg_class as c where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+        "  and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')"
         " order by 1"
     ).fetchall()
 
@@ -402,7 +403,8 @@ def functions(db: DB, role: str) -> list[Function]:
         "select p.oid, p.proname::text, p.prokind = 'p', coalesce(p.proargnames[:p.pronargs], '{}'),"
         " array(select format_type(t, null) from unnest(p.proargtypes::oid[]) with ordinality as u (t, n) order by n),"
         " p.pronargdefaults"
-        " from pg_proc as p where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prorettype <> 'trigger'::regtype"
+        " from pg_proc as p where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+        " and p.prorettype <> 'trigger'::regtype"
         " and has_function_privilege(%s, p.oid, 'execute') and not exists ("
         "  select from pg_depend d join pg_extension x on x.oid = d.refobjid"
         "  where d.objid = p.oid and d.deptype = 'e' and x.extname = 'vector')"

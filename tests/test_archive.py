@@ -446,8 +446,9 @@ def test_nobody_writes_the_ledger(db: DB, connect: Connect, group: str) -> None:
                         forger.execute(statement.format(table, table).encode())
                     assert error.value.sqlstate in ("42501", "42601"), (table, statement)
             for call in (
-                "memfold_internal._archive('acme', array[]::uuid[], null)", "memfold_internal._unarchive('acme', array[]::uuid[])",
-                "memfold_internal._maintain(true)", "memfold.archive_events(now(), 10, 'acme')",
+                "memfold_internal._archive('acme', array[]::uuid[], null)",
+                "memfold_internal._unarchive('acme', array[]::uuid[])", "memfold_internal._maintain(true)",
+                "memfold.archive_events(now(), 10, 'acme')",
             ):  # fmt: skip
                 with pytest.raises(psycopg.Error) as error:
                     forger.execute(f"select {call}".encode())

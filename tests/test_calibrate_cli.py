@@ -125,7 +125,8 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     assert row[4] == thresholds(db)[0]
     score = Score.from_json(row[1])
     found = db.execute(
-        f"select f.features, memfold_internal.{row[2]}(f.features) from labelled_pairs as l, lateral (select memfold_internal._pair_features("
+        f"select f.features, memfold_internal.{row[2]}(f.features)"
+        " from labelled_pairs as l, lateral (select memfold_internal._pair_features("
         "'acme', (l.similarities ->> 'm')::float8, l.content_a, l.content_b, '{}') as features) as f"
         " order by l.pair_key limit 100".encode()
     ).fetchall()

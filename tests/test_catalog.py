@@ -26,16 +26,17 @@ PUBLIC = {
     "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
-    "retry_judgements", "schedule_maintenance", "search_memories", "set_policy", "set_predicate", "start_reembedding",
-    "supersede_memory", "sweep_duplicates", "undo", "undo_calibration", "undo_run", "unregister_embedding_model",
-    "unschedule_maintenance", "update_memory", "run_maintenance", "run_maintenance_all", "vector_index_ddl",
+    "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance", "search_memories",
+    "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates", "undo",
+    "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
+    "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
     "apply_calibration", "archive_events", "create_vector_index", "derive_scope", "drop_embeddings",
     "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model",
-    "schedule_maintenance", "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "run_maintenance_all",
-    "vector_index_ddl",
+    "run_maintenance_all", "schedule_maintenance", "undo_calibration", "unregister_embedding_model",
+    "unschedule_maintenance", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "run_maintenance_all"}
@@ -119,7 +120,8 @@ def test_nothing_is_public(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select relname from pg_class c where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and exists ("
+            "select relname from pg_class c"
+            " where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and exists ("
             " select from aclexplode(relacl) a where a.grantee = 0)"
         ).fetchall()
         == []
@@ -143,7 +145,8 @@ def test_everything_belongs_to_the_owner(db: DB) -> None:
     assert set(others) == {(name, "memfold_queue") for name in QUEUES}
     assert (
         db.execute(
-            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and relkind in ('r', 'v')"
+            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+            " and relkind in ('r', 'v')"
             " and relname <> 'alembic_version' and relowner <> 'memfold_owner'::regrole"
         ).fetchall()
         == []
@@ -177,7 +180,8 @@ def test_everything_public_is_commented(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and relkind in ('r', 'v', 'c')"
+            "select relname from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+            " and relkind in ('r', 'v', 'c')"
             " and relname !~ '^alembic' and obj_description(oid, 'pg_class') is null"
             " and not exists (select from pg_type t where t.typrelid = pg_class.oid and relkind = 'c'"
             "  and obj_description(t.oid, 'pg_type') is not null)"
@@ -207,7 +211,8 @@ def test_keys_lead_with_the_tenant(db: DB) -> None:
     assert (
         db.execute(
             "select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid"
-            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'r' and c.relname <> all(%s)"
+            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+            " and c.relkind = 'r' and c.relname <> all(%s)"
             " and (select attname from pg_attribute where attrelid = c.oid and attnum = i.indkey[0]) is distinct from"
             " 'tenant_id'",
             [list(shared)],
@@ -216,7 +221,8 @@ def test_keys_lead_with_the_tenant(db: DB) -> None:
     )
     assert (
         db.execute(
-            "select conname from pg_constraint where connamespace = any('{memfold,memfold_internal}'::regnamespace[]) and contype = 'f'"
+            "select conname from pg_constraint where connamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+            " and contype = 'f'"
             " and conrelid::regclass::text !~ 'calibration(s|_changes)$' and (select attname from pg_attribute"
             " where attrelid = conrelid and attnum = conkey[1]) <> 'tenant_id'"
         ).fetchall()
@@ -229,7 +235,8 @@ def test_key_texts_have_collation_c(db: DB) -> None:
     assert (
         db.execute(
             "select attrelid::regclass::text, attname from pg_attribute a join pg_class c on c.oid = attrelid"
-            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'r' and c.relname <> 'alembic_version'"
+            " where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+            " and c.relkind = 'r' and c.relname <> 'alembic_version'"
             " and attnum > 0 and not attisdropped and atttypid = 'text'::regtype and attcollation <> '\"C\"'::regcollation"
             " and (c.relname, attname) <> ('antonyms', 'language')"
         ).fetchall()

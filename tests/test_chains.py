@@ -275,8 +275,8 @@ def test_what_the_result_is_about_is_always_told(db: DB) -> None:
 def test_an_escalation_by_a_score_tells_what_it_is_about(db: DB) -> None:
     model(db)
     db.execute(
-        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
-        " immutable strict return 0.5;"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
+        " language sql immutable strict return 0.5;"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.9, score_judge_threshold = 0.4"
     )
@@ -303,8 +303,8 @@ def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
     model(db)
     policy(db, guard="off")
     db.execute(
-        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
-        " immutable strict return features[1];"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
+        " language sql immutable strict return features[1];"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.92, score_judge_threshold = 0.85"
     )
@@ -405,7 +405,8 @@ def test_a_root_older_than_the_newest_is_found_through_its_alias(db: DB) -> None
     [near] = rows(
         db,
         "select root_id, similarity, matched_similarity from memfold_internal._knn_dedup('acme', 'default',"
-        " memfold_internal._scope_key('default', 'fact', null, null), memfold_internal._unit(%s::vector), 'm', 6, 20, 0.8, null, null, null)",
+        " memfold_internal._scope_key('default', 'fact', null, null),"
+        " memfold_internal._unit(%s::vector), 'm', 6, 20, 0.8, null, null, null)",
         angle(5)["embedding"],
     )
     assert near == {"root_id": root.memory_id, "similarity": cosine(5), "matched_similarity": cosine(5)}

@@ -133,7 +133,8 @@ def test_nodes_have_the_same_functions(nodes: citus_nodes.Nodes) -> None:
     query = (
         "select p.oid::regprocedure::text, p.prosrc, p.proowner::regrole::text, p.prosecdef, p.proconfig,"
         " array(select (x.grantee::regrole, x.privilege_type)::text from aclexplode(p.proacl) as x order by 1)"
-        " from pg_proc as p where p.pronamespace = 'memfold'::regnamespace order by 1"
+        " from pg_proc as p where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+        " order by 1"
     )
     found = []
     for node in range(3):
@@ -275,7 +276,7 @@ def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> N
 
 def test_the_guard(nodes: citus_nodes.Nodes) -> None:
     """What would take locks where they keep nobody out is refused."""
-    call = "memfold._ingest_memory_at_home('Alice has a cat.', 'acme')"
+    call = "memfold_internal._ingest_memory_at_home('Alice has a cat.', 'acme')"
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
             assert sqlstate(connection, f"select {call}") == "MF060"

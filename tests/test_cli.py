@@ -448,7 +448,10 @@ def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psy
     result = run("doctor", "--tenant", "t")
     assert result.exit_code == 0, result.output
     assert "ok       memories of tenant t are what its ledger says" in result.stdout
-    waits = "warning  1 rows of tenant t came by a plain INSERT and wait for ingest_plain_rows(), which memfold maintenance calls"
+    waits = (
+        "warning  1 rows of tenant t came by a plain INSERT and wait for ingest_plain_rows(),"
+        " which memfold maintenance calls"
+    )
     assert waits in result.stdout.splitlines()
     db.execute("select memfold.ingest_plain_rows('t')")
     assert "plain INSERT" not in run("doctor", "--tenant", "t").stdout

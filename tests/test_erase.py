@@ -504,8 +504,8 @@ class History:
 
     def undo(self) -> None:
         event = self.some(
-            "select event_id from memfold_internal._ledger where bucket_id = %s and not undone and memfold_internal._is_undoable("
-            "action, tier, observation) order by event_id"
+            "select event_id from memfold_internal._ledger where bucket_id = %s and not undone"
+            " and memfold_internal._is_undoable(action, tier, observation) order by event_id"
         )
         if event:
             self.db.execute("select memfold.undo(%s, tenant_id => 'acme')", event)

@@ -52,7 +52,10 @@ select case
     else 'inserted'
 end
 from (
-    select p.place, memfold_internal._similarity(memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)) as similarity,
+    select p.place,
+        memfold_internal._similarity(
+            memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)
+        ) as similarity,
         case when %(guard)s then memfold_internal._guard_pair('acme', p.b, p.a, null, null) else '{}' end as guard
     from unnest(%(a)s::text[], %(b)s::text[], %(vectors_a)s::text[], %(vectors_b)s::text[])
         with ordinality as p (a, b, vector_a, vector_b, place)
@@ -73,13 +76,18 @@ from memfold.embedding_models as m
 cross join unnest(%(a)s::text[], %(b)s::text[], %(vectors_a)s::text[], %(vectors_b)s::text[])
     with ordinality as p (a, b, vector_a, vector_b, place)
 cross join lateral (
-    select memfold_internal._similarity(memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)) as similarity,
+    select
+        memfold_internal._similarity(
+            memfold_internal._unit(p.vector_a::vector), memfold_internal._unit(p.vector_b::vector)
+        ) as similarity,
         memfold_internal._guard_pair('acme', p.b, p.a, null, null) as guard
     offset 0
 ) as c
 cross join lateral (
     select c.guard, case when c.similarity >= m.candidate_threshold
-        then memfold_internal._score(m.score_function, memfold_internal._pair_features('acme', c.similarity, p.b, p.a, c.guard)) end as score
+        then memfold_internal._score(
+            m.score_function, memfold_internal._pair_features('acme', c.similarity, p.b, p.a, c.guard)
+        ) end as score
     offset 0
 ) as s
 where m.model = %(model)s

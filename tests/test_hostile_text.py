@@ -105,8 +105,8 @@ def test_what_else_reads_texts(db: DB) -> None:
             ("prose", "select length(memfold.canonicalize(%s, 'prose/1'))", (a,)),
             ("flat", "select length(memfold.canonicalize(%s, 'flat/1'))", (a,)),
             ("features", "select memfold_internal._pair_features('t', 0.9::double precision, %s, %s, '{}')", (a, b)),
-            ("words", "select memfold_internal._jaccard(memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))",
-             (a, b)),
+            ("words", "select memfold_internal._jaccard("
+             " memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))", (a, b)),
         ):  # fmt: skip
             try:
                 within(db, 2, statement, *parameters)
@@ -225,8 +225,8 @@ def test_canonical_forms_of_many_marks(db: DB) -> None:
             rnd.choice("aeé日ก ") + "".join(rnd.choices(marks, k=rnd.randrange(25))) for _ in range(9)
         )
         row = db.execute(
-            "select memfold_internal._nfkc_1(t) = case when t is nfkc normalized then t else replace(normalize(replace(replace("
-            "t, E'\\u2060', ''), E'\\u11A7', E'\\u2060\\u11A7'), nfkc), E'\\u2060', '') end,"
+            "select memfold_internal._nfkc_1(t) = case when t is nfkc normalized then t else replace(normalize("
+            "replace(replace(t, E'\\u2060', ''), E'\\u11A7', E'\\u2060\\u11A7'), nfkc), E'\\u2060', '') end,"
             " memfold_internal._nfc_1(t) = case when t is nfc normalized then t else replace(normalize(replace(replace("
             "t, E'\\u2060', ''), E'\\u11A7', E'\\u2060\\u11A7'), nfc), E'\\u2060', '') end"
             " from (values (%s || E'\\u11A7')) as v (t)",

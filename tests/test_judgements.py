@@ -314,7 +314,8 @@ def test_a_judge_works_for_every_tenant_and_sees_nothing_else(m: DB, login: Call
         f"select memfold.update_memory('{a}', 'x', tenant_id => 'initech')",
         "select * from memfold.current_memories('initech')", f"select memfold.explain_memory('{a}', 'initech')",
         "select memfold.check_invariants('initech')", "update memfold.judgements set verdict = 'duplicate'",
-        "select memfold_internal._claim('w', 1, '1 minute', false, null, null)", "select memfold_internal._retry_judgements(null)",
+        "select memfold_internal._claim('w', 1, '1 minute', false, null, null)",
+        "select memfold_internal._retry_judgements(null)",
         f"select memfold_internal._judged_side('initech', '{a}')",
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

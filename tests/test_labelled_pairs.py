@@ -393,9 +393,9 @@ def test_a_score_becomes_a_function(db: DB) -> None:
     db.execute("select apply_calibration(%s)", [found])
     # cosines are compared as before
     assert (goes_by(db), score_bands(db)) == ((0.92, 0.85, found, name, 0.4), (0.9, 0.2))
-    assert db.execute(f"select memfold_internal.{name}('{{1,1}}') > 0.88, memfold_internal.{name}('{{0,0}}') < 0.12".encode()).fetchone() == (
-        True, True,
-    )  # fmt: skip
+    assert db.execute(
+        f"select memfold_internal.{name}('{{1,1}}') > 0.88, memfold_internal.{name}('{{0,0}}') < 0.12".encode()
+    ).fetchone() == (True, True)
     assert db.execute(
         "select proowner::regrole::text, has_function_privilege('memfold_app', oid, 'execute')"
         " from pg_proc where proname = %s",

@@ -494,7 +494,8 @@ def test_two_transactions_of_many_facts(db: DB, connect: Connect, about: str) ->
 
 def test_a_transaction_that_may_not_have_the_bucket(db: DB, connect: Connect) -> None:
     db.execute(
-        "create or replace function memfold_internal._max_scope_locks() returns bigint language sql immutable as 'select 100::bigint'"
+        "create or replace function memfold_internal._max_scope_locks() returns bigint"
+        " language sql immutable as 'select 100::bigint'"
     )
     other, writer = connect(), connect()
     other.execute("begin")
@@ -588,8 +589,8 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
 def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
     db.execute("select set_predicate('acme', 'status')")
     db.execute(
-        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result"
-        " language plpgsql as $$ begin raise lock_not_available; end $$"
+        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate)"
+        " returns memfold.ingest_result language plpgsql as $$ begin raise lock_not_available; end $$"
     )
     with pytest.raises(psycopg.errors.SerializationFailure) as error:
         batch(db, {"content": "It is up", "subject": "server", "predicate": "status"}, on_error=on_error)

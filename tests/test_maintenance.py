@@ -321,8 +321,8 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     plainly(db, "Bob has a dog.")
     assert run_maintenance(app("acme"))["counts"]["plain"] == 1
     for statement in (
-        "select memfold.run_maintenance('acme')", "call memfold.run_maintenance_all()", "select memfold.schedule_maintenance()",
-        "select memfold_internal._tenants()",
+        "select memfold.run_maintenance('acme')", "call memfold.run_maintenance_all()",
+        "select memfold.schedule_maintenance()", "select memfold_internal._tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
             app("other").execute(statement.encode())

@@ -155,6 +155,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
 def test_what_looks_dear_is_not_compiled(db: DB) -> None:
     """Arrays of unknown size make a plan look as dear as a report over millions of rows: JIT took seconds a call."""
     found = db.execute(
-        "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and 'jit=off' = any(proconfig)"
+        "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+        " and 'jit=off' = any(proconfig)"
     ).fetchall()
     assert {name for (name,) in found} >= {"end_session", "duplicate_pairs"}

@@ -823,7 +823,8 @@ class History:
 
     def undo(self) -> None:
         rows = self.db.execute(
-            "select event_id, tier = 1 from memfold_internal._ledger where not undone and (tier >= 2 or tier = 1 and observation)"
+            "select event_id, tier = 1 from memfold_internal._ledger where not undone"
+            " and (tier >= 2 or tier = 1 and observation)"
             " and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'"
             " and not (action = 'rejected' and tier < 3) order by 1"
         ).fetchall()

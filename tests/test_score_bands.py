@@ -25,8 +25,8 @@ def scored(db: DB) -> DB:
     """A model whose score has nothing to do with the cosine: it would merge what is at 0.64 and keep what is at 0.94."""
     model(db)
     db.execute(
-        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision language sql"
-        " immutable strict return case when features[1] < 0.6 then 0.99"
+        "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
+        " language sql immutable strict return case when features[1] < 0.6 then 0.99"
         " when features[1] < 0.7 then 0.95 when features[1] < 0.8 then 0.5 else 0.1 end;"
         " update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = 0.5,"
         " score_merge_threshold = 0.9, score_judge_threshold = 0.4"

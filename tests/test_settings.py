@@ -132,9 +132,10 @@ def decisions(db: DB) -> dict[str, Any]:
         db.execute("select pg_catalog.set_config('memfold.tenant_id', %s, true)", [TENANT])
         for a, b in PAIRS:
             found[f"pair {a}"] = outcome(
-                db, "select pg_catalog.concat_ws(' ', memfold_internal._guard(%s, a, b)::text, memfold_internal._guard(%s, b, a)::text,"
-                " memfold_internal._tokens(a, 'characters')::text, (select pg_catalog.string_agg(f.value::numeric::text, ' ')"
-                " from pg_catalog.unnest(memfold_internal._pair_features(%s, 0.9::double precision, a, b, '{}')) as f (value)))"
+                db, "select pg_catalog.concat_ws(' ', memfold_internal._guard(%s, a, b)::text,"
+                " memfold_internal._guard(%s, b, a)::text, memfold_internal._tokens(a, 'characters')::text,"
+                " (select pg_catalog.string_agg(f.value::numeric::text, ' ') from pg_catalog.unnest("
+                "memfold_internal._pair_features(%s, 0.9::double precision, a, b, '{}')) as f (value)))"
                 " from (values (%s, %s)) as v (a, b)", [TENANT, TENANT, TENANT, a, b])  # fmt: skip
         for text in CANONICAL:
             found[f"canonical {text}"] = outcome(
@@ -234,7 +235,8 @@ def test_no_string_depends_on_a_setting(db: DB) -> None:
     """PL/pgSQL reads its strings when it first runs, by the session's settings: a backslash only in E'', no U&''."""
     sources = db.execute(
         "select p.oid::regprocedure::text, p.prosrc from pg_proc as p join pg_language as l on l.oid = p.prolang"
-        " where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and l.lanname in ('plpgsql', 'sql') and p.prosqlbody is null"
+        " where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
+        " and l.lanname in ('plpgsql', 'sql') and p.prosqlbody is null"
     ).fetchall()
     assert len(sources) > 100
     assert any("E'\\\\x" in source for _, source in sources)
@@ -266,7 +268,8 @@ def test_strings_of_an_installation(make: Make, extension_available: bool, way: 
         ).fetchone()
         assert wrong == (0,)
         found = connection.execute(
-            "select encode(memfold_internal._content_hash('fact', 's', null, 'x', 'prose/1', 'type,subject,predicate', null), 'hex'),"
+            "select encode(memfold_internal._content_hash("
+            "  'fact', 's', null, 'x', 'prose/1', 'type,subject,predicate', null), 'hex'),"
             " encode(memfold_internal._full_hash('fact', 's', null, 'x'), 'hex'),"
             " memfold_internal._guard('t', 'user is Alice', 'user is Anna')"
         ).fetchone()

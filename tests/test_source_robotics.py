@@ -27,7 +27,8 @@ def robotics(db: DB) -> DB:
 
 def jaccard(db: DB, a: str, b: str) -> float:
     row = db.execute(
-        "select memfold_internal._jaccard(memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))",
+        "select memfold_internal._jaccard("
+        " memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))",
         [a, b],
     ).fetchone()
     assert row is not None

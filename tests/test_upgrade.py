@@ -331,7 +331,8 @@ select r.name, a.privilege_type from (
     select p.oid::regprocedure::text, p.proacl, p.proowner from pg_proc as p
     where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname !~ '_app_docs_1$'
     union all
-    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
+    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c
+    where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 ) as r (name, acl, owner)
 cross join aclexplode(r.acl) as a
 where a.grantee <> r.owner and a.grantee::regrole::text !~ '^memfold_'

@@ -233,7 +233,8 @@ begin
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold_internal._route_judge(text) is '_route(), for what members of memfold_judge may do for any tenant.';
+comment on function memfold_internal._route_judge(text) is
+'_route(), for what members of memfold_judge may do for any tenant.';
 
 create function memfold_internal._route_read(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -245,7 +246,8 @@ begin
     return hashtext(tenant_id);
 end;
 $$;
-comment on function memfold_internal._route_read(text) is '_route(), for what members of memfold_auditor may read of any tenant.';
+comment on function memfold_internal._route_read(text) is
+'_route(), for what members of memfold_auditor may read of any tenant.';
 
 create function memfold_internal._route_rules(tenant_id text) returns setof integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -259,7 +261,8 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._route_rules(text) is '_route(), for rules: those of the tenant ''*'' are kept on every server.';
+comment on function memfold_internal._route_rules(text) is
+'_route(), for rules: those of the tenant ''*'' are kept on every server.';
 
 create function memfold_internal._route_queue(tenant_id text, shard integer) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -332,8 +335,8 @@ begin
     end if;
     for v_step in 1..v_shards loop
         begin
-            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review, null,
-                judgement_ids);
+            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review,
+                null, judgement_ids);
             get diagnostics v_given = row_count;
         -- of PL/Proxy itself (no connection), and of a server that goes away
         exception when internal_error or connection_exception or admin_shutdown or crash_shutdown or cannot_connect_now then

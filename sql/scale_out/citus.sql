@@ -43,7 +43,7 @@ end;
 $$;
 
 -- Roles go where an object names them, and with them their memberships; nothing else names this one.
-grant usage on schema memfold to memfold_tenant, memfold_rules;
+grant usage on schema memfold, memfold_internal to memfold_tenant, memfold_rules;
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ select
         format('comment on view %s is %L', c.oid::regclass, obj_description(c.oid, 'pg_class'))
     ) as definition
 from pg_class as c
-where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v';
+where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v';
 
 -- what they call, on the nodes where rows are
 create temporary table viewing_functions on commit drop as
@@ -81,16 +81,20 @@ select distinct d.refobjid as oid
 from pg_class as c
 join pg_rewrite as r on r.ev_class = c.oid
 join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_proc'::regclass
-join pg_proc as p on p.oid = d.refobjid and p.pronamespace = 'memfold'::regnamespace and p.provolatile <> 'i'
-where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v'
+join pg_proc as p
+    on p.oid = d.refobjid and p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.provolatile <> 'i'
+where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
 -- and what queries of the client call beside tables
 union
-select p.oid from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname = '_guard';
+select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = '_guard';
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
 from pg_trigger
-where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace = 'memfold'::regnamespace)
+where not tgisinternal
+and tgrelid in (
+    select oid from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
+)
 -- those that an upgrade has made again go
 and (
     tgname = 'replace_shipped'
@@ -115,7 +119,7 @@ begin
     set local citus.enable_ddl_propagation = on;
     for v_row in
         select c.oid::regclass::text as name, c.relforcerowsecurity as is_forced from pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p')
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p')
             and c.relowner = 'memfold_owner'::regrole
     loop
         execute format('alter table %s owner to memfold_rules', v_row.name);
@@ -157,7 +161,8 @@ begin
         end if;
         -- shards have triggers for each row only, and TRUNCATE is of the whole
         execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
-        execute format('create trigger %I before truncate on %s for each statement execute function memfold_internal._refuse()',
+        execute format(
+            'create trigger %I before truncate on %s for each statement execute function memfold_internal._refuse()',
             'refuse_truncate', v_row.relation);
     end loop;
 end;
@@ -211,18 +216,24 @@ declare
     v_name text;
 begin
     foreach v_name in array array['_authorize_tenant', '_authorize_judge', '_authorize_queue'] loop
-        if (select prosrc !~ '_assert_local_shard' from pg_proc where oid = ('memfold.' || v_name || '(text)')::regprocedure) then
-            execute replace(replace(replace(replace(pg_get_functiondef(('memfold.' || v_name || '(text)')::regprocedure),
-                'FUNCTION memfold.' || v_name || '(', 'FUNCTION memfold.' || v_name || '_session('),
-                'memfold_internal._authorize_tenant(', 'memfold._authorize_tenant_session('),
-                'memfold_internal._authorize_judge(', 'memfold._authorize_judge_session('),
+        if (
+            select prosrc !~ '_assert_local_shard' from pg_proc
+            where oid = ('memfold_internal.' || v_name || '(text)')::regprocedure
+        ) then
+            execute replace(replace(replace(replace(
+                pg_get_functiondef(('memfold_internal.' || v_name || '(text)')::regprocedure),
+                'FUNCTION memfold_internal.' || v_name || '(', 'FUNCTION memfold_internal.' || v_name || '_session('),
+                'memfold_internal._authorize_tenant(', 'memfold_internal._authorize_tenant_session('),
+                'memfold_internal._authorize_judge(', 'memfold_internal._authorize_judge_session('),
                 '_authorize_tenant.tenant_id', '_authorize_tenant_session.tenant_id');
-            execute format('alter function memfold.%I security definer set search_path = pg_catalog, pg_temp',
+            execute format('alter function memfold_internal.%I security definer set search_path = pg_catalog, pg_temp',
                 v_name || '_session');
-            execute format('alter function memfold.%I owner to memfold_owner', v_name || '_session');
-            execute format('revoke all on function memfold.%I from public', v_name || '_session');
-            execute format('grant execute on function memfold.%I to memfold_app, memfold_judge, memfold_auditor, memfold_rules', v_name || '_session');
-            execute format('comment on function memfold.%I is %L', v_name || '_session',
+            execute format('alter function memfold_internal.%I owner to memfold_owner', v_name || '_session');
+            execute format('revoke all on function memfold_internal.%I from public', v_name || '_session');
+            execute format(
+                'grant execute on function memfold_internal.%I to memfold_app, memfold_judge, memfold_auditor, memfold_rules',
+                v_name || '_session');
+            execute format('comment on function memfold_internal.%I is %L', v_name || '_session',
                 'The wall of the session that calls, on Citus: what ' || v_name || '() is on a plain server. Raises MF001 to MF003.');
         end if;
     end loop;
@@ -257,17 +268,22 @@ revoke all on function memfold_internal._planned_for(text) from public;
 comment on function memfold_internal._planned_for(text) is
 'Sets the tenant that the walls go by for the rest of the transaction, and drops all plans of the session: they may name another.';
 
--- What inlines _is_authorized() leaves _authorize_tenant() out: here it has to look where the call runs. The session's wall has a copy.
+-- What inlines _is_authorized() leaves _authorize_tenant() out: here it has to look where the call runs. The session's wall has
+-- a copy.
 do $$
 begin
-    if (select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc where oid = 'memfold_internal._is_authorized(text)'::regprocedure)
-    then
-        execute replace(pg_get_functiondef('memfold_internal._is_authorized(text)'::regprocedure), '._is_authorized(', '._is_authorized_session(');
-        revoke all on function memfold._is_authorized_session(text) from public;
-        alter function memfold._is_authorized_session(text) owner to memfold_owner;
-        comment on function memfold._is_authorized_session(text) is 'The usual case of _authorize_tenant_session().';
-        execute replace(pg_get_functiondef('memfold._authorize_tenant_session(text)'::regprocedure),
-            'memfold_internal._is_authorized(', 'memfold._is_authorized_session(');
+    if (
+        select pg_get_function_sqlbody(oid) !~* 'return false' from pg_proc
+        where oid = 'memfold_internal._is_authorized(text)'::regprocedure
+    ) then
+        execute replace(pg_get_functiondef('memfold_internal._is_authorized(text)'::regprocedure),
+            '._is_authorized(', '._is_authorized_session(');
+        revoke all on function memfold_internal._is_authorized_session(text) from public;
+        alter function memfold_internal._is_authorized_session(text) owner to memfold_owner;
+        comment on function memfold_internal._is_authorized_session(text) is
+        'The usual case of _authorize_tenant_session().';
+        execute replace(pg_get_functiondef('memfold_internal._authorize_tenant_session(text)'::regprocedure),
+            'memfold_internal._is_authorized(', 'memfold_internal._is_authorized_session(');
     end if;
 end;
 $$;
@@ -285,7 +301,8 @@ declare
 begin
     perform memfold_internal._assert_local_shard(tenant_id);
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
+        select from memfold.tenant_roles as r
+        where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -307,8 +324,8 @@ end;
 $body$;
 comment on function memfold_internal._authorize_tenant(text) is
 'The wall at every entry point on the node of the tenant, on Citus (else MF060). The settings of the session that called do
-not reach here: the argument says who the tenant is, _authorize_tenant_session() has compared it; a role that is bound to a tenant is bound
-here too. Raises MF001 to MF003.';
+not reach here: the argument says who the tenant is, _authorize_tenant_session() has compared it; a role that is bound to a
+tenant is bound here too. Raises MF001 to MF003.';
 
 create or replace function memfold_internal._authorize_judge(tenant_id text) returns void
 language plpgsql volatile
@@ -346,7 +363,7 @@ begin
     if memfold_internal._bound_role(memfold_internal._actor()::name) is not null
         or not pg_has_role(memfold_internal._actor(), 'memfold_auditor', 'member')
     then
-        perform memfold._authorize_tenant_session(tenant_id);
+        perform memfold_internal._authorize_tenant_session(tenant_id);
     end if;
 end;
 $body$;
@@ -368,12 +385,13 @@ begin
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname = 'derive_scope' and p.prosrc !~ '_assert_local_shard'
     loop
-        execute regexp_replace(pg_get_functiondef(v_function), '\nbegin\n', E'\nbegin\n    perform memfold_internal._assert_local_shard(tenant_id);\n');
+        execute regexp_replace(pg_get_functiondef(v_function),
+            '\nbegin\n', E'\nbegin\n    perform memfold_internal._assert_local_shard(tenant_id);\n');
     end loop;
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = 'memfold'::regnamespace and p.proname in ('current_memory', 'current_memories', 'explain_memory')
-            and p.prosrc !~ '_assert_local_shard'
+            and p.prosrc !~ '_at_home'
     loop
         v_definition := pg_get_functiondef(v_function);
         execute regexp_replace(v_definition, '\nbegin\n', E'\nbegin\n    perform memfold_internal._enter_reader(tenant_id);\n');
@@ -381,8 +399,10 @@ begin
     end loop;
     for v_function in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname in ('_lives_here', '_assert_local_shard', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for')
+        where p.pronamespace = 'memfold_internal'::regnamespace and (
+            p.proname in (
+                '_lives_here', '_assert_local_shard', '_send', '_enter_reader', '_enter_reader_session', '_tenant_here', '_planned_for'
+            )
             -- of one tenant at a time here: over the walls there is no node that has them all
             or p.proname in ('_claim', '_retry_judgements')
         )
@@ -393,20 +413,22 @@ end;
 $$;
 
 -- What the rest of the world calls: each public function of a tenant tries the wall of the session where it is called, and
--- runs, as _f_at_home, on the tenant's node, within the caller's transaction.
+-- runs, as memfold_internal._f_at_home, on the tenant's node, within the caller's transaction.
 --
 -- Citus sends SELECT ... FROM f(...) to the node of an argument, from within a transaction only where that is forced; and
 -- where it has arrived, force holds every statement to the very constant of the call, collation included, which memfold's
 -- statements do not keep (row level security and the guard keep them to the tenant). So what is sent is _send() of "any",
 -- which is forced and can do nothing; its name and constants, written out, mean on arrival the _send() of text, which
 -- is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
-create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, away "any") returns setof record
+create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, away "any")
+returns setof record
 language internal volatile
 as 'any_out';
 comment on function memfold_internal._send(text, text, text, text, "any") is
 'Sent to the node of the tenant, where it is _send(text, text, text, text, text). Where it is run it fails (0A000): the tenant has moved.';
 
-create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, here text) returns setof record
+create or replace function memfold_internal._send(tenant_id text, call text, lock_timeout text, read_only text, here text)
+returns setof record
 language plpgsql volatile
 as $body$
 begin
@@ -422,8 +444,12 @@ end;
 $body$;
 comment on function memfold_internal._send(text, text, text, text, text) is
 'What _send(text, text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
-revoke all on function memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text) from public;
-grant execute on function memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text) to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
+revoke all on function
+memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text)
+from public;
+grant execute on function
+memfold_internal._send(text, text, text, text, "any"), memfold_internal._send(text, text, text, text, text)
+to memfold_app, memfold_judge, memfold_auditor, memfold_rules;
 
 create or replace function pg_temp.way_home(name regprocedure, called text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -463,7 +489,7 @@ begin
         else 'select * into ' || coalesce(v_out, 'v_result') || ' from '
     end;
     return format(
-        'create or replace function memfold.%I(%s) returns %s language plpgsql volatile'
+        'create or replace function %s.%I(%s) returns %s language plpgsql volatile'
         -- arguments go as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
         -- called by a statement on tables, whose rows are elsewhere
@@ -474,7 +500,7 @@ declare
     v_lock_timeout constant text := current_setting(''lock_timeout'');
     v_read_only constant text := current_setting(''transaction_read_only'');%s
 begin
-    perform memfold.%I(tenant_id);
+    perform memfold_internal.%I(tenant_id);
     if memfold_internal._lives_here(tenant_id) then
         %s;
     else
@@ -483,17 +509,18 @@ begin
     end if;%s
 end;
 $way$',
-        called, pg_get_function_arguments(name), v_result,
+        case when called ~ '^_' then 'memfold_internal' else 'memfold' end, called, pg_get_function_arguments(name), v_result,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
         case
-            when f.prosrc ~ '_enter_(judge|queue)\(' then '_authorize_judge_session'
+            when f.prosrc ~ '_authorize_(judge|queue)\(' then '_authorize_judge_session'
             when f.prosrc ~ '_enter_reader\(' then '_enter_reader_session'
             else '_authorize_tenant_session'
         end,
-        v_into || format('memfold.%I(%s)', '_' || f.proname || '_assert_local_shard', v_values),
-        format('select %s from memfold.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
-            '_' || f.proname || '_assert_local_shard', v_names), v_values,
-        v_into || 'memfold_internal._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout, read_only => v_read_only, away => '''')', v_columns,
+        v_into || format('memfold_internal.%I(%s)', '_' || f.proname || '_at_home', v_values),
+        format('select %s from memfold_internal.%I(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
+            '_' || f.proname || '_at_home', v_names), v_values,
+        v_into || 'memfold_internal._send(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout,'
+            ' read_only => v_read_only, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end
     );
 end;
@@ -507,13 +534,13 @@ declare
     v_called text;
 begin
     for v_function in
-        select p.oid, p.oid::regprocedure as name, p.proname, p.proacl, p.proowner,
+        select p.oid, p.oid::regprocedure as name, p.pronamespace::regnamespace as schema, p.proname, p.proacl, p.proowner,
             pg_get_function_identity_arguments(p.oid) as arguments
         from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.prokind = 'f'
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind = 'f'
             -- of the procedure rehash_bucket, which commits where it is called, what it calls
             and (p.proname !~ '^_' or p.proname in ('_rehash_begin', '_rehash_batch'))
-            and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_assert_local_shard|_of_tenant'
+            and 'tenant_id' = any(p.proargnames[:p.pronargs]) and p.prosrc !~ '_at_home|_of_tenant'
             and p.proname not in (
                 -- about pg_cron's jobs
                 'schedule_maintenance', 'unschedule_maintenance',
@@ -523,9 +550,10 @@ begin
     loop
         -- its arguments are qualified by its name
         execute regexp_replace(replace(pg_get_functiondef(v_function.oid),
-            'FUNCTION memfold.' || v_function.proname || '(', 'FUNCTION memfold._' || v_function.proname || '_assert_local_shard('),
-            '\m' || v_function.proname || '\.', '_' || v_function.proname || '_assert_local_shard.', 'g');
-        v_copy := format('memfold._%s_at_home(%s)', v_function.proname,
+            format('FUNCTION %s.%s(', v_function.schema, v_function.proname),
+            format('FUNCTION memfold_internal._%s_at_home(', v_function.proname)),
+            '\m' || v_function.proname || '\.', '_' || v_function.proname || '_at_home.', 'g');
+        v_copy := format('memfold_internal._%s_at_home(%s)', v_function.proname,
             (select string_agg(t::regtype::text, ', ' order by t.place)
                 from unnest((select proargtypes::oid[] from pg_proc where oid = v_function.oid)) with ordinality as t (t, place)));
         execute format('alter function %s owner to %s', v_copy, v_function.proowner::regrole);
@@ -548,7 +576,7 @@ begin
     end loop;
     for v_copy in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname ~ '^_.*_of_tenant$'
+        where p.pronamespace = 'memfold_internal'::regnamespace and p.proname ~ '^_.*_of_tenant$'
     loop
         execute format('alter function %s owner to memfold_owner', v_copy);
         execute format('revoke all on function %s from public', v_copy);
@@ -584,7 +612,7 @@ create or replace function memfold_internal._queues(tenant_id text) returns seto
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    v_tenant_id constant text := memfold._authorize_queue_session(tenant_id);
+    v_tenant_id constant text := memfold_internal._authorize_queue_session(tenant_id);
 begin
     if v_tenant_id is not null then
         return next v_tenant_id;
@@ -597,7 +625,7 @@ end;
 $body$;
 revoke all on function memfold_internal._queues(text) from public;
 comment on function memfold_internal._queues(text) is
-'The tenants whose judgements the caller may claim or revive, on Citus, in any order. Raises MF001 to MF003.';
+'The tenants whose judgements the caller may claim or retry, on Citus, in any order. Raises MF001 to MF003.';
 
 create or replace function memfold.claim_judgements(
     worker text,
@@ -620,7 +648,8 @@ begin
         union all select 'nobody' where not exists (select from memfold_internal._queues(tenant_id))
     loop
         return query
-        select * from memfold._claim_judgements_of_tenant(worker, max - v_count, lease, review, v_tenant, judgement_ids);
+        select *
+        from memfold_internal._claim_judgements_of_tenant(worker, max - v_count, lease, review, v_tenant, judgement_ids);
         get diagnostics v_given = row_count;
         v_count := v_count + v_given;
         exit when v_count >= max;
@@ -637,7 +666,7 @@ declare
     v_count bigint := 0;
 begin
     for v_tenant in select q from memfold_internal._queues(tenant_id) as q loop
-        select r into v_given from memfold._revive_judgements_of_tenant(v_tenant) as r;
+        select r into v_given from memfold_internal._retry_judgements_of_tenant(v_tenant) as r;
         v_count := v_count + v_given;
     end loop;
     return v_count;
@@ -662,7 +691,8 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and 'plan_cache_mode=force_generic_plan' = any(p.proconfig)
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
+            and 'plan_cache_mode=force_generic_plan' = any(p.proconfig)
     loop
         execute format('alter function %s reset plan_cache_mode', v_function);
     end loop;
@@ -681,7 +711,7 @@ begin
         from pg_proc as p
         join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
         join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
-        where p.pronamespace = 'memfold'::regnamespace and p.prosqlbody is not null
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prosqlbody is not null
             and p.prosrc = ''
             and exists (
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
@@ -710,11 +740,11 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure as name from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.proname in (
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
             '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
-            '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'retry_judgements', '_queues', '_tenants',
-            'create_vector_index', 'drop_vector_index'
+            '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'retry_judgements',
+            '_queues', '_tenants', 'create_vector_index', 'drop_vector_index'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);
@@ -722,30 +752,34 @@ begin
     end loop;
     -- The types first: what a function declares is no dependency of it either, but its arguments are.
     execute (
-        select 'create function memfold._types(' || string_agg(t.oid::regtype::text, ', ') || ') returns void begin atomic end'
+        select 'create function memfold_internal._types(' || string_agg(t.oid::regtype::text, ', ')
+            || ') returns void begin atomic end'
         from pg_type as t
         join pg_class as c on c.oid = t.typrelid and c.relkind = 'c'
-        where t.typnamespace = 'memfold'::regnamespace
+        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[])
     );
     set local citus.enable_ddl_propagation = on;
     perform create_distributed_function(p.oid::regprocedure)
-    from pg_proc as p where p.pronamespace = 'memfold'::regnamespace and p.proname in ('_types', '_tenant_here');
-    drop function memfold._types;
+    from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_types', '_tenant_here');
+    drop function memfold_internal._types;
     -- what Citus sends
-    perform create_distributed_function('memfold_internal._send(text, text, text, text, "any")', 'tenant_id', 'memfold.memories', true);
+    perform create_distributed_function('memfold_internal._send(text, text, text, text, "any")', 'tenant_id',
+        'memfold.memories', true);
     for v_policy in
         select p.polrelid::regclass as name, p.polname from pg_policy as p
-        join pg_class as c on c.oid = p.polrelid and c.relnamespace = 'memfold'::regnamespace
+        join pg_class as c
+            on c.oid = p.polrelid and c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
         where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
             and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
     loop
-        execute format('alter policy %I on %s using (tenant_id = memfold_internal._tenant_here())', v_policy.polname, v_policy.name);
+        execute format('alter policy %I on %s using (tenant_id = memfold_internal._tenant_here())',
+            v_policy.polname, v_policy.name);
     end loop;
     set local citus.enable_ddl_propagation = off;
     for v_function in
         select p.oid::regprocedure as name from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and (
-            p.proname ~ '^_.+_assert_local_shard$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and (
+            p.proname ~ '^_.+_at_home$' or p.proname = '_bound_tenant' or p.oid in (select f.oid from viewing_functions as f)
         )
     loop
         -- memfold's functions, and its walls, ask tables from within statements on tables: all of it on one node
@@ -771,7 +805,7 @@ begin
         from run_command_on_workers((
             with routine as (
                 select p.oid, format('%s', p.oid::regprocedure) as name, p.proowner, p.proacl from pg_proc as p
-                where p.pronamespace = 'memfold'::regnamespace
+                where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
             ),
 
             routine_text as (
@@ -804,13 +838,15 @@ begin
     set local search_path = pg_catalog, pg_temp;
     for v_name in
         select format('drop view %%s', c.oid::regclass) from pg_class as c
-        where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'v' order by c.oid desc
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
+        order by c.oid desc
     loop
         execute v_name;
     end loop;
     for v_name in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = 'memfold'::regnamespace and p.oid::regprocedure::text <> all(v_names)
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
+            and p.oid::regprocedure::text <> all(v_names)
     loop
         execute format('drop routine %%s', v_name);
     end loop;

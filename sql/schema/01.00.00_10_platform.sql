@@ -87,7 +87,8 @@ return case
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
 revoke all on function memfold_internal._bound_tenant() from public;
-comment on function memfold_internal._bound_tenant() is '_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+comment on function memfold_internal._bound_tenant() is
+'_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
 
 -- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
 create function memfold_internal._tenant() returns text
@@ -100,4 +101,5 @@ return case
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
 revoke all on function memfold_internal._tenant() from public;
-comment on function memfold_internal._tenant() is 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
+comment on function memfold_internal._tenant() is
+'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';

@@ -26,7 +26,8 @@ create type memfold_internal.candidate as (
     last_id uuid,
     last_event_id uuid
 );
-comment on type memfold_internal.candidate is 'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
+comment on type memfold_internal.candidate is
+'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
 
 create type memfold_internal.decision as (
     action text,

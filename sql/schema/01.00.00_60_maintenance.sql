@@ -7,4 +7,5 @@ comment on type memfold.decay_report is
 'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
 
 create type memfold_internal.maintenance_step as (number bigint, is_left boolean, after text);
-comment on type memfold_internal.maintenance_step is 'What a task of run_maintenance() did, whether it has more to do, and where it goes on.';
+comment on type memfold_internal.maintenance_step is
+'What a task of run_maintenance() did, whether it has more to do, and where it goes on.';

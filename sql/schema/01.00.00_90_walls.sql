@@ -1,6 +1,7 @@
 -- Row level security: forced, and closed without a tenant.
 -- The writing functions run as memfold_owner, which the policies bind too; they compare their tenant_id with the setting
--- (memfold_internal._authorize_tenant). Who reads tables directly is compared by memfold_internal._tenant(), which knows roles bound to one tenant.
+-- (memfold_internal._authorize_tenant). Who reads tables directly is compared by memfold_internal._tenant(), which knows
+-- roles bound to one tenant.
 
 do $$
 declare

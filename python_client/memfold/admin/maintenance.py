@@ -1,4 +1,4 @@
-"""What `memfold maintenance` does: call run_maintenance() of each tenant, from any scheduler, until nothing is left or time is up."""
+"""What `memfold maintenance` does: run_maintenance() of each tenant, from any scheduler, until all is done or time is up."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._next_id(uuid, uuid) from public;
-comment on function memfold_internal._next_id(uuid, uuid) is 'The id that follows another one: its time and 1/4096 ms, with the random bits of id.';
+comment on function memfold_internal._next_id(uuid, uuid) is
+'The id that follows another one: its time and 1/4096 ms, with the random bits of id.';
 
 create or replace function memfold_internal._id_after(id uuid, after uuid) returns uuid
 language sql immutable parallel safe
@@ -130,4 +131,5 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._new_ids(bigint, uuid) from public;
-comment on function memfold_internal._new_ids(bigint, uuid) is 'As many new ids, in their order, all above another one (null: there is none).';
+comment on function memfold_internal._new_ids(bigint, uuid) is
+'As many new ids, in their order, all above another one (null: there is none).';

@@ -57,4 +57,5 @@ return case
     else content
 end;
 revoke all on function memfold_internal._break_mark_runs_1(text) from public;
-comment on function memfold_internal._break_mark_runs_1(text) is 'A text that has more than 30 combining marks in a row with U+034F after each 15.';
+comment on function memfold_internal._break_mark_runs_1(text) is
+'A text that has more than 30 combining marks in a row with U+034F after each 15.';

@@ -34,7 +34,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._check_wildcard(text, text) from public;
-comment on function memfold_internal._check_wildcard(text, text) is 'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
+comment on function memfold_internal._check_wildcard(text, text) is
+'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
 
 create or replace function memfold_internal._check_marks(content text) returns void
 language plpgsql immutable parallel safe

@@ -226,7 +226,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._slot_memories(text, text, bigint) from public;
-comment on function memfold_internal._slot_memories(text, text, bigint) is 'The memories of a slot, aliases and history with them. Only reads.';
+comment on function memfold_internal._slot_memories(text, text, bigint) is
+'The memories of a slot, aliases and history with them. Only reads.';
 
 create or replace function memfold_internal._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
 language plpgsql stable

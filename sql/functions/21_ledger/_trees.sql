@@ -105,7 +105,8 @@ begin
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold_internal._ledger as e
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+            from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
                 and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
             offset 0
@@ -114,7 +115,8 @@ begin
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone from memfold_internal._ledger as e
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+            from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
                 and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
             offset 0

@@ -7,7 +7,8 @@ create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
 revoke all on function memfold_internal._guard_limit() from public;
-comment on function memfold_internal._guard_limit() is 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+comment on function memfold_internal._guard_limit() is
+'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 
 create or replace function memfold_internal._guard(tenant_id text, a text, b text)
 returns text[]

@@ -59,7 +59,9 @@ begin
         limit 1;
         if found then
             p := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
-            if (case when memfold_internal._is_stale(m, p) then memfold_internal._hash_under(m, p) = c.content_hash else v_turn = 1 end) then
+            if (
+                case when memfold_internal._is_stale(m, p) then memfold_internal._hash_under(m, p) = c.content_hash else v_turn = 1 end
+            ) then
                 return query select m.memory_id, m.root_id, m.status::text, m.predicate::text, m.scope_key;
                 return;
             end if;

@@ -202,7 +202,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) from public;
-comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is '_assign_hash() of stored texts, by id and in their order.';
+comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is
+'_assign_hash() of stored texts, by id and in their order.';
 
 create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -253,7 +254,10 @@ declare
     m memfold.memories;
     v_hash bytea;
 begin
-    for v_twin in select t.twin_id, t.event_id from memfold_internal._rehash_aliases(_parting_twins.tenant_id, _parting_twins.memory_id) as t loop
+    for v_twin in
+        select t.twin_id, t.event_id
+        from memfold_internal._rehash_aliases(_parting_twins.tenant_id, _parting_twins.memory_id) as t
+    loop
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;

@@ -167,7 +167,8 @@ begin
             v_unhashed := v_changed = v_seen;
             continue;
         end if;
-        v_step := memfold_internal._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50), v_locked_at + interval '30 milliseconds');
+        v_step := memfold_internal._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50),
+            v_locked_at + interval '30 milliseconds');
         v_ended := v_step.rows_seen = 0;
         exit when v_ended;
         v_position := v_step."position";

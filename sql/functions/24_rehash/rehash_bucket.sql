@@ -161,7 +161,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._rehash_end(memfold.runs) from public;
-comment on function memfold_internal._rehash_end(memfold.runs) is 'The policy forgets the rules of before. The caller holds the bucket''s lock.';
+comment on function memfold_internal._rehash_end(memfold.runs) is
+'The policy forgets the rules of before. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text,

@@ -128,7 +128,8 @@ revoke all on function memfold_internal._decide_conflict(memfold_internal.decisi
 comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
 'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
-create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
+create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision)
+returns memfold_internal.decision
 language plpgsql stable
 as $$
 begin

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._decide_lexical(c memfold_internal.candidate, d memfold_internal.decision) returns memfold_internal.decision
+create or replace function memfold_internal._decide_lexical(c memfold_internal.candidate, d memfold_internal.decision)
+returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare

@@ -95,7 +95,8 @@ revoke all on function memfold_internal._stored_candidate(memfold.memories, vect
 comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
 'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
 
-create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text) returns memfold.ingest_result
+create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text)
+returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
@@ -177,7 +178,8 @@ begin
     return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) from public;
+revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text)
+from public;
 comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
 'Carries out what tier 2 has decided about a stored root m (c: itself): see _match_stored_memory().';
 
@@ -214,7 +216,8 @@ begin
             continue when d.target_id is distinct from v_rivals.loser_id or memfold_internal._was_compared(c.tenant_id, w, d);
             v_merges := d.action = 'merged' and (c.policy).on_merge <> 'synthesise';
             -- what is not merged stays active beside the other, which is asked about
-            continue when not v_merges and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
+            continue when not v_merges
+                and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
             insert into memfold.memory_events (
                 tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
             )

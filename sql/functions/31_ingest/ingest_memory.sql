@@ -161,8 +161,8 @@ begin
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
             if found then
-                perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
-                    metadata);
+                perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate,
+                    object, metadata);
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
             -- it expired in between: a new call

@@ -209,7 +209,8 @@ comment on function memfold_internal._add_observations(
 'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases; at: when
 those were observed that do not say; event_ids: of their ledger rows, by place.';
 
-create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[]) returns memfold_internal.batch_turn[]
+create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[])
+returns memfold_internal.batch_turn[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -207,7 +207,8 @@ begin
                     v_known[v_i] := v_event_id;
                     v_classes[v_i] := 'known';
                 elsif v_classes[v_i] = 'todo' then
-                    perform memfold_internal._retry('an idempotency key has expired', 'It was there when this call began, and maintenance has removed it since.');
+                    perform memfold_internal._retry('an idempotency key has expired',
+                        'It was there when this call began, and maintenance has removed it since.');
                 end if;
             end if;
             continue when v_classes[v_i] not in ('again', 'known');
@@ -311,7 +312,8 @@ begin
         ) as x;
         -- Nothing is compared, nor locked, where dedup is off.
         v_locks := null;
-        select memfold_internal._lock_scopes(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.scope_key), array_agg(o.wide), v_held)
+        select memfold_internal._lock_scopes(v_tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.scope_key),
+            array_agg(o.wide), v_held)
         into v_locks
         from unnest(v_classes, v_scope_keys, v_wide) with ordinality as o (class, scope_key, wide, i)
         where o.class in ('todo', 'rest') and (v_policies[v_policy_of[o.i]]).dedup = 'on'

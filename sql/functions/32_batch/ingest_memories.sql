@@ -3,7 +3,8 @@ language sql immutable parallel safe
 return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedding,embedding_model,source_turn_ids,
 source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,idempotency_key}'::text[];
 revoke all on function memfold_internal._candidate_keys() from public;
-comment on function memfold_internal._candidate_keys() is 'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
+comment on function memfold_internal._candidate_keys() is
+'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
 
 create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
 language sql immutable parallel safe

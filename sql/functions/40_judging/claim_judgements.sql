@@ -23,7 +23,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._judged_side(text, uuid) from public;
-comment on function memfold_internal._judged_side(text, uuid) is 'What a judge is shown of a memory; provenance is that of its first observation.';
+comment on function memfold_internal._judged_side(text, uuid) is
+'What a judge is shown of a memory; provenance is that of its first observation.';
 
 create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
 language plpgsql volatile

@@ -137,7 +137,8 @@ begin
                 else s.similarity >= t.floor and memfold_internal._pair_score(a.tenant_id, t.score, s.similarity,
                     _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
     ) or policy.lexical_threshold is not null and (
-        select memfold_internal._jaccard(memfold_internal._tokens(a.content, policy.segmenter), memfold_internal._tokens(b.content, policy.segmenter))
+        select memfold_internal._jaccard(memfold_internal._tokens(a.content, policy.segmenter),
+            memfold_internal._tokens(b.content, policy.segmenter))
             > policy.lexical_threshold
         from memfold.memories as a
         join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _is_pair_near.other_id
@@ -161,7 +162,8 @@ begin
         n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
         v_members := memfold_internal._members(n);
         for i in 1..pg_catalog.cardinality(v_members) - 1 loop
-            perform memfold_internal._record_relation(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null, null);
+            perform memfold_internal._record_relation(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null,
+                null);
         end loop;
         n.state := 'done';
     end if;

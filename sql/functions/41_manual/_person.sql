@@ -11,7 +11,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._person(text, text, text) from public;
-comment on function memfold_internal._person(text, text, text) is 'A decision that a person makes without being asked, for _record_relation().';
+comment on function memfold_internal._person(text, text, text) is
+'A decision that a person makes without being asked, for _record_relation().';
 
 create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
 returns memfold.ingest_result

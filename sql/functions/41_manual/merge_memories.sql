@@ -12,7 +12,8 @@ declare
     b constant memfold.memories := v_pair[2];
 begin
     return memfold_internal._person_result('merged', b.memory_id, null,
-        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'merged', a.memory_id, b.memory_id, null, null));
+        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'merged',
+            a.memory_id, b.memory_id, null, null));
 end;
 $$;
 revoke all on function memfold.merge_memories(uuid, uuid, text, text) from public;

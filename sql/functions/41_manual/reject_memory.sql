@@ -13,7 +13,8 @@ begin
     perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected}');
     return memfold_internal._person_result('rejected', m.memory_id, null,
-        memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'rejected', m.memory_id, null, null, null));
+        memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'rejected',
+            m.memory_id, null, null, null));
 end;
 $$;
 revoke all on function memfold.reject_memory(uuid, text, text) from public;

@@ -19,8 +19,8 @@ begin
             || case when b.scope_key = a.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) then
                 memfold_internal._slot_memories(a.tenant_id, a.bucket_id, a.scope_key) end));
     return memfold_internal._person_result('superseded', b.memory_id, a.memory_id,
-        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'superseded', b.memory_id, a.memory_id, null,
-            v_stated_at));
+        memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'superseded',
+            b.memory_id, a.memory_id, null, v_stated_at));
 end;
 $$;
 revoke all on function memfold.supersede_memory(uuid, uuid, text, text) from public;

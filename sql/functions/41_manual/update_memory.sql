@@ -30,8 +30,8 @@ begin
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
         perform memfold_internal._check_pair(m, o);
         perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
-        v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
-            null, null);
+        v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
+            o.memory_id, m.memory_id, null, null);
         return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
     end if;
     o.memory_id := memfold_internal._insert_memory(c, null);
@@ -40,8 +40,8 @@ begin
             errcode = 'serialization_failure',
             detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
     end if;
-    v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced', o.memory_id, m.memory_id,
-        content, null);
+    v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
+        o.memory_id, m.memory_id, content, null);
     if embedding is not null then
         -- the new text may say what another memory says
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');

@@ -60,9 +60,9 @@ begin
                     and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
                     and m.content_hash is null and m.root_id is null
             ) as r
-            cross join lateral memfold_internal._recallable(_knn_search.tenant_id, r.memory_id, _knn_search.memory_type, _knn_search.subject,
-                _knn_search.predicate, _knn_search.session_id, _knn_search.metadata, _knn_search.min_confidence, at, as_of, types,
-                rules) as n
+            cross join lateral memfold_internal._recallable(_knn_search.tenant_id, r.memory_id, _knn_search.memory_type,
+                _knn_search.subject, _knn_search.predicate, _knn_search.session_id, _knn_search.metadata, _knn_search.min_confidence,
+                at, as_of, types, rules) as n
             cross join lateral (
                 select r.memory_id as id
                 union all

@@ -244,8 +244,8 @@ begin
     for v_near in
         with c as materialized (
             select i.place, m.memory_id, m.content, memfold_internal._prose_1(m.subject) as subject,
-                memfold_internal._prose_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object, m.object as given_object,
-                m.scope_key, k.on_timeline
+                memfold_internal._prose_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
+                m.object as given_object, m.scope_key, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (
                 select t.memory_id, t.content, t.subject, t.predicate, t.object, t.scope_key from memfold.memories as t

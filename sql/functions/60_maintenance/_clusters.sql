@@ -13,7 +13,8 @@ end;
 $$;
 revoke all on function memfold_internal._waiting(text, text) from public;
 comment on function memfold_internal._waiting(text, text) is
-'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, maintenance lets them be.';
+'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, maintenance lets
+them be.';
 
 create or replace function memfold_internal._clusters(
     a integer[], b integer[], similarity double precision[], size integer

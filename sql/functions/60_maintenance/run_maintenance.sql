@@ -72,7 +72,8 @@ tasks that have more to do: call again; busy, those of them that met a lock; err
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
 state failed where a task has failed). Raises MF001 to MF003, MF022.';
 
-create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text) returns memfold_internal.maintenance_step
+create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
+returns memfold_internal.maintenance_step
 language plpgsql volatile
 -- Rows may be held by now, so nothing is waited for longer than a batch takes.
 set lock_timeout = '500ms'

@@ -51,7 +51,9 @@ begin
             l.similarities := l.similarities || coalesce(v_pair.similarities, '{}');
             l.memory_a := coalesce(l.memory_a, v_pair.memory_a);
             l.memory_b := coalesce(l.memory_b, v_pair.memory_b);
-            if memfold_internal._pair_strength(_add_pairs.origin, v_pair.evidence) >= memfold_internal._pair_strength(l.origin, l.evidence) then
+            if memfold_internal._pair_strength(_add_pairs.origin, v_pair.evidence)
+                >= memfold_internal._pair_strength(l.origin, l.evidence)
+            then
                 l.label := v_pair.label;
                 l.origin := _add_pairs.origin;
                 l.evidence := v_pair.evidence;

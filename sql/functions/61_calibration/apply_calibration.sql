@@ -27,7 +27,8 @@ create or replace function memfold_internal._score_name(calibration_id uuid) ret
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
 revoke all on function memfold_internal._score_name(uuid) from public;
-comment on function memfold_internal._score_name(uuid) is 'The name of the function that apply_calibration() makes of a calibration''s score.';
+comment on function memfold_internal._score_name(uuid) is
+'The name of the function that apply_calibration() makes of a calibration''s score.';
 
 create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
 language plpgsql immutable parallel safe

@@ -98,7 +98,8 @@ begin
     where a.tenant_id = _collectable.tenant_id collate "C" and a.memory_id = _collectable.memory_a
         and a.status <> 'withdrawn' and b.status <> 'withdrawn'
         and s.similarities ? embedding_model
-        and memfold_internal._prose_1(a.content) not in ('', memfold_internal._prose_1(b.content)) and memfold_internal._prose_1(b.content) <> ''
+        and memfold_internal._prose_1(a.content) not in ('', memfold_internal._prose_1(b.content))
+        and memfold_internal._prose_1(b.content) <> ''
         and not exists (
             select from memfold.memory_events as e
             where e.tenant_id = a.tenant_id and e.memory_id in (a.memory_id, b.memory_id) and e.action = 'erased'

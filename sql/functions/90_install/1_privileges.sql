@@ -16,7 +16,8 @@ begin
     for v_object in
         select p.oid::regprocedure::text as name
         from pg_catalog.pg_proc as p
-        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
+            and p.proowner not in ('memfold_owner'::regrole, 'memfold_queue'::regrole)
             and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
@@ -25,13 +26,14 @@ begin
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;
-    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]), memfold_internal._retry_judgements(text),
-    memfold_internal._tenants() to memfold_owner;
+    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]),
+    memfold_internal._retry_judgements(text), memfold_internal._tenants() to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t
         join pg_catalog.pg_class as c on c.oid = t.typrelid
-        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'c' and t.typowner <> 'memfold_owner'::regrole
+        where t.typnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'c'
+            and t.typowner <> 'memfold_owner'::regrole
             and coalesce(pg_catalog.obj_description(t.oid, 'pg_type'), '') not like 'Made by memfold adopt%'
     loop
         execute pg_catalog.format('alter type %s owner to memfold_owner', v_object.name);
@@ -50,14 +52,17 @@ grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function
-memfold_internal._refresh_judgement(memfold.judgements), memfold_internal._was_asked(text, uuid, uuid), memfold_internal._judged_side(text, uuid),
-memfold_internal._is_in_question(text, uuid, uuid), memfold_internal._members(memfold.judgements), memfold_internal._member_ids(uuid, uuid, uuid[]),
+memfold_internal._refresh_judgement(memfold.judgements), memfold_internal._was_asked(text, uuid, uuid),
+memfold_internal._judged_side(text, uuid), memfold_internal._is_in_question(text, uuid, uuid),
+memfold_internal._members(memfold.judgements), memfold_internal._member_ids(uuid, uuid, uuid[]),
 memfold_internal._add_parts(text, uuid[]),
 memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]), memfold_internal._queue_rest(memfold.judgements, text, uuid[]),
 memfold_internal._has_changed(memfold.judgements, memfold.judgements),
-memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.judgements), memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
+memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.judgements),
+memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
 to memfold_queue;
-grant execute on function memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid)
+grant execute on function
+memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid)
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
 do $$
