@@ -29,7 +29,7 @@ def test_statements_about_judgements_have_one_home() -> None:
     for function in ("claim_judgements", "resolve_judgement", "fail_judgement", "retry_judgements"):
         found = re.compile(rf"memfold\.{function}\b|\"{function}\"[,)]")
         assert [name for name, source in text.items() if found.search(source)] == ["queries.py"], function
-    sent = re.compile(r"queries\.(?:CLAIM|RESOLVE|FAIL|REVIVE)\b")
+    sent = re.compile(r"queries\.(?:CLAIM|RESOLVE|FAIL|RETRY)\b")
     assert [name for name, source in text.items() if sent.search(source)] == ["judging/protocol.py"]
 
 

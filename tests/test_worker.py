@@ -457,7 +457,7 @@ def test_stopped_at_once(dsn: str, db: DB) -> None:
 # what judges do ----------------------------------------------------------------------------------------------
 
 
-def test_a_poisonous_pair_dies_is_seen_and_revived(dsn: str, db: DB) -> None:
+def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
     pairs(dsn, 1)
     with ChatServer(answer=lambda _: {"verdict": "maybe"}) as server:
         worker = Worker(dsn, OpenAIJudge("stand-in", base_url=server.base_url, input_price=1.0), poll=0.02)
@@ -479,10 +479,10 @@ def test_a_poisonous_pair_dies_is_seen_and_revived(dsn: str, db: DB) -> None:
         assert "retry_judgements" in stats[1]
         assert once(Worker(dsn, Toy())).judged == 0, "a dead one is not asked again"
     with ChatServer() as server:
-        arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--revive"]
+        arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--retry"]
         result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *arguments])
     assert result.exit_code == 0, result.stderr
-    assert "revived 1 judgements" in result.stderr
+    assert "opened 1 dead judgements again" in result.stderr
     assert "judged 1 (1 refinement)" in result.stderr
     answered_once(db, 1)
 
