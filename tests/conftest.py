@@ -99,11 +99,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # the processes that pytest-xdist starts test on these servers, in databases of their own
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
-        LEFT_OUT.append("tests/environments/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed")
+        LEFT_OUT.append(
+            "tests/environments/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed"
+        )
     if servers.plproxy() is None:
-        LEFT_OUT.append("tests/environments/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed")
+        LEFT_OUT.append(
+            "tests/environments/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed"
+        )
     if citus_nodes.bindir()[0] is None:
-        LEFT_OUT.append(f"tests/environments/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}")
+        LEFT_OUT.append(
+            f"tests/environments/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}"
+        )
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")

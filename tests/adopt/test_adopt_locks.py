@@ -14,9 +14,9 @@ import pytest
 from memfold.adopt import session as sessions
 from memfold.adopt import steps
 from memfold.adopt.session import Session
+from tests.adopt.test_adopt_interrupted import finish, waiting
 from tests.adopting import DB, OPTIONS, TABLE, make_tables, one, wait_for
 from tests.conftest import Connect
-from tests.adopt.test_adopt_interrupted import finish, waiting
 
 pytestmark = pytest.mark.one_server
 

@@ -23,9 +23,9 @@ from memfold import errors
 from memfold.admin import reembed
 from memfold.cli import main
 from memfold.embedding import Embedder
+from tests.adversarial.test_concurrency import together
 from tests.conftest import Connect
 from tests.support import check, ingest, status
-from tests.adversarial.test_concurrency import together
 
 DB = psycopg.Connection[Any]
 OLD, NEW = 4, 6  # dimensions

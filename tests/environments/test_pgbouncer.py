@@ -19,9 +19,9 @@ import pytest
 from memfold import AsyncMemfold, Memfold, MemfoldError
 from memfold.judging.worker import Worker
 from tests import servers
+from tests.client.test_worker import Toy, done, until, work
 from tests.conftest import Target
 from tests.support import check, ingest, model, vector
-from tests.client.test_worker import Toy, done, until, work
 
 DB = psycopg.Connection[Any]
 PORT = 6432

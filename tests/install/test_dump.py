@@ -14,7 +14,6 @@ import pytest
 from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Make, Target
-from tests.sql.test_labelled_pairs import SCORE
 from tests.install.test_upgrade import (
     GRANTED,
     MEMBERS,
@@ -27,6 +26,7 @@ from tests.install.test_upgrade import (
     stranger,
     way,
 )
+from tests.sql.test_labelled_pairs import SCORE
 
 __all__ = ["stranger", "way"]  # fixtures
 

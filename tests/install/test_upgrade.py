@@ -31,8 +31,8 @@ from memfold import cli, errors
 from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Make, Target
-from tests.support import until
 from tests.sql.test_catalog import plain, snapshot
+from tests.support import until
 
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import answer, check, ingest, model, vector
 from tests.adversarial.test_concurrency import together
+from tests.support import answer, check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from tests.maintenance import storing
-from tests.support import answer, check, ingest, model, statuses, vector
 from tests.sql.test_archive import archive, one
 from tests.sql.test_consolidate import run, vim
 from tests.sql.test_erase import erase, found
 from tests.sql.test_maintenance import run_maintenance
 from tests.sql.test_search import search, texts
+from tests.support import answer, check, ingest, model, statuses, vector
 
 DB = psycopg.Connection[Any]
 SCOPES = 64  # of a call of archive_events

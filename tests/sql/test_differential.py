@@ -13,8 +13,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from memfold import Memfold, MemfoldError
-from tests.support import check, ingest, model, vector
 from tests.sql.test_batch import at_once, state
+from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 Candidate = dict[str, Any]

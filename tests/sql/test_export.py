@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from memfold.cli import main
 from tests.conftest import Make, Target
-from tests.support import Result, answer, ingest, model, vector
 from tests.sql.test_archive import archive
+from tests.support import Result, answer, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (

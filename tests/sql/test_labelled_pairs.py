@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from tests.adversarial.test_locks import Call
 from tests.judging import ask, raises, resolve
 from tests.maintenance import policy, rows, storing
 from tests.support import Result, ingest, model, vector
-from tests.adversarial.test_locks import Call
 
 DB = psycopg.Connection[Any]
 App = Callable[..., DB]

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from tests.adversarial import test_stateful
-from tests.support import Result, check, counters, ingest, model, status, vector
 from tests.adversarial.test_stateful import DAY, FIRST_DAY, Machine
+from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 YEARS = 5 * 365 * DAY

@@ -16,8 +16,8 @@ from psycopg.rows import dict_row
 
 from tests.conftest import Connect
 from tests.servers import Cluster
-from tests.support import DB, check, counters, ingest, model, vector
 from tests.sql.test_vector_index import Scans, limit, load, noise, text, unit
+from tests.support import DB, check, counters, ingest, model, vector
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo"))
