@@ -22,7 +22,7 @@ PY        := $(VENV)/bin/python
 STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo test test-plproxy test-citus lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -99,6 +99,10 @@ server: ## set up the full server (PL/Python and its packages, pgvector), where 
 
 demo: setup ## see about 60 memories being folded, on the embedded server
 	@$(PY) demo/run.py
+
+check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents
+	@$(MAKE) --no-print-directory lint
+	MEMFOLD_FULL_SERVER=none $(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/sql tests/sources
 
 # Without a full server the tests run on the embedded one and say at their end what that leaves out.
 test: setup ## everything that has to hold: lint, then the tests on each server that is to be had

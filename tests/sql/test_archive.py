@@ -27,7 +27,7 @@ DAYS = st.lists(st.integers(0, 6), min_size=3, max_size=6)
 
 
 class Archiving(Machine):
-    """The random calls of tests/adversarial/test_stateful.py; the model that they are compared with has never heard of an archive."""
+    """The random calls of tests/adversarial/test_stateful.py; the model that they are compared with knows no archive."""
 
     @precondition(lambda self: self.world.memories)
     @rule(max_events=st.sampled_from([1000, 1000, 1000, 3, 8]))

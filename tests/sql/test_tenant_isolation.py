@@ -57,8 +57,9 @@ def test_every_tenant_table_is_walled(db: DB) -> None:
         "select relname, relrowsecurity and relforcerowsecurity from pg_class c"
         " where relnamespace = 'memfold'::regnamespace and relkind = 'r' and exists ("
         " select from pg_attribute where attrelid = c.oid and attname = 'tenant_id')"
-        # staged_candidates: COPY is refused where there is row level security; nobody reads it (tests/sql/test_batch.py), and
-        # a constraint keeps who writes it to its own tenant (test_candidates_are_staged_for_ones_own_tenant)
+        # staged_candidates: COPY is refused where there is row level security; nobody reads it
+        # (tests/sql/test_batch.py), and a constraint keeps who writes it to its own tenant
+        # (test_candidates_are_staged_for_ones_own_tenant)
         " and relname not in ('tenant_roles', 'staged_candidates')"
     ).fetchall()
     assert dict(rows) == dict.fromkeys(TENANT_TABLES, True)
