@@ -22,7 +22,7 @@ PY        := $(VENV)/bin/python
 STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo test test-plproxy test-citus lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -100,6 +100,10 @@ server: ## set up the full server (PL/Python and its packages, pgvector), where 
 demo: setup ## see about 60 memories being folded, on the embedded server
 	@$(PY) demo/run.py
 
+check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents
+	@$(MAKE) --no-print-directory lint
+	MEMFOLD_FULL_SERVER=none $(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/sql tests/sources
+
 # Without a full server the tests run on the embedded one and say at their end what that leaves out.
 test: setup ## everything that has to hold: lint, then the tests on each server that is to be had
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
@@ -107,12 +111,12 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 	$(PY) -m pytest -n 2 --dist loadgroup
 
 test-plproxy: setup ## test through a router over two servers, where a server has PL/Proxy: its own tests, then the suite
-	$(PY) -m pytest tests/test_plproxy.py
+	$(PY) -m pytest tests/environments/test_plproxy.py
 	$(PY) -m pytest --plproxy -n 2 --dist loadgroup
 
 test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
-	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest tests/test_citus.py
+	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest tests/environments/test_citus.py
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
 lint: setup ## check the sources

@@ -9,7 +9,7 @@ The file ships with the demo so that nobody needs a model to run it. To make it 
 is left over and all are finite and of length 1; otherwise it names what is wrong and exits 1.
 
 ``--memories FILE --vectors FILE`` does the same for other texts, ``--half`` in numbers of 16 bits. So came about what
-``tests/test_search.py`` reads::
+``tests/sql/test_search.py`` reads::
 
     python demo/make_vectors.py --memories tests/data/paraphrases.jsonl --vectors tests/data/paraphrases.npz --half
 

@@ -3,7 +3,7 @@
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well. ``--everywhere`` runs the whole suite
 on all, but for tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing
-more: those install memfold themselves, or are about Python. What an upgrade does: tests/test_upgrade.py.
+more: those install memfold themselves, or are about Python. What an upgrade does: tests/install/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # Groups of few tests that take long, which pytest-xdist would begin with last, by their number: one of two processes would
 # have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
 LONG = {"test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful", "test_preview",
-        "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress", "test_cut",
+        "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress", "test_connection_loss",
         "test_differential"}  # fmt: skip
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
@@ -99,11 +99,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # the processes that pytest-xdist starts test on these servers, in databases of their own
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
-        LEFT_OUT.append("tests/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed")
+        LEFT_OUT.append(
+            "tests/environments/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed"
+        )
     if servers.plproxy() is None:
-        LEFT_OUT.append("tests/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed")
+        LEFT_OUT.append(
+            "tests/environments/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed"
+        )
     if citus_nodes.bindir()[0] is None:
-        LEFT_OUT.append(f"tests/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}")
+        LEFT_OUT.append(
+            f"tests/environments/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}"
+        )
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")

@@ -1,4 +1,4 @@
-"""memfold's decisions and state once more, small and slow: what tests/test_stateful.py compares the SQL with.
+"""memfold's decisions and state once more, small and slow: what tests/adversarial/test_stateful.py compares the SQL with.
 
 Written from the design, not from the SQL. ``World`` keeps a ledger of its own; ``derive`` computes all state as a
 pure function of it, anew each time. Memories, events and judgements are numbered from 0 in the order in which they

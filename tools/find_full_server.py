@@ -18,10 +18,10 @@ OLDEST_PGVECTOR = (0, 8)
 
 
 def candidates() -> list[Path]:
-    """Directories that may hold a server, the one named by MEMFOLD_FULL_SERVER alone if it is set."""
+    """Directories that may hold a server, the one named by MEMFOLD_FULL_SERVER alone if it is set; "none": none."""
     named = os.environ.get("MEMFOLD_FULL_SERVER")
     if named:
-        return [Path(named)]
+        return [] if named == "none" else [Path(named)]
     found = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda path: int(path.parent.name) if path.parent.name.isdigit() else 0,
@@ -70,6 +70,8 @@ def find() -> tuple[Path | None, str]:
         if not reason:
             return bindir, ""
         reasons.append(f"{bindir}: {reason}")
+    if os.environ.get("MEMFOLD_FULL_SERVER") == "none":
+        return None, "MEMFOLD_FULL_SERVER says none"
     return None, "; ".join(reasons) or "no PostgreSQL server is installed"
 
 

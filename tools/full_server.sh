@@ -18,7 +18,7 @@ give_up() {
     say "$*"
     exit 3
 }
-# The pooler that tests/test_pgbouncer.py asks for, wanted and not needed. Debian's package starts a service: not for us.
+# The pooler that tests/environments/test_pgbouncer.py asks for, wanted and not needed. Debian's package starts a service: not for us.
 pooler() {
     [ -z "$(PATH=$PATH:/usr/sbin command -v pgbouncer)" ] || return 0
     { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; } || return 0
@@ -32,7 +32,7 @@ pooler() {
     [ -z "$ours" ] || rm -f "$policy"
     update-rc.d pgbouncer disable >/dev/null 2>&1 || true
 }
-# The router that tests/test_plproxy.py asks for: the same.
+# The router that tests/environments/test_plproxy.py asks for: the same.
 router() {
     local package=postgresql-$("$1/postgres" -V | sed 's/^[^0-9]*\([0-9]*\).*/\1/')-plproxy
     [ ! -e "$("$1/pg_config" --sharedir)/extension/plproxy.control" ] || return 0

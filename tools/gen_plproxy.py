@@ -307,7 +307,7 @@ $$;
 comment on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
 
-create function memfold_internal._revive_on(shard integer, tenant_id text) returns bigint
+create function memfold_internal._retry_judgements_on(shard integer, tenant_id text) returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -315,7 +315,7 @@ as $$
     select * from memfold.retry_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold_internal._revive_on(integer, text) is 'retry_judgements() on one server.';
+comment on function memfold_internal._retry_judgements_on(integer, text) is 'retry_judgements() on one server.';
 
 create function memfold.claim_judgements({claim.arguments}) returns {claim.result}
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -335,8 +335,8 @@ begin
     end if;
     for v_step in 1..v_shards loop
         begin
-            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review,
-                null, judgement_ids);
+            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease,
+                review, null, judgement_ids);
             get diagnostics v_given = row_count;
         -- of PL/Proxy itself (no connection), and of a server that goes away
         exception when internal_error or connection_exception or admin_shutdown or crash_shutdown or cannot_connect_now then
@@ -364,9 +364,12 @@ declare
     v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     if v_tenant_id is not null then
-        return memfold_internal._revive_on(0, v_tenant_id);
+        return memfold_internal._retry_judgements_on(0, v_tenant_id);
     end if;
-    return (select sum(memfold_internal._revive_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
+    return (
+        select sum(memfold_internal._retry_judgements_on(s, null))
+        from generate_series(0, memfold_internal._shards() - 1) as s
+    );
 end;
 $$;
 """
@@ -584,7 +587,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
         out.append("\n".join(every[name].described()))
     for private in (
         "memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[])",
-        "memfold_internal._revive_on(integer, text)",
+        "memfold_internal._retry_judgements_on(integer, text)",
     ):
         out.append("\n".join(grants(private, ["memfold_app", "memfold_judge"])))
     return "\n\n".join(out) + "\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The style of the SQL and the safety of its migrations. (The generated canonicalizer: tests/test_canonicalizer.py.)
+# The style of the SQL and the safety of its migrations. (The generated canonicalizer: tests/sql/test_canonicalizer.py.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Schema files of a release that is out never change.

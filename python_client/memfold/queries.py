@@ -139,7 +139,7 @@ FAIL = _function(
     "cost",
     "tenant_id",
 )
-REVIVE = _function("retry_judgements", "tenant_id")
+RETRY = _function("retry_judgements", "tenant_id")
 
 
 def call(function: str, given: Iterable[str]) -> LiteralString:

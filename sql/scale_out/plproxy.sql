@@ -1663,7 +1663,7 @@ $$;
 comment on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() on one server.';
 
-create function memfold_internal._revive_on(shard integer, tenant_id text) returns bigint
+create function memfold_internal._retry_judgements_on(shard integer, tenant_id text) returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -1671,7 +1671,7 @@ as $$
     select * from memfold.retry_judgements(
         "tenant_id" => case when $2 is not null then pg_catalog.set_config('memfold.tenant_id', $2, true) end);
 $$;
-comment on function memfold_internal._revive_on(integer, text) is 'retry_judgements() on one server.';
+comment on function memfold_internal._retry_judgements_on(integer, text) is 'retry_judgements() on one server.';
 
 create function memfold.claim_judgements(worker text, max bigint DEFAULT 10, lease interval DEFAULT '00:01:00'::interval, review boolean DEFAULT false, tenant_id text DEFAULT NULL::text, judgement_ids uuid[] DEFAULT NULL::uuid[]) returns SETOF memfold.claimed_judgement
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -1720,9 +1720,9 @@ declare
     v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     if v_tenant_id is not null then
-        return memfold_internal._revive_on(0, v_tenant_id);
+        return memfold_internal._retry_judgements_on(0, v_tenant_id);
     end if;
-    return (select sum(memfold_internal._revive_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
+    return (select sum(memfold_internal._retry_judgements_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
 end;
 $$;
 
@@ -1743,5 +1743,5 @@ grant execute on function memfold.retry_judgements(tenant_id text) to memfold_ap
 revoke all on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) from public;
 grant execute on function memfold_internal._claim_on(integer, text, bigint, interval, boolean, text, uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-revoke all on function memfold_internal._revive_on(integer, text) from public;
-grant execute on function memfold_internal._revive_on(integer, text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold_internal._retry_judgements_on(integer, text) from public;
+grant execute on function memfold_internal._retry_judgements_on(integer, text) to memfold_app, memfold_judge, memfold_owner;

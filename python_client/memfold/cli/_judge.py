@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--output-price", type=click.FloatRange(0), metavar="P", help="Of a million tokens of output.")
 @tenant_option("Judge this tenant's only; default: every tenant's, which a member of memfold_judge may.")
 @click.option("--once", is_flag=True, help="End when there is nothing more to claim.")
-@click.option("--revive", is_flag=True, help="First open dead judgements again.")
+@click.option("--retry", is_flag=True, help="First open dead judgements again.")
 @click.option("--timeout", type=float, default=30.0, help="Seconds that a call may take; default: 30.")
 @click.option("--lease", type=float, help="Seconds that a claim holds; default: 2 x --timeout + 32.")
 @click.option("--poll", type=float, default=1.0, help="Seconds between looks at an empty queue; default: 1.")
@@ -60,7 +60,7 @@ def judge(
     output_price: float | None,
     tenant: str | None,
     once: bool,
-    revive: bool,
+    retry: bool,
     timeout: float,
     lease: float | None,
     poll: float,
@@ -121,7 +121,7 @@ def judge(
     logger.addHandler(log)
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
     try:
-        summary = asyncio.run(_judge(worker, asked, once=once, revive=revive))
+        summary = asyncio.run(_judge(worker, asked, once=once, retry=retry))
     finally:
         logger.removeHandler(log)
     say(str(summary))
@@ -177,7 +177,7 @@ def review(
             Review(client, tenant, everything=everything).run()
 
 
-async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> Summary:
+async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Summary:
     """Run until a signal, and end at once at the second."""
     loop = asyncio.get_running_loop()
     signals = 0
@@ -189,8 +189,8 @@ async def _judge(worker: Worker, asked: Judge, *, once: bool, revive: bool) -> S
 
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        if revive:
-            say(f"revived {await worker.revive()} judgements")
+        if retry:
+            say(f"opened {await worker.retry()} dead judgements again")
         return await worker.run(until_idle=once)
     finally:
         for number, handler in earlier.items():

@@ -158,6 +158,6 @@ def state_after_failure(rows: Sequence[Row]) -> Failed:
     return state
 
 
-def revive(tenant_id: str | None) -> Call:
+def retry(tenant_id: str | None) -> Call:
     """Open dead judgements again; their number is ``retry_judgements`` of the row."""
-    return _call(queries.REVIVE, {"tenant_id": tenant_id})
+    return _call(queries.RETRY, {"tenant_id": tenant_id})

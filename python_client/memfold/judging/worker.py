@@ -109,15 +109,15 @@ class Worker(Dispatcher):
             if self._dispatching is not None:
                 self._dispatching.cancel()
 
-    async def revive(self) -> int:
+    async def retry(self) -> int:
         """Open dead judgements again, before or while it runs; how many."""
         try:
-            rows = await self._database.claim(protocol.revive(self._tenant_id))
+            rows = await self._database.claim(protocol.retry(self._tenant_id))
         except psycopg.Error as error:
             raise translate(error) from error
         self._wake()
-        revived: int = rows[0]["retry_judgements"]
-        return revived
+        opened: int = rows[0]["retry_judgements"]
+        return opened
 
     async def run(self, until_idle: bool = False) -> Summary:
         """Judge until ``stop``; until_idle: until there is nothing more to claim.

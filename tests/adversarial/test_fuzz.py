@@ -1,0 +1,39 @@
+"""Whatever comes in: an answer, or an error of memfold's own. tests/fuzzing.py makes it up.
+
+MEMFOLD_FUZZ (3000) calls, half of them by a seed that stays, half by another each time; MEMFOLD_FUZZ_SEED sets that one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.conftest import Target
+from tests.fuzzing import Fuzzer
+from tests.sql.test_catalog import PUBLIC
+
+CALLS = int(os.environ.get("MEMFOLD_FUZZ", "3000"))
+SEEDS = {
+    "fixed": 1,
+    "random": int(os.environ.get("MEMFOLD_FUZZ_SEED", random.SystemRandom().randrange(2, 10**6))),
+}
+# What a session holds: plans and catalog of all functions, and of what it was given in 100,000 calls.
+MOST = 300 << 20
+
+
+@pytest.mark.each_server
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hostile_input(dsn: str, target: Target, seed: str) -> None:
+    fuzzer = Fuzzer(dsn, SEEDS[seed])
+    try:
+        report = fuzzer.run(CALLS // 2)
+    finally:
+        fuzzer.close()
+    print(report)
+    assert not report.findings, f"MEMFOLD_FUZZ_SEED={SEEDS[seed]} on {target}\n{report}"
+    assert set(report.called) == PUBLIC
+    assert report.calls >= CALLS // 2
+    assert report.outcomes["success"] > report.calls / 4
+    assert max(max(sizes) for sizes in report.memory.values()) < MOST, report.memory

@@ -1,0 +1,774 @@
+"""The worker, against real servers, real processes and endpoints that fail: no judgement lost, none paid twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow
+
+from memfold.cli import main
+from memfold.errors import ConnectionLostError, MemfoldError
+from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage, limits
+from memfold.judging.dispatching import Claimed
+from memfold.judging.protocol import Call
+from memfold.judging.worker import Summary, Worker
+from tests.chat_server import ChatServer, control, stats_of
+from tests.servers import ROOT, Cluster
+from tests.support import check, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
+
+JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
+"""Of the throughput test; from 2,000 on it holds the worker to 45 a second."""
+
+
+# what there is to judge --------------------------------------------------------------------------------------
+
+
+def pairs(dsn: str, count: int, tenant: str = "acme", start: int = 0) -> None:
+    """So many ambiguous pairs, each in a scope of its own."""
+    side = math.sqrt(1 - 0.88**2)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("select memfold.register_embedding_model('m', 4)")
+        with connection.pipeline():
+            for number in range(start, start + count):
+                for text, embedding in (("holds", [1, 0, 0, 0]), ("holds there", [0.88, side, 0, 0])):
+                    connection.execute(
+                        "select memfold.ingest_memory(%s, %s, subject => %s, embedding => %s::text::vector,"
+                        " embedding_model => 'm')",
+                        [f"Fact {number} {text}", tenant, f"s{number}", json.dumps(embedding)],
+                    )
+
+
+def states(db: DB) -> Counter[str]:
+    return Counter(row[0] for row in db.execute("select state from memfold.judgements").fetchall())
+
+
+def done(db: DB) -> int:
+    return states(db)["done"]
+
+
+def answered_once(db: DB, count: int) -> None:
+    """Every judgement is answered, by one row of the ledger each, and no invariant is broken."""
+    assert states(db) == {"done": count}
+    rows = db.execute(
+        "select judgement_id, count(*) from memfold.memory_events where tier = 3 and method = 'judge' group by 1"
+    ).fetchall()
+    assert [number for _, number in rows] == [1] * count
+    check(db)
+
+
+HURRY = "update memfold.judgements set next_attempt_at = now() where state = 'open'"
+"""Not in the worker's own thread: it would wait for a claim that waits for it."""
+
+
+# who judges --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Toy:
+    """A judge without an endpoint: what it was asked, and what it does then."""
+
+    act: Callable[[Question], Awaitable[Answer | None]] | None = None
+    latency: float = 0.0
+    cost: float = 0.0
+    asked: list[Question] = field(default_factory=list)
+    at: list[float] = field(default_factory=list)
+
+    async def judge(self, question: Question) -> Answer:
+        self.asked.append(question)
+        self.at.append(time.monotonic())
+        await asyncio.sleep(self.latency)
+        if self.act is not None:
+            answer = await self.act(question)
+            if answer is not None:
+                return answer
+        return Answer("duplicate", 0.9, "a toy", usage=Usage("toy", 10, 1, self.cost))
+
+
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come to that"
+        await asyncio.sleep(0.02)
+
+
+def work(worker: Worker, *conditions: Callable[[], object] | Awaitable[object]) -> Summary:
+    """Run the worker until each condition has come true in turn, then stop it."""
+
+    async def run() -> Summary:
+        running = asyncio.create_task(worker.run())
+        try:
+            for condition in conditions:
+                await (until(condition) if callable(condition) else condition)
+                assert not running.done() or running.result()
+        finally:
+            worker.stop()
+        return await closing(running, worker)
+
+    return asyncio.run(run())
+
+
+async def closing(running: Awaitable[Summary], worker: Worker) -> Summary:
+    try:
+        return await running
+    finally:
+        if isinstance(worker._judge, OpenAIJudge):
+            await worker._judge.close()
+
+
+def once(worker: Worker) -> Summary:
+    return asyncio.run(closing(worker.run(until_idle=True), worker))
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Callable[..., str]]:
+    """Starts endpoints in processes of their own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(latency: float) -> str:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.chat_server", "--latency", str(latency)],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout is not None
+        return process.stdout.readline().strip()
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def judging(dsn: str, url: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`memfold judge` as a process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memfold.cli", "judge", dsn, "--model", "stand-in", "--base-url", url, *options],
+        cwd=ROOT / "python_client", text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "OPENAI_API_KEY": "none"},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+    asyncio.run(until(condition, seconds))
+
+
+# speed -------------------------------------------------------------------------------------------------------
+
+
+class Timed(Worker):
+    """Knows when it claimed and when what it claimed was applied."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.claims: list[tuple[float, int]] = []
+        self.applied: list[float] = []
+
+        self._database.transact = self._timed(self._database.transact)  # type: ignore[method-assign]
+
+    def _timed(self, transact: Any) -> Any:
+        async def call(pool: Any, sent: Call) -> list[DictRow]:
+            began = time.monotonic()
+            rows: list[DictRow] = await transact(pool, sent)
+            if "claim_judgements" in sent.statement and rows:
+                self.claims.append((began, len(rows)))
+            elif "resolve_judgement" in sent.statement:
+                self.applied.append(time.monotonic())
+            return rows
+
+        return call
+
+
+def test_three_pairs_take_as_long_as_one(
+    dsn: str, db: DB, endpoint: Callable[..., str], record_property: Callable[[str, object], None]
+) -> None:
+    latency = 1.0
+    url = endpoint(latency)
+    worker = Timed(dsn, OpenAIJudge("stand-in", base_url=url), poll=0.05)
+    ratios: list[float] = []
+
+    async def rounds() -> None:
+        # The first call of a process loads what it needs; it is no part of a call's latency.
+        await asyncio.to_thread(pairs, dsn, 1)
+        await until(lambda: done(db) == 1)
+        for turn in range(2):
+            db.execute("update memfold.judgements set next_attempt_at = 'infinity' where state = 'open'")
+            worker.claims.clear()
+            worker.applied.clear()
+            with psycopg.connect(dsn) as connection:  # one transaction: they are seen together
+                model(connection)
+                for number in range(3):
+                    scope = {"subject": f"{turn} {number}"}
+                    ingest(connection, f"Fact {turn} {number} holds", **vector(1.0), **scope)
+                    ingest(connection, f"Fact {turn} {number} holds there", **vector(0.88), **scope)
+            await until(lambda: len(worker.applied) == 3)
+            assert [count for _, count in worker.claims] == [3]
+            ratios.append((worker.applied[-1] - worker.claims[0][0]) / latency)
+
+    work(worker, rounds())
+    # How long it took is for the record, for a busy machine takes its own time: asked at once is what makes it short.
+    record_property("ratio", min(ratios))
+    assert stats_of(url)["max_in_flight"] == 3
+    answered_once(db, 7)
+
+
+def test_full_slots(
+    dsn: str, db: DB, endpoint: Callable[..., str], record_property: Callable[[str, object], None]
+) -> None:
+    """10 slots at 200 ms a call cannot do more than 50 judgements a second."""
+    url = endpoint(0.2)
+    pairs(dsn, JUDGEMENTS)
+    with judging(dsn, url, "--once", "--quiet") as process:
+        _, said = process.communicate(timeout=JUDGEMENTS)
+        assert process.returncode == 0, said
+    answered_once(db, JUDGEMENTS)
+    row = db.execute(
+        "select extract(epoch from max(at) - min(at)) from memfold.memory_events where tier = 3"
+    ).fetchone()
+    assert row is not None
+    rate = JUDGEMENTS / (float(row[0]) + 0.2)
+    record_property("judgements_per_second", rate)
+    logging.getLogger(__name__).info("%d judgements at %.1f a second", JUDGEMENTS, rate)
+    stats = stats_of(url)
+    assert stats["received"] == JUDGEMENTS
+    assert stats["max_in_flight"] == 10
+    assert rate >= (45 if JUDGEMENTS >= 2000 else 20), rate
+
+
+# nothing is lost ---------------------------------------------------------------------------------------------
+
+
+def test_killed_twice(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
+    count, slots = 40, 5
+    url = endpoint(0.2)
+    pairs(dsn, count)
+    options = ["--slots", str(slots), "--timeout", "1", "--lease", "2.5", "--poll", "0.2", "--quiet"]
+    in_flight = 0
+    for share in (8, 20):
+        with judging(dsn, url, *options) as process:
+            wait_for(lambda share=share: done(db) >= share)
+            process.send_signal(signal.SIGSTOP)
+            asked, written = stats_of(url)["received"], done(db)
+            assert written < count
+            process.kill()
+        # Asked and not yet written, by this worker: what was in flight before was asked again or will be.
+        in_flight += asked - written - in_flight
+        assert in_flight <= 2 * 2 * slots
+    with judging(dsn, url, *options) as process:
+        wait_for(lambda: done(db) == count)
+        process.terminate()
+        assert process.wait(20) == 0
+    answered_once(db, count)
+    asked_by_judgement = stats_of(url)["judgements"]
+    assert len(asked_by_judgement) == count
+    assert sum(asked_by_judgement.values()) <= count + in_flight
+    assert states(db)["dead"] == 0
+
+
+def test_the_endpoint_is_down_for_a_while(
+    dsn: str,
+    db: DB,
+    endpoint: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    count, slots = 30, 4
+    url = endpoint(0.05)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.4)
+    pairs(dsn, count)
+    worker = Worker(dsn, OpenAIJudge("stand-in", base_url=url), slots=slots, poll=0.1)
+
+    async def outage() -> None:
+        await until(lambda: done(db) >= 8)
+        await asyncio.to_thread(control, url, mode="refuse", **{"for": 1.5})
+
+    with caplog.at_level(logging.INFO, "memfold.worker"):
+        summary = work(worker, outage(), lambda: done(db) == count)
+    answered_once(db, count)
+    assert summary.judged == count
+    assert summary.failed == summary.dead == 0
+    # Not churned: the calls under way, and a probe now and then.
+    assert slots <= summary.given_back <= 5 * slots
+    assert summary.calls <= count + 2 * slots + 4
+    assert db.execute("select distinct attempts from memfold.judgements").fetchall() == [(1,)]
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "endpoint is back" in line]) == 1
+    assert any("endpoint is down: pause=" in line for line in said)
+
+
+def test_the_endpoint_asks_for_patience(dsn: str, db: DB) -> None:
+    pairs(dsn, 4)
+    with ChatServer(retry_after="1.5") as server:
+        server.script("429")  # the first of all calls
+        worker = Worker(dsn, OpenAIJudge("stand-in", base_url=server.base_url), slots=1, poll=0.1)
+        summary = work(worker, lambda: done(db) == 4)
+        times = [asked.at for asked in server.asked]
+    assert times[1] - times[0] >= 1.4
+    assert len(times) == 5
+    assert summary.failed == 0
+    assert db.execute("select distinct attempts from memfold.judgements").fetchall() == [(1,)]
+
+
+def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.1)
+    pairs(dsn, 5)
+    arguments = ["judge", dsn, "--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "endpoint is down" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
+
+
+def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """While answers are under way: they are kept until they can be written, and no pair is asked twice."""
+    cluster = own_cluster
+    dsn = cluster.dsn() + " options='-csearch_path=public,memfold'"
+    count = 18
+    pairs(dsn, count)
+    toy = Toy(latency=0.4)
+    worker = Worker(dsn, toy, slots=4, poll=0.2, timeout=30)
+
+    def pg_ctl(action: str) -> None:
+        data = cluster.base / "data"
+        cluster.run(
+            cluster.bindir / "pg_ctl", "-D", data, "-l", cluster.base / "log", "-m", "fast", "-w", action
+        )
+
+    async def restart() -> None:
+        await until(lambda: len(toy.asked) >= 10)
+        await asyncio.to_thread(pg_ctl, "stop")
+        await asyncio.sleep(1)  # the answers of the calls under way arrive now
+        await asyncio.to_thread(pg_ctl, "start")
+
+    with caplog.at_level(logging.INFO, "memfold.worker"):
+        with psycopg.connect(dsn, autocommit=True) as before:
+            assert done(before) == 0
+
+        async def all_done() -> None:
+            with psycopg.connect(dsn, autocommit=True) as after:
+                await until(lambda: done(after) == count)
+
+        summary = work(worker, restart(), all_done())
+    with psycopg.connect(dsn, autocommit=True) as after:
+        answered_once(after, count)
+    assert len(toy.asked) == summary.calls == count
+    assert summary.unwritten == summary.failed == 0
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert "lost the database" in said
+    assert "the database is back" in said
+
+
+def test_a_collision_is_tried_again(dsn: str, db: DB) -> None:
+    pairs(dsn, 3)
+    db.execute(
+        """
+        create sequence public.collisions;
+        create function public.collide() returns trigger language plpgsql security definer as $$
+        begin
+            if new.tier = 3 and nextval('public.collisions') <= 4 then
+                raise 'as the test wants it'
+                    using errcode = case currval('public.collisions') % 2 when 0 then '40001' else '40P01' end;
+            end if;
+            return new;
+        end $$;
+        create trigger collide before insert on memfold.memory_events
+        for each row execute function public.collide();
+        """
+    )
+    toy = Toy()
+    summary = once(Worker(dsn, toy))
+    db.execute("drop trigger collide on memfold.memory_events")
+    assert len(toy.asked) == summary.judged == 3
+    assert summary.failed == 0
+    answered_once(db, 3)
+
+
+def test_terminated(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
+    """SIGTERM: calls under way are answered and applied, what was claimed ahead is given back as it was."""
+    count, slots = 12, 3
+    url = endpoint(0.4)
+    pairs(dsn, count)
+    with judging(dsn, url, "--slots", str(slots)) as process:
+        # In the second round judgements are claimed ahead.
+        wait_for(lambda: stats_of(url)["received"] > slots and states(db)["leased"] > slots)
+        process.terminate()
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 0, said
+    asked = stats_of(url)["received"]
+    assert slots < asked <= 2 * slots
+    assert states(db) == {"done": asked, "open": count - asked}
+    assert f"judged {asked} ({asked} refinement)" in said
+    assert "calls_under_way=" in said
+    waiting = db.execute(
+        "select distinct attempts, next_attempt_at <= now(), worker from memfold.judgements where state = 'open'"
+    ).fetchall()
+    assert waiting == [(0, True, None)]
+
+
+def test_stopped_at_once(dsn: str, db: DB) -> None:
+    pairs(dsn, 3)
+    toy = Toy(latency=60)
+    worker = Worker(dsn, toy)
+
+    async def stop_twice() -> None:
+        await until(lambda: len(toy.asked) == 3)
+        worker.stop()
+        await asyncio.sleep(0.2)
+        worker.stop(now=True)
+
+    began = time.monotonic()
+    summary = work(worker, stop_twice())
+    assert time.monotonic() - began < 5
+    assert summary.given_back == 3
+    assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
+
+
+# what judges do ----------------------------------------------------------------------------------------------
+
+
+def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
+    pairs(dsn, 1)
+    with ChatServer(answer=lambda _: {"verdict": "maybe"}) as server:
+        worker = Worker(dsn, OpenAIJudge("stand-in", base_url=server.base_url, input_price=1.0), poll=0.02)
+
+        async def hurry() -> None:
+            while not states(db)["dead"]:
+                await asyncio.to_thread(db.execute, HURRY)
+                await asyncio.sleep(0.02)
+
+        summary = work(worker, asyncio.wait_for(hurry(), 30))
+        assert (summary.failed, summary.dead, summary.judged) == (8, 1, 0)
+        assert server.received == 8
+        row = db.execute("select attempts, input_tokens, last_error from memfold.judgements").fetchone()
+        assert row is not None
+        assert row[:2] == (8, 3200)
+        assert row[2]
+        (stats,) = db.execute("select dead_judgements, warning, active from memfold.dedup_stats").fetchall()
+        assert (stats[0], stats[2]) == (1, 2)
+        assert "retry_judgements" in stats[1]
+        assert once(Worker(dsn, Toy())).judged == 0, "a dead one is not asked again"
+    with ChatServer() as server:
+        arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--retry"]
+        result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *arguments])
+    assert result.exit_code == 0, result.stderr
+    assert "opened 1 dead judgements again" in result.stderr
+    assert "judged 1 (1 refinement)" in result.stderr
+    answered_once(db, 1)
+
+
+def test_whatever_a_judge_does_the_worker_goes_on(dsn: str, db: DB) -> None:
+    pairs(dsn, 10)
+
+    async def misbehave(question: Question) -> Answer | None:
+        match question.memory.subject:
+            case "s0":
+                raise ZeroDivisionError("a bug")
+            case "s1":
+                await asyncio.sleep(60)
+            case "s2":
+                return "duplicate"  # type: ignore[return-value]
+            case "s3":
+                raise asyncio.CancelledError
+            case "s4":
+                return Answer("maybe", 0.9, usage=Usage("toy", 10, 1, 0.5))  # type: ignore[arg-type]
+            case "s5":
+                return Answer("duplicate", 0.9, "a \0 and a \ud800", usage=Usage("toy", 10, 1))
+            case "s6":
+                return Answer("duplicate", 0.9, usage=Usage(None, -5, 1, math.nan))
+            case "s7":
+                return Answer("duplicate", 0.9, usage=Usage("toy", 10**13, 2**52, 1e13))
+            case "s8":
+                raise JudgeError("nonsense", transient=False, usage=Usage("toy", 10**13, 2**52, math.inf))
+        return None
+
+    worker = Worker(dsn, Toy(misbehave), timeout=0.5)
+    summary = work(worker, lambda: worker.summary.given_back)
+    assert summary.verdicts == {"duplicate": 4}
+    assert summary.failed == 5
+    assert (summary.input_tokens, summary.output_tokens, summary.cost) == (30, 4, 0.5)
+    assert summary.given_back == 1
+    rows = db.execute(
+        "select m.subject, j.state, j.attempts, j.last_error, j.cost, j.reason, j.model from memfold.judgements as j"
+        " join memfold.memories as m using (tenant_id, memory_id)"
+    ).fetchall()
+    found = {row[0]: row[1:] for row in rows}
+    assert found["s0"][:3] == ("open", 1, "ZeroDivisionError: a bug")
+    assert found["s1"][:3] == ("open", 0, "no answer within 0.5 s")
+    assert found["s2"][:2] == found["s3"][:2] == ("open", 1)
+    assert found["s4"][1] == 1
+    assert found["s4"][2].startswith("MF028")
+    assert found["s4"][3] == 0.5
+    assert (found["s5"][0], found["s5"][4]) == ("done", "a � and a ?")
+    assert (found["s6"][0], found["s6"][3], found["s6"][5]) == ("done", 0, "Toy")
+    assert (found["s7"][0], found["s7"][3]) == ("done", 0)
+    assert found["s8"][:4] == ("open", 1, "nonsense", 0)
+    check(db)
+
+
+def test_a_pair_that_keeps_failing_while_others_get_through_counts(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs(dsn, 1, "poison")
+    pairs(dsn, 60)
+
+    async def act(question: Question) -> Answer | None:
+        if question.tenant_id == "poison":
+            await asyncio.sleep(0.06)
+            raise JudgeError("status 500", transient=True)
+        return None
+
+    worker = Worker(dsn, Toy(act, latency=0.02), slots=2, poll=0.02)
+
+    async def hurry() -> None:
+        while done(db) < 60:
+            await asyncio.to_thread(db.execute, HURRY)
+            await asyncio.sleep(0.02)
+
+    work(worker, asyncio.wait_for(hurry(), 30))
+    row = db.execute("select attempts from memfold.judgements where tenant_id = 'poison'").fetchone()
+    assert row is not None
+    assert row[0] >= 1
+
+
+def test_somebody_else_answers_meanwhile(dsn: str, db: DB, caplog: pytest.LogCaptureFixture) -> None:
+    pairs(dsn, 2)
+
+    async def overtake(question: Question) -> None:
+        if question.memory.subject == "s0":
+            db.execute(
+                "select memfold.resolve_judgement(%s, 'distinct', tenant_id => 'acme')",
+                [question.judgement_id],
+            )
+
+    with caplog.at_level(logging.INFO, "memfold.worker"):
+        summary = once(Worker(dsn, Toy(overtake, cost=0.25)))  # type: ignore[arg-type]
+    assert (summary.judged, summary.answered_elsewhere, summary.failed) == (1, 1, 0)
+    assert summary.cost == 0.5
+    methods = db.execute("select method from memfold.memory_events where tier = 3 order by 1").fetchall()
+    assert methods == [("judge",), ("person",)]
+    assert any(line.startswith("late judgement=") for line in caplog.messages)
+    check(db)
+
+
+# budgets, tenants, waking ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [{"calls_per_hour": 5}, {"calls_per_hour": 9, "cost_per_hour": 0.05}])
+def test_budget(
+    dsn: str,
+    db: DB,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    budget: dict[str, Any],
+) -> None:
+    """Five calls in any hour, whether they are counted or paid for."""
+    hour = 1.0
+    monkeypatch.setattr(limits, "HOUR", hour)
+    pairs(dsn, 12)
+    toy = Toy(latency=0.02, cost=0.01)
+    with caplog.at_level(logging.WARNING, "memfold.worker"):
+        summary = work(Worker(dsn, toy, slots=4, poll=0.05, **budget), lambda: done(db) == 12)
+    assert summary.calls == 12
+    assert summary.cost == pytest.approx(0.12)
+    in_any_hour = [later - sooner for sooner, later in zip(toy.at, toy.at[5:], strict=False)]
+    assert min(in_any_hour) >= hour - 0.05, in_any_hour
+    assert toy.at[-1] - toy.at[0] < 10 * hour, "it goes on as soon as it may"
+    said = [line for line in caplog.messages if "budget" in line]
+    # on a busy machine five calls may themselves take an hour of this test
+    assert len(said) in (1, 2, 3), "once in each hour that was spent"
+    assert said[0].startswith("the budget of this hour is spent: the next call in ")
+    assert db.execute("select sum(attempts) from memfold.judgements").fetchone() == (12,)
+
+
+def test_a_run_with_an_end_does_not_wait_for_its_budget(dsn: str, db: DB) -> None:
+    pairs(dsn, 5)
+    summary = once(Worker(dsn, Toy(), calls_per_hour=3))
+    assert (summary.judged, summary.unfinished) == (3, "budget spent")
+    assert states(db) == {"done": 3, "open": 2}
+
+
+def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
+    """Whoever claims it next has time for it; the attempt does not count."""
+    now = time.monotonic()
+    short, long = (
+        Question(uuid4(), "acme", "default", "write", None, (), 1, Side(uuid4(), text, "fact"), Side(uuid4(), text, "fact"))
+        for text in ("short", "long")
+    )  # fmt: skip
+    given_back: list[tuple[Any, ...]] = []
+    asked: list[Question] = []
+
+    class Silent(Worker):
+        async def _fail(self, judgement_id: UUID, tenant_id: str, reason: str, **said: Any) -> None:
+            given_back.append((judgement_id, reason, said))
+
+        async def _handle(self, claimed: Any) -> None:
+            asked.append(claimed.question)
+
+    async def run() -> None:
+        worker = Silent("", Toy(), timeout=1000, lease=5000)
+        # half of the timeout is left of the first lease, more than the timeout of the second
+        worker._ready.extend([Claimed(short, now + 500), Claimed(long, now + 4000)])
+        worker._start_calls()
+        await asyncio.gather(*worker._tasks)
+
+    asyncio.run(run())
+    assert [question.judgement_id for question in asked] == [long.judgement_id]
+    [(judgement_id, reason, said)] = given_back
+    assert (judgement_id, reason) == (short.judgement_id, "waited too long for a free slot")
+    assert said == {"counted": False, "retry_after": 0.0}
+
+
+def test_a_flood_of_one_tenant_starves_no_other(dsn: str, db: DB) -> None:
+    pairs(dsn, 50, "flood")
+    pairs(dsn, 3, "small")
+    toy = Toy(latency=0.01)
+    assert once(Worker(dsn, toy, slots=4)).judged == 53
+    places = [place for place, question in enumerate(toy.asked) if question.tenant_id == "small"]
+    assert max(places) < 24, places
+    check(db)
+
+
+def test_a_worker_of_one_tenant(dsn: str, db: DB, app: Callable[..., DB]) -> None:
+    """An application may judge what is its own, and nothing else."""
+    pairs(dsn, 2, "acme")
+    pairs(dsn, 2, "globex")
+    as_app = make_conninfo(dsn, user=app().info.user)
+    with pytest.raises(MemfoldError) as refused:
+        once(Worker(as_app, Toy()))
+    assert refused.value.sqlstate in ("MF001", "MF002")
+    toy = Toy()
+    assert once(Worker(as_app, toy, tenant_id="acme")).judged == 2
+    assert {question.tenant_id for question in toy.asked} == {"acme"}
+    assert states(db) == {"done": 2, "open": 2}
+    check(db)
+
+
+@pytest.mark.core
+def test_the_role_of_a_judge_is_enough(dsn: str, db: DB) -> None:
+    role = f"judge_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}".encode())
+    db.execute(f"create role {role} login in role memfold_judge".encode())
+    as_judge = make_conninfo(dsn, user=role)
+    try:
+        pairs(dsn, 3, "acme")
+        pairs(dsn, 3, "globex")
+        assert once(Worker(as_judge, Toy())).judged == 6
+        answered_once(db, 6)
+        with psycopg.connect(as_judge, autocommit=True) as connection:
+            for table in ("memories", "judgements", "memory_events", "dedup_stats"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(f"select from memfold.{table}".encode())
+    finally:
+        db.execute(f"drop role {role}".encode())
+
+
+def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
+    db.execute("select memfold.set_policy('acme', 'default', notify => true)")
+    toy = Toy()
+
+    async def woken() -> None:
+        await until(lambda: db.execute(LISTENING).fetchone() == (1,))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await asyncio.to_thread(pairs, dsn, 1)
+        await until(lambda: done(db) == 1)
+        assert time.monotonic() - began < 5
+
+    assert work(Worker(dsn, toy, poll=30), woken()).judged == 1
+
+    async def found() -> None:
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(pairs, dsn, 1, "acme", 1)
+        await until(lambda: done(db) == 2, 5)
+
+    assert work(Worker(dsn, toy, poll=0.2, listen=False), found()).judged == 1
+
+
+LISTENING = b"""
+select count(*) from pg_stat_activity
+where datname = current_database() and application_name = 'memfold judge' and query like 'listen%' and state = 'idle'
+"""
+
+
+def test_nothing_of_the_session_is_relied_upon(dsn: str, db: DB) -> None:
+    """As behind a transaction pooler: other defaults, no search_path, no prepared statement."""
+    pairs(dsn, 4)
+    db.execute(f"alter database {db.info.dbname} set search_path = pg_catalog".encode())
+    db.execute(f"alter database {db.info.dbname} set default_transaction_isolation = 'serializable'".encode())
+    bare = make_conninfo(**(conninfo_to_dict(dsn) | {"options": None}))
+    assert once(Worker(bare, Toy(), listen=False)).judged == 4
+    answered_once(db, 4)
+
+
+# the command -------------------------------------------------------------------------------------------------
+
+
+def test_no_database() -> None:
+    with pytest.raises(ConnectionLostError):
+        once(Worker("postgresql://nobody@127.0.0.1:1/nothing", Toy()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--model or --judge"),
+        (["--model", "m", "--judge", "a:b"], "--model or --judge"),
+        (["--model", "m", "--cost-per-hour", "1"], "--input-price"),
+        (
+            ["--model", "m", "--base-url", "http://x", "--timeout", "5", "--lease", "5"],
+            "longer than the timeout",
+        ),
+        (["--judge", "tests.client.test_worker"], "MODULE:NAME"),
+        (["--judge", "tests.client.test_worker:nothing"], "nothing"),
+        (["--judge", "tests.client.test_worker:states"], "states"),
+        (["--model", "m", "--dsn", "dbname=x"], "once"),
+    ],
+)
+def test_what_the_command_refuses(dsn: str, options: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["judge", dsn, *options])
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_a_plugged_in_judge(dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs(dsn, 2)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    result = CliRunner().invoke(main, ["judge", "--judge", "tests.client.test_worker:Toy", "--once"])
+    assert result.exit_code == 0, result.output
+    assert "judged 2 (2 duplicate)" in result.stderr
+    lines = [line for line in result.stderr.splitlines() if " judged judgement=" in line]
+    assert len(lines) == 2
+    assert "tenant=acme state=done verdict=duplicate confidence=0.90 action=merged" in lines[0]
+    answered_once(db, 2)

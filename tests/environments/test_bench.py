@@ -1,0 +1,156 @@
+"""Each question of the bench can be asked: in sizes that say nothing but that it runs to its end."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import servers
+
+pytestmark = pytest.mark.one_server
+
+BENCH = Path(__file__).parents[2] / "bench"
+TEXTS = 1_200
+
+# By module: what makes the question small.
+SIZES: dict[str, dict[str, Any]] = {
+    "replay": {"FACTS": 40, "CALLS": 5},
+    "newfact": {"SUBJECTS": 10, "POOL": 200, "CALLS": 5},
+    "growth": {"SIZES": (400, 800), "TENANT": 40, "HITS": 5, "DECISIONS": 5, "WIDE": 5, "RECALL": 5},
+    "breakdown": {"CALLS": 20},
+    "batch": {"ROWS": 20, "FACTS": 40, "SUBJECTS": 10},
+    "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1},
+    "memory": {"EVERY": 0.05},
+    "search": {"SMALL": (200, 400), "QUERIES": 3, "RECALL": 3},
+    "consolidation": {"MERGES": 20, "TOLD": 200, "LATER": 60, "QUIET": 0.2},
+    "erasure": {"OTHERS": 400, "MERGES": 20, "QUIET": 0.2},
+    "soak": {"FACTS": 200, "SLOTS": 20, "FAINT": 10, "SESSIONS": 2},
+    "storage": {"DIMENSIONS": (384,), "ROWS": 50, "CALLS": 3},
+    "walls": {"CALLS": 5, "BATCHES": 1, "SEARCHES": 1},
+}
+ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "replay": lambda ask, server, _: ask(server, rounds=1, seconds=0),
+    "newfact": lambda ask, server, data: ask(server, data, rounds=1, seconds=0),
+    "growth": lambda ask, server, data: ask(server, data, rounds=1, memories=800),
+    "breakdown": lambda ask, server, _: ask(server, rounds=1),
+    "batch": lambda ask, server, _: ask(server, rounds=1),
+    "hot": lambda ask, server, _: ask(server, rounds=1, merges=200),
+    "adoption": lambda ask, server, _: ask(server, rounds=1, rows=500),
+    "memory": lambda ask, server, _: ask(server, rows=3000),
+    "search": lambda ask, server, data: ask(server, data, rounds=1, memories=800),
+    "consolidation": lambda ask, server, data: ask(server, data, memories=400),
+    "erasure": lambda ask, server, data: ask(server, data, memories=500),
+    "soak": lambda ask, server, data: ask(server, data, minutes=0.03, facts=200),
+    "storage": lambda ask, server, _: ask(server, rounds=1),
+    "walls": lambda ask, server, data: ask(server, data, rounds=1),
+}
+# Asked of servers that a suite does not have, or beside packages that it does not install.
+ELSEWHERE = {"language", "peers"}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Callable[[str], Any]]:
+    """Imports a module of the bench."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(BENCH))
+    yield importlib.import_module
+    sys.path.remove(str(BENCH))
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(BENCH)):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def server(bench: Callable[[str], Any]) -> Iterator[Any]:
+    harness = bench("harness")
+    # what a commit costs on a disk is not asked here
+    harness.PLACE = servers.place()
+    with harness.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def data(bench: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    place = tmp_path_factory.mktemp("dataset")
+    vectors = np.random.default_rng(1).standard_normal((TEXTS, 384), dtype=np.float32)
+    np.save(place / "vectors.npy", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    (place / "texts.txt").write_text("".join(f"tool number {n} for this and that\n" for n in range(TEXTS)))
+    (place / "dataset.json").write_text(json.dumps({"model": "random"}))
+    return bench("dataset").Dataset(place)
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_asked(
+    question: str, bench: Callable[[str], Any], server: Any, data: Any, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    for module, sizes in SIZES.items():
+        for name, value in sizes.items():
+            monkeypatch.setattr(bench(module), name, value)
+    report = ASKED[question](bench(question).run, server, data)
+    monkeypatch.setattr(bench("harness"), "RESULTS", tmp_path)
+    report.write({"size": "tiny"})
+    assert report.sections
+    assert (tmp_path / f"{report.question}.md").read_text().startswith(f"# {report.title}")
+    assert json.loads((tmp_path / f"{report.question}.json").read_text())["environment"] == {"size": "tiny"}
+
+
+def test_every_question_is_asked_here(bench: Callable[[str], Any]) -> None:
+    helped = subprocess.run(
+        [sys.executable, BENCH / "run.py", "nothing"], capture_output=True, text=True, check=False
+    )
+    assert helped.returncode == 2
+    named = set(helped.stderr.partition("there are ")[2].strip().split(", "))
+    titles = {"breakdown": "profile", "adoption": "adopt"}
+    assert named == {titles.get(name, name) for name in ASKED} | ELSEWHERE
+
+
+def test_peers_say_what_they_need(bench: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = bench("peers")
+    monkeypatch.setattr(peers, "missing", lambda: ["mem0"])
+    with pytest.raises(peers.MissingError, match=r"not installed: mem0 \(pip install mem0ai"):
+        peers.run(None, None, rounds=1, facts=1)
+
+
+BEFORE = """
+import importlib, sys
+import pgvector, pgvector.psycopg
+vector = pgvector.Vector
+del pgvector.Vector
+import types
+utils = types.ModuleType("pgvector.utils")
+utils.Vector = vector
+sys.modules["pgvector.utils"] = utils
+sys.path.insert(0, sys.argv[1])
+import run
+import batch
+assert batch.Vector is vector
+"""
+
+
+def test_beside_an_older_pgvector() -> None:
+    """langchain-postgres asks for one before 0.4, whose Vector is elsewhere."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE, BENCH], cwd=BENCH.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("script", ["plproxy", "citus", "adopting_peers"])
+def test_scripts_of_their_own_are_read(script: str) -> None:
+    """They need servers, or packages, that are not here."""
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); import {script}"
+    done = subprocess.run([sys.executable, "-c", code, BENCH], capture_output=True, text=True, check=False)
+    is_lacking = script == "adopting_peers" and find_spec("langchain_core") is None
+    lacking = "No module named 'langchain_core'" if is_lacking else ""
+    assert lacking in done.stderr
+    assert (done.returncode == 0) == (not lacking), done.stderr

@@ -1,0 +1,234 @@
+"""pg_dump and pg_restore with data: by extension, by alembic, and from a version into a later one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from memfold.admin import migrate
+from tests import servers
+from tests.conftest import Make, Target
+from tests.install.test_upgrade import (
+    GRANTED,
+    MEMBERS,
+    adopt_docs,
+    ask,
+    broken,
+    catalog,
+    run,
+    still_adopted,
+    stranger,
+    way,
+)
+from tests.sql.test_labelled_pairs import SCORE
+
+__all__ = ["stranger", "way"]  # fixtures
+
+# They install memfold themselves.
+pytestmark = pytest.mark.each_server
+
+CIRCULAR = (
+    r"pg_dump: warning: there are circular foreign-key constraints on this table:\n"
+    r"pg_dump: detail: memories\n(pg_dump: hint: .*\n)+"
+)
+
+
+def move(target: Target, source: str, copy: str, place: Path) -> None:
+    """Dump one database and restore it into another, as an administrator does, on a server that has the later release."""
+    bindir, dump = target.cluster.bindir, str(place / f"{uuid.uuid4().hex}.dump")
+    done = subprocess.run(
+        [str(bindir / "pg_dump"), "-Fc", "-f", dump, "-d", source], capture_output=True, text=True
+    )
+    # An extension's foreign keys are there before its rows. That of memories to itself is checked at the end of the
+    # one COPY that loads them.
+    assert (done.returncode, re.sub(CIRCULAR, "", done.stderr)) == (0, ""), done.stderr[-2000:]
+    restore = [str(bindir / "pg_restore"), "--exit-on-error"]
+    if not ask(source, "select 1 from pg_extension where extname = 'memfold'"):
+        done = subprocess.run([*restore, "-d", copy, dump], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
+        return
+    # a dump asks for no version: the server's default, which is the present one here
+    script = Path(dump).with_suffix(".sql")
+    subprocess.run([*restore, "-f", str(script), dump], check=True)
+    text, found = re.subn(
+        r"(?m)^(create extension if not exists memfold with schema memfold);",
+        rf"\1 version '{servers.LATER}';", script.read_text(), flags=re.I,
+    )  # fmt: skip
+    assert found == 1
+    script.write_text(text)
+    psql = [str(bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", copy, "-f", str(script)]
+    done = subprocess.run(psql, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
+
+
+def squashed(lines: list[str]) -> list[str]:
+    """A body that was printed and parsed again has other parentheses."""
+    return [re.sub(r"[()\s]", "", line) for line in lines]
+
+
+def edit(dsn: str) -> None:
+    """What an administrator has changed of the rows that memfold ships, and what a judge has answered."""
+    run(dsn, "select memfold.set_policy('*', merge_threshold => 0.97, weights => '{1,0,0}')")
+    run(dsn, "insert into memfold.antonyms values ('*', 'tabs', 'spaces', 'en')")
+    run(
+        dsn,
+        "update memfold.antonyms set language = 'xx' where tenant_id = '*' and word = 'like' and antonym = 'hate'",
+    )
+    judgement = (
+        "select judgement_id from memfold.judgements where tenant_id = 'before' and state = 'open' limit 1"
+    )
+    run(
+        dsn,
+        f"select memfold.resolve_judgement(({judgement}), 'distinct', 0.9, 'no cat', tenant_id => 'before')",
+    )
+
+
+def opt_out(dsn: str) -> None:
+    """A bucket without deduplication, in which one text stands twice."""
+    run(dsn, "select memfold.set_policy('before', 'log', dedup => 'off')")
+    for _ in range(2):
+        run(dsn, "select memfold.ingest_memory('The door was opened', 'before', 'log')")
+
+
+def robot(dsn: str) -> None:
+    """A bucket whose words are compared, and a run of maintenance."""
+    run(dsn, "select memfold.set_policy('before', 'robot', preset => 'robotics')")
+    for force in ("12.5N works", "12.5N is optimal", "12.5N is best"):
+        run(
+            dsn,
+            f"select memfold.ingest_memory('grip force {force} for cups', 'before', 'robot', session_id => 's')",
+        )
+    run(dsn, "select memfold.end_session('s', 'before', 'robot')")
+
+
+def archived(dsn: str) -> None:
+    """Ledger rows that have left the ledger, of two tenants, and where the next call goes on."""
+    for tenant in ("before", "archived"):
+        for _ in range(4):
+            run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
+        run(dsn, f"select memfold.archive_events(clock_timestamp(), 10000, '{tenant}')")
+
+
+def calibrated(dsn: str) -> None:
+    """Labelled pairs, and two calibrations that were applied, the second with a score."""
+    for label in ("duplicate", "distinct"):
+        run(dsn, f"select memfold.add_labelled_pair('Tea is hot', 'Tea is {label}', '{label}', 'before')")
+    run(dsn, "select memfold.register_embedding_model('calibrated', 4)")
+    for score in (None, SCORE):
+        found = uuid.uuid4()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(
+                "insert into memfold.calibrations (calibration_id, model, merge_threshold, judge_threshold, report,"
+                " fingerprint, score, score_sql, candidate_threshold)"
+                " values (%s, 'calibrated', 0.9, 0.5, '{}', '', %s, %s, %s)",
+                [found, score and "{}", score and score.format(name=f"_score_{found.hex}"), score and 0.4],
+            )
+        run(dsn, f"select memfold.apply_calibration('{found}')")
+
+
+def test_a_copy_is_equal_and_goes_on(
+    stranger: str, make: Make, way: str, target: Target, tmp_path: Path
+) -> None:
+    """With a table that was adopted, and what an administrator has granted, after an upgrade."""
+    source, copy = make(way), make()
+    servers.fill(source)
+    edit(source)
+    opt_out(source)
+    robot(source)
+    calibrated(source)
+    archived(source)
+    adopt_docs(source, stranger)
+    run(source, f"grant select on memfold.memory_audit to {stranger}")
+    target.cluster.upgrade(source, way)
+    run(source, "insert into memfold.pins values ('before', gen_random_uuid())")
+    granted = ask(source, GRANTED)
+    assert {name for name, _ in granted} == {
+        "schema",
+        "memfold.memory_audit",
+        "memfold_internal._adopted_hash(text,text)",
+    }
+    was = servers.contents(source)
+    # two ways to write a text and texts that have opted out, a judgement and its answer, intervals, and the row
+    # that memfold ships
+    with psycopg.connect(source) as connection:
+        profiles = connection.execute("select distinct canonicalizer from memfold.memories").fetchall()
+    assert set(profiles) == {("code/1",), ("prose/1",), ("exact/1",), (None,)}
+    assert all(len(was[name]) > 1 for name in was if name != "staged_candidates")
+    assert ask(source, "select count(*) from memfold.judgements where state = 'done'") == [1]
+
+    move(target, source, copy, tmp_path)
+
+    assert servers.contents(copy) == was
+    assert squashed(catalog(copy)) == squashed(catalog(source))
+    assert ask(copy, GRANTED) == granted
+    still_adopted(copy, stranger)
+    assert broken(copy) == []
+    with servers.package(target.cluster.later):
+        assert migrate.drift(copy) == []
+        if way == "alembic":
+            assert migrate.install(copy) == migrate.install(source)
+            assert migrate.drift(copy) == []
+    if way == "extension":
+        assert ask(copy, MEMBERS) == ask(source, MEMBERS)
+    servers.fill_on(copy)
+    assert broken(copy) == []
+    # ids go on in order of time
+    latest = "select event_id from memfold.memory_events order by {} desc limit 1"
+    assert ask(copy, latest.format("event_id")) == ask(copy, latest.format("at"))
+    # of an extension, the dump holds rows, and what was granted to others: objects are its script's to make
+    if way == "extension":
+        schema = subprocess.run(
+            [str(target.cluster.bindir / "pg_dump"), "-s", "-d", copy],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert "CREATE EXTENSION IF NOT EXISTS memfold" in schema
+        listed = re.findall(r"(?m)^(?:GRANT|REVOKE).* ON (?!SCHEMA).*", schema)
+        assert [line for line in listed if not re.search(rf"{stranger}|_app_docs_1|\._score_", line)] == []
+    # and a copy of the copy
+    again = make()
+    move(target, copy, again, tmp_path)
+    assert servers.contents(again) == servers.contents(copy)
+
+
+@pytest.mark.parametrize("release", servers.releases())
+def test_a_dump_of_a_released_version(
+    make: Make, way: str, target: Target, tmp_path: Path, release: str
+) -> None:
+    """pg_dump names no version: the extension's tables come back as the version makes them that the server has."""
+    source, copy = make(way, release=release), make()
+    was = servers.contents(source)
+    move(target, source, copy, tmp_path)
+    if way == "alembic":
+        target.cluster.upgrade(copy, way)
+    assert servers.contents(copy, was) == was
+    assert sorted(set(catalog(copy)) ^ set(catalog(make(way, release=servers.LATER)))) == []
+    assert broken(copy) == []
+    servers.fill_on(copy)
+    assert broken(copy) == []
+
+
+def test_who_may_dump(make: Make, way: str, target: Target, db: psycopg.Connection[Any]) -> None:
+    """Row level security is forced: a dump that would miss rows fails. BYPASSRLS and pg_read_all_data are enough."""
+    source = make(way)
+    servers.fill(source)
+    role = f"dumper_{uuid.uuid4().hex[:8]}"
+    db.execute(f"create role {role} login in role memfold_owner, pg_read_all_data".encode())
+    try:
+        command = [str(target.cluster.bindir / "pg_dump"), "-d", f"{source} user={role}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode != 0
+        assert "row-level security" in done.stderr
+        db.execute(f"alter role {role} bypassrls".encode())
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "Alice has a cat." in done.stdout
+    finally:
+        db.execute(f"drop role {role}".encode())

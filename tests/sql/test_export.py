@@ -1,0 +1,327 @@
+"""A bucket that is exported and imported again is the same: every row of every table, and what is called next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from memfold.cli import main
+from tests.conftest import Make, Target
+from tests.sql.test_archive import archive
+from tests.support import Result, answer, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+TABLES = (
+    "policies", "predicates", "antonyms", "memories", "memory_counters", "memory_vectors", "memory_intervals",
+    "memory_sources", "memory_tokens", "memory_events", "memory_events_archive", "idempotency_keys", "judgements",
+    "labelled_pairs", "runs",
+)  # fmt: skip
+NOBODY = "tenant_id <> '*'"
+
+
+def check(db: DB) -> None:
+    """No invariant is broken; a row of a plain INSERT has no ledger row yet."""
+    for (tenant,) in db.execute("select distinct tenant_id from memfold.memories").fetchall():
+        broken = (
+            "select c.* from memfold.check_invariants(%s) c left join memfold.memories m"
+            " on m.tenant_id = %s and m.memory_id = c.memory_id where m.plain is not true"
+        )
+        assert db.execute(broken, [tenant, tenant]).fetchall() == []
+
+
+def everything(db: DB) -> dict[str, list[Any]]:
+    return {
+        table: db.execute(
+            f"select to_jsonb(t) from memfold.{table} t where {NOBODY} order by to_jsonb(t)::text".encode()
+        ).fetchall()
+        for table in TABLES
+    }
+
+
+def history(db: DB) -> Result:
+    """Rows in every table, odd values among them."""
+    model(db)
+    db.execute("select set_predicate('acme', 'works_at', conflict => 'newest_wins')")
+    db.execute("select set_policy('acme', merge_threshold => 0.93)")
+    db.execute(
+        "select set_policy('acme', 'default', lexical_threshold => 0.9, metadata_max => '{score}',"
+        " weights => '{0.1,0.2,0.7}')"
+    )
+    db.execute("insert into antonyms values ('acme', 'tabs', 'spaces', 'en')")
+    first = ingest(
+        db, "User prefers dark mode", source_turn_ids=["t,1", 't"2'], idempotency_key="k", source_confidence=1 / 3,
+        metadata={"score": 0.1, "nested": {"ä": [1, None, "\\"]}}, session_id="s", **vector(1.0),
+    )  # fmt: skip
+    fold = ingest(db, "The user likes dark mode best", source_turn_ids=["t3"], **vector(0.97))
+    assert fold.tier == 2
+    for i in range(12):
+        ingest(
+            db, "The user likes dark mode best", source_turn_ids=[f"u{i}"], extractor_confidence=0.1 + i / 97
+        )
+    for day, place in enumerate(("VW", "Stripe", "VW", "“Ärzte\n ohne” \t Grenzen")):
+        ingest(
+            db,
+            f"Ann works at {place}",
+            subject="Ann",
+            predicate="works_at",
+            object=place,
+            observed_at=f"2026-01-0{day + 1}",
+        )
+    assert ingest(db, "User adores a very dark mode", **vector(0.88, axis=2)).action == "escalated"
+    answer(db, "distinct", 0.99, reason="shades")
+    ingest(db, "User is fond of darkness", **vector(0.87, axis=3))
+    ingest(db, "unknown", origin="recalled", idempotency_key="refused")
+    gone = ingest(db, "User is a cat")
+    db.execute("select reject_memory(%s, tenant_id => 'acme')", [gone.memory_id])
+    ingest(db, "User is a cat")
+    folded = ingest(db, "User has a dog")
+    chain = ingest(db, "User owns a dog")
+    last = ingest(db, "User keeps a dog")
+    for one, into in ((last, chain), (chain, folded)):
+        db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [one.memory_id, into.memory_id])
+    db.execute(
+        "insert into memories (tenant_id, bucket_id, content, memory_type) values ('acme', 'default', 'plain', 'fact')"
+    )
+    db.execute("select end_session('s', 'acme')")
+    db.execute("select record_feedback(%s, true, 'acme')", [first.memory_id])
+    db.execute("set memfold.tenant_id = 'acme'")
+    db.execute("select collect_pairs('acme', 'default', 'm')")
+    archive(db)
+    db.execute("select undo(%s, tenant_id => 'acme')", [fold.event_id])
+    ingest(db, "elsewhere", bucket_id="other")
+    return first
+
+
+def exported(db: DB, bucket: str = "default") -> list[Any]:
+    return [row[0] for row in db.execute("select export_bucket('acme', %s)", [bucket]).fetchall()]
+
+
+def imported(db: DB, lines: list[Any], size: int = 7, tenant: str = "acme", bucket: str = "default") -> int:
+    rows = 0
+    with db.transaction():
+        for i in range(0, len(lines), size):
+            row = db.execute(
+                "select memfold.import_bucket(%s, %s, %s::jsonb)",
+                [tenant, bucket, json.dumps(lines[i : i + size])],
+            ).fetchone()
+            assert row is not None
+            rows += row[0]
+    return rows
+
+
+@pytest.mark.core
+def test_round_trip(db: DB, target: Target, make: Make) -> None:
+    first = history(db)
+    # other settings of the session change nothing
+    db.execute("set extra_float_digits = -5; set bytea_output = escape; set timezone = 'Asia/Kathmandu'")
+    lines = exported(db)
+    db.execute("set extra_float_digits = 1; set bytea_output = hex; set timezone = 'UTC'")
+    before = {
+        table: [row for row in rows if row[0].get("bucket_id", "default") in ("default", "*")]
+        for table, rows in everything(db).items()
+    }
+    other_ids = {
+        row[0]
+        for row in db.execute("select memory_id::text from memories where bucket_id = 'other'").fetchall()
+    }
+    for table in ("memory_counters", "memory_vectors", "memory_sources"):
+        before[table] = [row for row in before[table] if row[0]["memory_id"] not in other_ids]
+    assert {table for table, rows in before.items() if not rows} == set()
+    header = lines[0]["row"]
+    assert header["counts"]["memories"] == len(before["memories"])
+    with psycopg.connect(make(target.way), autocommit=True) as other:
+        other.execute("set search_path = public, memfold; set timezone = 'UTC'")
+        model(other)
+        assert imported(other, lines) == len(
+            [x for x in lines if x["table"] not in ("header", "end", "rules", "embedding_models")]
+        )
+        after = everything(other)
+        for table in TABLES:
+            assert after[table] == before[table], table
+        assert exported(other)[1:] == lines[1:]
+        check(other)
+        # what is called next
+        kept = {"score": 0.1, "nested": {"ä": [1, None, "\\"]}}
+        again = ingest(other, "User prefers dark mode", idempotency_key="k", metadata=kept)
+        assert again.event_id == first.event_id
+        for connection in (db, other):
+            connection.execute("set memfold.tenant_id = 'acme'")
+        search = "select to_jsonb(f) from search_memories('acme', 'default', '[1,0,0,0]', 'm') f"
+        assert other.execute(search.encode()).fetchall() == db.execute(search.encode()).fetchall()
+        event = db.execute("select event_id from memory_events_archive where observation limit 1").fetchone()
+        for connection in (db, other):
+            if event is not None:
+                connection.execute("select undo(%s, tenant_id => 'acme')", event)
+            assert ingest(connection, "user prefers dark mode!").action == "merged"
+        check(other)
+        assert refused(other, lines).startswith("MF053")
+
+
+def test_into_another_tenant(db: DB) -> None:
+    history(db)
+    lines = exported(db)
+    imported(db, lines, 10_000, tenant="globex")
+    check(db)
+    ours, theirs = (
+        [{k: v for k, v in row[0].items() if k != "tenant_id"} for row in db.execute(
+            "select to_jsonb(t) from memory_events t where tenant_id = %s and bucket_id = 'default' order by event_id", [t]
+        ).fetchall()]
+        for t in ("acme", "globex")
+    )  # fmt: skip
+    assert ours == theirs
+    assert ingest(db, "User prefers dark mode", tenant_id="globex").action == "merged"
+
+
+def refused(
+    db: DB, lines: list[Any], size: int = 10_000, tenant: str = "acme", bucket: str = "default"
+) -> str:
+    before = everything(db)
+    with pytest.raises(psycopg.Error) as error:
+        imported(db, lines, size, tenant, bucket)
+    assert everything(db) == before
+    assert error.value.diag.message_hint
+    return f"{error.value.sqlstate} {error.value.diag.message_detail}"
+
+
+def changed(lines: list[Any], table: str, **values: Any) -> list[Any]:
+    place = next(i for i, line in enumerate(lines) if line["table"] == table)
+    return [*lines[:place], {"table": table, "row": {**lines[place]["row"], **values}}, *lines[place + 1 :]]
+
+
+def test_what_is_no_export(db: DB) -> None:
+    history(db)
+    lines = exported(db)
+    assert refused(db, lines).startswith("MF053 Bucket 'default'")
+    tenant = "globex"
+    for wrong, said in (
+        (lines[1:], "MF054 The first line is no header"),
+        ([*lines[:5], 7], "MF054 Element 5 is 7."),
+        ([*lines[:5], {"table": "tenant_roles", "row": {}}], "MF054 Element 5 is"),
+        (changed(lines, "header", format=2), "MF054 Its format is 2"),
+        (changed(lines, "header", bucket_id="b"), "MF054 It is of bucket 'b'."),
+        (changed(lines, "memories", content="forged"), "MF054 Memory"),
+        (changed(lines, "memories", new_column=1), "MF054 memories has no column 'new_column' here."),
+        (changed(lines, "memories", memory_id="x"), "MF054 invalid input syntax for type uuid"),
+        (changed(lines, "memories", status="dead"), "MF054 new row for relation"),
+        (changed(lines, "memories", bucket_id="b"), "MF054 A row of memories is of another bucket."),
+        (changed(lines, "memory_vectors", embedding="[1,2]"), "MF054 The vector of memory"),
+        (
+            changed(lines, "embedding_models", dimensions=5),
+            "MF054 Embedding model 'm' of 5 dimensions is not registered.",
+        ),
+        (changed(lines, "rules", canonicalizer="exact/1"), "MF054 Type 'fact' was hashed by"),
+        (
+            [x for x in lines if x["table"] != "memory_events"],
+            "MF054 Lines are missing or too many: memory_events: 0 instead",
+        ),
+        ([lines[0], *lines[20:]], "MF054 "),
+    ):
+        assert refused(db, wrong, tenant=tenant).startswith(said), said
+    # a header of another transaction does not count, nor of another bucket
+    with db.transaction():
+        imported(db, [lines[0]], tenant=tenant)
+    assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is no header")
+    for bad in ("{}", "[]", "7", None):
+        with pytest.raises(psycopg.Error) as error:
+            db.execute("select import_bucket('globex', 'default', %s::jsonb)", [bad])
+        assert error.value.sqlstate == "MF022"
+
+
+MALFORMED: list[Any] = [None, "x", -1, 1e300, ["x", None], {"a": [None]}, "[1,2"]
+
+
+@pytest.mark.one_server
+def test_malformed_rows(db: DB) -> None:
+    """Of each table, each column of another kind, missing, unknown, or nothing at all: always an error of memfold's."""
+    history(db)
+    lines = exported(db)
+    header = lines[0]
+    tables = list(dict.fromkeys(line["table"] for line in lines))
+    assert {*TABLES, "header", "rules", "embedding_models", "end"} - set(tables) <= {
+        "runs",
+        "memory_tokens",
+        "memory_events_archive",
+    }
+    raw = set()
+    count = 0
+    db.execute("begin")
+    for table in (*tables, "runs", "memory_tokens", "memory_events_archive"):
+        good: dict[str, Any] = next((line["row"] for line in lines if line["table"] == table), {})
+        rows: list[Any] = [
+            {}, {"no such column": 1}, {**good, "no such column": None}, {"tenant_id": "other"},
+            {"content_hash": "x"}, None, 7, [],
+            *({**good, column: value} for column in good for value in MALFORMED),
+            *({name: good[name] for name in good if name != column} for column in good),
+            dict.fromkeys(good),
+        ]  # fmt: skip
+        for row in rows:
+            line = {"table": table, "row": row}
+            sent = [line, *lines[1:3]] if table == "header" else [header, line]
+            db.execute("savepoint one")
+            try:
+                db.execute("select import_bucket('globex', 'default', %s::jsonb)", [json.dumps(sent)])
+            except psycopg.Error as error:
+                if not (error.sqlstate or "").startswith("MF") or not error.diag.message_hint:
+                    raw.add((table, str(row)[-90:], error.sqlstate, str(error)[:90]))
+                count += 1
+            db.execute("rollback to one")
+    db.execute("rollback")
+    assert raw == set()
+    assert count > 500
+    assert (
+        refused(db, [header, {"table": "runs", "row": {}}], tenant="globex")
+        == "MF054 A row of runs is empty."
+    )
+
+
+def test_who_may(db: DB, app: Any) -> None:
+    history(db)
+    lines = exported(db)
+    mine = app("acme")
+    assert [row[0] for row in mine.execute("select export_bucket('acme')").fetchall()][1:] == lines[1:]
+    assert len(mine.execute("select export_bucket('acme', 'nothing')").fetchall()) == len(
+        [x for x in lines if x["table"] in ("header", "predicates", "antonyms", "end")]
+        + [x for x in lines if x["table"] == "policies" and x["row"]["bucket_id"] == "*"]
+    )
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        mine.execute("select import_bucket('acme', 'b', '[]')")
+
+
+@pytest.mark.one_server
+def test_by_the_command_line(db: DB, dsn: str, target: Target, make: Make, tmp_path: Path) -> None:
+    history(db)
+    runner = CliRunner()
+    done = runner.invoke(main, ["export", "acme", "--dsn", dsn])
+    assert done.exit_code == 0, done.output
+    file = tmp_path / "acme.jsonl"
+    file.write_text(done.stdout)
+    elsewhere = make(target.way)
+    assert "MF054" in runner.invoke(main, ["restore", str(file), "--dsn", elsewhere]).output
+    with psycopg.connect(elsewhere, autocommit=True) as other:
+        other.execute("set search_path = public, memfold")
+        model(other)
+        cut = tmp_path / "cut.jsonl"
+        cut.write_text("\n".join(done.stdout.splitlines()[:-1]))
+        assert "has no end" in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
+        cut.write_text("hello\n")
+        assert (
+            "does not begin as an export"
+            in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
+        )
+        assert other.execute("select count(*) from memories").fetchone() == (0,)
+        back = runner.invoke(main, ["restore", str(file), "--dsn", elsewhere])
+        assert back.exit_code == 0, back.output
+        assert back.stdout.startswith("tenant acme, bucket default: ")
+        check(other)
+        assert runner.invoke(main, ["restore", str(file), "--dsn", elsewhere]).exit_code == 1
+        for _ in range(4):
+            ingest(other, "User has a dog")
+        done = runner.invoke(main, ["archive", "acme", "--days", "0", "--batch", "5", "--dsn", elsewhere])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith("archived ")
+        check(other)

@@ -1,0 +1,172 @@
+"""What the pages name is there: links, headings, files, functions in their modules, commands of lint. Needs no server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = ROOT / "sql" / "functions"
+# What is not this repository's, and what make and the tools leave behind.
+FOREIGN = {"node_modules", "dist", "build"}
+
+
+def pages() -> list[str]:
+    found = []
+    for directory, below, names in os.walk(ROOT):
+        below[:] = [
+            name for name in below if name == ".github" or not (name.startswith(".") or name in FOREIGN)
+        ]
+        found += [
+            Path(directory, name).relative_to(ROOT).as_posix() for name in names if name.endswith(".md")
+        ]
+    return sorted(found)
+
+
+PAGES = pages()
+RECORDS = [page for page in PAGES if re.fullmatch(r"docs/decisions/\d{4}-[a-z-]+\.md", page)]
+
+FENCED = re.compile(r"^([ \t]*)(```|~~~).*?^\1\2[ \t]*$", re.M | re.S)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# A path from the root of the repository, as the pages write it.
+NAMED = re.compile(
+    r"(?:\.github|bench|contrib|demo|docs|migrations|plpython|python_client|sql|tests|tools)/[\w.*/-]*"
+)
+
+
+def prose(page: str) -> str:
+    """A page without its blocks of code: what looks like a heading or a link there is none."""
+    return FENCED.sub("", (ROOT / page).read_text())
+
+
+def anchors(page: str) -> set[str]:
+    """What a heading is linked by: in lower case, without punctuation, numbered where it comes again."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", prose(page), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found
+
+
+def dead_links(page: str) -> list[str]:
+    dead = []
+    for link in LINK.findall(CODE.sub("", prose(page))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(os.path.relpath(target, ROOT))):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    assert dead_links(page) == []
+
+
+@pytest.mark.parametrize(
+    "link", ["nowhere.md", "docs/rules.md#nowhere", "#nowhere", "../README.md", "docs/rules.md#the-table-1"]
+)
+def test_a_dead_link_is_found(link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rules.md").write_text("# Rules\n\n## The table\n\n```\n## The table\n```\n")
+    alive = "[x](docs/rules.md) [x](docs/rules.md#the-table) [`x`](#page) [x](https://example.com/nowhere)"
+    (tmp_path / "page.md").write_text(f"# Page\n\n{alive} `[x](code.md)`\n\n[x]({link})\n")
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    assert dead_links("page.md") == [link]
+
+
+# A changelog names what was there then.
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_named_files_exist(page: str) -> None:
+    named = {name for name in CODE.findall(prose(page)) if NAMED.fullmatch(name)}
+    assert [name for name in sorted(named) if not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = {link.partition("#")[0] for link in LINK.findall(prose("README.md"))}
+    assert [
+        page for page in PAGES if re.fullmatch(r"docs/[^/]+\.md|[A-Z]+\.md", page) and page not in linked
+    ] == ["README.md"]
+    assert "docs/decisions/README.md" in linked
+
+
+# The map ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_names_every_module_and_files_that_exist() -> None:
+    names = CODE.findall(prose("sql/README.md"))
+    modules = {path.name for path in FUNCTIONS.iterdir() if path.is_dir()}
+    assert {name for name in names if re.fullmatch(r"\d\d_\w+", name)} == modules
+    files = {name for name in names if re.fullmatch(r"\d\d_\w+/\w+", name)}
+    assert files
+    assert [name for name in sorted(files) if not (FUNCTIONS / f"{name}.sql").is_file()] == []
+
+
+def made_in(module: Path) -> set[str]:
+    text = "\n".join(path.read_text() for path in sorted(module.glob("*.sql")))
+    return set(re.findall(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) \w+\.(\w+)", text))
+
+
+def test_the_steps_of_a_call_are_functions_of_the_modules_beside_them() -> None:
+    """A row of architecture.md's tables: functions in one cell, their module in the next."""
+    page = prose("docs/architecture.md")
+    rows = re.findall(r"^\|[^|\n]*\| ([^|\n]*) \| `(\d\d_\w+)` \|", page, re.M)
+    assert len(rows) > 40
+    steps = [(name, module) for cell, module in rows for name in re.findall(r"`(\w+)`", cell)]
+    assert [(name, module) for name, module in steps if name not in made_in(FUNCTIONS / module)] == []
+
+
+def test_functions_that_architecture_names_exist() -> None:
+    made = set().union(*(made_in(module) for module in FUNCTIONS.iterdir()))
+    named = {name for name in CODE.findall(prose("docs/architecture.md")) if re.fullmatch(r"_\w+", name)}
+    assert named
+    assert sorted(named - made) == []
+
+
+# Records ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_numbered_and_listed() -> None:
+    numbers = [int(Path(page).name[:4]) for page in RECORDS]
+    assert numbers == list(range(1, len(RECORDS) + 1))
+    assert LINK.findall(prose("docs/decisions/README.md"))[: len(RECORDS) + 2] == [
+        "../rules.md", "../architecture.md", *(Path(page).name for page in RECORDS)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", RECORDS)
+def test_a_record_is_short_dated_and_complete(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    assert len(lines) <= 60
+    assert re.fullmatch(rf"# {int(Path(page).name[:4])}\. .+", lines[0])
+    assert re.match(r"\d{4}-\d\d-\d\d\b", lines[2])
+    assert [line for line in lines if line.startswith("## ")] == [
+        "## Context", "## Decision", "## Consequences", "## What was measured or tried instead"
+    ]  # fmt: skip
+
+
+# Lint -------------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_run_what_lint_runs() -> None:
+    goal = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    assert goal is not None
+    lint = [
+        line.strip()
+        .replace("$(PY)", ".venv/bin/python")
+        .replace("$(CURDIR)/$(VENV)", "$PWD/.venv")
+        .replace("$$", "$")
+        for line in goal[1].splitlines()
+    ]
+    hooks = re.findall(r"^ +entry: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text(), re.M)
+    assert [re.sub(r"^bash -c '(.*)'$", r"\1", entry) for entry in hooks] == lint
