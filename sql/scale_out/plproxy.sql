@@ -1691,8 +1691,8 @@ begin
     end if;
     for v_step in 1..v_shards loop
         begin
-            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease, review,
-                null, judgement_ids);
+            return query select * from memfold_internal._claim_on((v_start + v_step) % v_shards, worker, v_left, lease,
+                review, null, judgement_ids);
             get diagnostics v_given = row_count;
         -- of PL/Proxy itself (no connection), and of a server that goes away
         exception when internal_error or connection_exception or admin_shutdown or crash_shutdown or cannot_connect_now then
@@ -1722,7 +1722,10 @@ begin
     if v_tenant_id is not null then
         return memfold_internal._retry_judgements_on(0, v_tenant_id);
     end if;
-    return (select sum(memfold_internal._retry_judgements_on(s, null)) from generate_series(0, memfold_internal._shards() - 1) as s);
+    return (
+        select sum(memfold_internal._retry_judgements_on(s, null))
+        from generate_series(0, memfold_internal._shards() - 1) as s
+    );
 end;
 $$;
 

@@ -26,7 +26,7 @@ end;
 $$;
 
 grant usage, create on schema memfold, memfold_internal to memfold_owner, memfold_queue;
--- Whoever writes to an adopted table may call the functions made for it, which stand in this schema.
+-- Whoever writes to an adopted table may call the functions made for it, which stand in schema memfold.
 grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
 grant usage on schema memfold, memfold_internal to memfold_app, memfold_judge, memfold_auditor;
 comment on schema memfold_internal is

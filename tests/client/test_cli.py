@@ -79,7 +79,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
         "adopt", "approve", "archive", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
-        "init", "judge", "reembed", "restore", "review", "search", "stats", "sweep", "undo-run", "up", "maintenance",
+        "init", "judge", "maintenance", "reembed", "restore", "review", "search", "stats", "sweep", "undo-run", "up",
     ]  # fmt: skip
 
 

@@ -536,7 +536,7 @@ def test_walls_of_the_router(routed: Routed) -> None:
         refused(db, "select memfold.retry_judgements(%s)", other)
         # what the functions here are made of is behind the wall too
         refused(db, "select memfold_internal._claim_on(0, 'w', 10, '1 minute', false, %s, null)", other)
-        refused(db, "select memfold_internal._revive_on(0, %s)", other)
+        refused(db, "select memfold_internal._retry_judgements_on(0, %s)", other)
         refused(db, "select memfold_internal._all_set_predicate(%s, 'p', 'one', null)", other)
         assert db.execute("select * from memfold_internal._read_memories(%s)", [other]).fetchall() == []
         assert (
