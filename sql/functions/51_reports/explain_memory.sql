@@ -154,7 +154,8 @@ begin
             ' ' || r.verdict,
             case r.method when 'lexical' then ', Jaccard ' else ', cosine ' end
                 || coalesce(round(r.similarity::numeric, 4)::text, case when r.matched_id is not null then 'unknown' end)
-                || coalesce(format(' (%s to "%s", %s)', round(r.matched_similarity, 4), r.matched_content, r.matched_id), ''),
+                || case when r.matched_id is not null
+                    then format(' (%s to "%s", %s)', round(r.matched_similarity, 4), r.matched_content, r.matched_id) else '' end,
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
             case
                 when r.undoes is not null then format(' takes back %s', r.undoes)
