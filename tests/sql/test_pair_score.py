@@ -48,7 +48,7 @@ def scored(db: DB, score: scores.Score, rows: Any) -> Any:
     """What the compiled function says of many rows."""
     db.execute(score.sql("test_score").encode())
     found = db.execute(
-        "select array_agg(memfold.test_score("
+        "select array_agg(memfold_internal.test_score("
         "  array(select v::double precision from jsonb_array_elements_text(r.row) with ordinality as e (v, n) order by n)"
         ") order by r.place)"
         " from jsonb_array_elements(%s::jsonb) with ordinality as r (row, place)",
@@ -205,7 +205,7 @@ def test_features_far_out(db: DB) -> None:
     rows = np.array([[1e300] * 6, [-1e300] * 6, [0.0] * 6, [-0.0] * 6])
     assert np.abs(scored(db, score, rows) - score.predict(rows)).max() < 1e-6
     with pytest.raises(psycopg.errors.DataException, match="6 features expected, got 2"):
-        db.execute("select memfold.test_score('{1,2}')")
+        db.execute("select memfold_internal.test_score('{1,2}')")
 
 
 def test_a_score_without_a_split(db: DB) -> None:
