@@ -209,7 +209,9 @@ def test_the_ledger_names_the_text_that_matched(db: DB) -> None:
     lines = "\n".join(r["line"] for r in rows(db, "select explain_memory(%s, 'acme') as line", far.memory_id))
     assert f'cosine 0.6428 (0.8660 to "User enjoys tea", {alias_id})' in lines
     # no other text to be named
-    lines = "\n".join(r["line"] for r in rows(db, "select explain_memory(%s, 'acme') as line", root.memory_id))
+    lines = "\n".join(
+        r["line"] for r in rows(db, "select explain_memory(%s, 'acme') as line", root.memory_id)
+    )
     assert 'vector, cosine 0.9397 "User enjoys tea"' in lines
     check(db)
 
