@@ -102,7 +102,8 @@ demo: setup ## see about 60 memories being folded, on the embedded server
 
 check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents
 	@$(MAKE) --no-print-directory lint
-	MEMFOLD_FULL_SERVER=none $(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/sql tests/sources
+	MEMFOLD_FULL_SERVER=none $(PY) -m pytest -n 2 --dist loadgroup -m 'not slow' -k 'not embedded18-extension' \
+	    tests/unit tests/sql tests/sources
 
 # Without a full server the tests run on the embedded one and say at their end what that leaves out.
 test: setup ## everything that has to hold: lint, then the tests on each server that is to be had

@@ -88,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "core: runs with every way to install memfold")
     config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
     config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
+    config.addinivalue_line("markers", "slow: takes longer than a second; make check leaves it out")
     config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
     if config.option.citus or config.option.plproxy:
         ELSEWHERE.append(citus_nodes.place() if config.option.citus else plproxy_nodes.place())

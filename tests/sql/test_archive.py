@@ -79,6 +79,7 @@ def archiving(db: DB, sequences: int, steps: int, seed: int) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_random_sequences(db: DB) -> None:
     counts: Counter[str] = test_stateful.COUNTS
     counts.clear()

@@ -297,6 +297,7 @@ def by_hand(db: DB, rnd: random.Random, tenants: list[str]) -> None:
         assert outcomes[0] == "done" or outcomes[0].startswith("MF")
 
 
+@pytest.mark.slow
 def test_batches_equal_singles(db: DB) -> None:
     model(db)
     model(db, "m2")
@@ -525,6 +526,7 @@ def test_staged_rows_are_behind_the_wall(db: DB, app: Callable[..., DB]) -> None
 
 
 @pytest.mark.one_server
+@pytest.mark.slow
 def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """They take no lock but their memories' rows: all in the order of ids, whatever the order of the batch."""
     facts: list[Candidate] = [{"content": f"User likes thing {i}"} for i in range(300)]
@@ -539,6 +541,7 @@ def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     assert db.execute("select distinct observations from memory_counters").fetchall() == [(1 + 8 * 12,)]
 
 
+@pytest.mark.slow
 def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """Overlapping facts, values of slots and paraphrases in shuffled order; calls one by one beside them."""
     model(db)

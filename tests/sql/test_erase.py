@@ -177,6 +177,7 @@ def test_a_chain_of_folds(db: DB) -> None:
     assert counters(db, leads_to(db, ids[3])[0])["observations"] == 2
 
 
+@pytest.mark.slow
 def test_a_fact_of_many_wordings(db: DB) -> None:
     """State is derived in parts of 200 memories; a tree is never divided."""
     model(db)
@@ -535,6 +536,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
 def test_any_history(db: DB, seed: int) -> None:
     model(db)
     db.execute("select memfold.set_predicate('acme', 'lives_in')")

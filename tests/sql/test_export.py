@@ -236,6 +236,7 @@ MALFORMED: list[Any] = [None, "x", -1, 1e300, ["x", None], {"a": [None]}, "[1,2"
 
 
 @pytest.mark.one_server
+@pytest.mark.slow
 def test_malformed_rows(db: DB) -> None:
     """Of each table, each column of another kind, missing, unknown, or nothing at all: always an error of memfold's."""
     history(db)

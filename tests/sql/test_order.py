@@ -634,6 +634,7 @@ class Shifting(Machine):
         return max(self.world.clock, last_seen)
 
 
+@pytest.mark.slow
 def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
     counts: Counter[str] = test_stateful.COUNTS
     counts.clear()
@@ -717,6 +718,7 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("MEMFOLD_SEEDS", "2"))))
+@pytest.mark.slow
 def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
     single(db)
     rnd = random.Random(seed)

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support import check, ingest, model
 
@@ -41,6 +42,7 @@ def candidate(rnd: random.Random) -> dict[str, Any]:
     return arguments
 
 
+@pytest.mark.slow
 def test_preview_equals_ingest(db: DB) -> None:
     model(db)
     db.execute(

@@ -943,6 +943,7 @@ def test_beside_writers(db: DB, connect: Connect) -> None:
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (30,)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
     """kill -9 half-way, beside writers: called again it goes on, and nothing that was told is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"

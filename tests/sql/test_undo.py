@@ -349,6 +349,7 @@ def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_any_events_in_any_order(db: DB, seed: int) -> None:
     """Random histories; some of their events undone forwards, backwards and shuffled; then all of them."""
     model(db)

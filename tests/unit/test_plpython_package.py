@@ -58,6 +58,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     golden.GOLDEN,
     ids=lambda value: str(value).replace(" ", "_"),
 )
+@pytest.mark.slow
 def test_golden_pairs(language: str, text: str, other: str, equal: bool, note: str) -> None:
     folded = [lemma.lemmatize(each, language).lower() for each in (text, other)]
     assert (folded[0] == folded[1]) is equal, note
@@ -124,6 +125,7 @@ GENERATED = {
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), language=st.sampled_from(SIX), auto=st.booleans())
+@pytest.mark.slow
 def test_twice_is_once(data: st.DataObject, language: str, auto: bool) -> None:
     plain = st.sampled_from(GENERATED[language])
     text = " ".join(data.draw(st.lists(plain | plain.map(str.capitalize) | st.text(max_size=8), max_size=12)))
@@ -181,6 +183,7 @@ def test_other_languages_are_refused() -> None:
             lemma.lemmatize("x", language)
 
 
+@pytest.mark.slow
 def test_no_result_depends_on_the_process() -> None:
     program = (
         "from memfold_py import golden, lemma\n"
@@ -238,6 +241,7 @@ def test_vectors_are_those_of_sentence_transformers(model: embed.Model) -> None:
     assert np.abs(np.linalg.norm(made, axis=1) - 1).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_batches_keep_the_order_and_long_texts_are_cut(model: embed.Model) -> None:
     texts = [f"{'word ' * (index * 7 % 50)}{index}" for index in range(75)]
     together = model.encode(texts)

@@ -111,6 +111,7 @@ def run(place: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_hangs_fails_and_the_run_goes_on(tmp_path: Path, dsn: str) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING.format(dsn=dsn))
     printed = run(tmp_path, "-o", "timeout=2", "-rA", "--tb=line")
@@ -149,6 +150,7 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, how: str, what: str) ->
     assert "passed" not in printed
 
 
+@pytest.mark.slow
 def test_a_run_without_a_limit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
     assert "1 passed" in run(tmp_path)
