@@ -138,6 +138,20 @@ def test_nothing_is_public(db: DB) -> None:
 
 
 @pytest.mark.core
+def test_only_the_owners_roles_make_objects_in_the_schemas(db: DB) -> None:
+    """Whoever could make a function beside memfold's own might have it called in the owner's name."""
+    makers = db.execute(
+        "select n.nspname::text, r.rolname::text from pg_namespace as n cross join pg_roles as r"
+        " where n.nspname in ('memfold', 'memfold_internal') and r.rolname ~ '^memfold_'"
+        " and has_schema_privilege(r.oid, n.oid, 'create') order by 1, 2"
+    ).fetchall()
+    owners = ("memfold_owner", "memfold_queue")
+    assert makers == [(schema, role) for schema in ("memfold", "memfold_internal") for role in owners]
+    public = "select count(*) from pg_namespace as n cross join aclexplode(n.nspacl) as a where a.grantee = 0"
+    assert db.execute(f"{public} and n.nspname in ('memfold', 'memfold_internal')").fetchone() == (0,)
+
+
+@pytest.mark.core
 def test_everything_belongs_to_the_owner(db: DB) -> None:
     others = db.execute(
         f"select proname, proowner::regrole::text {FUNCTIONS} and proowner <> 'memfold_owner'::regrole"
