@@ -31,8 +31,8 @@ select s.subject, memfold_internal._scope_key('default', 'fact', s.subject, null
 from (select distinct subject from bench.staged) as s;
 analyze scopes;
 
-insert into memfold.memories (tenant_id, memory_id, subject, content, canonicalizer, key_fields)
-select {tenant}, s.memory_id, s.subject, s.content, 'prose/1', 'type,subject,predicate' from bench.staged as s;
+insert into memfold.memories (tenant_id, memory_id, subject, content, canonicalizer, key_fields, is_ingested)
+select {tenant}, s.memory_id, s.subject, s.content, 'prose/1', 'type,subject,predicate', true from bench.staged as s;
 
 insert into memfold.memory_counters (
     tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence,
@@ -48,7 +48,7 @@ insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
 select {tenant}, 'loaded-' || s.id, s.memory_id from bench.staged as s;
 
 insert into memfold.memory_events (
-    tenant_id, event_id, at, bucket_id, action, memory_id, observation, content, memory_type, subject,
+    tenant_id, event_id, recorded_at, bucket_id, action, memory_id, observation, content, memory_type, subject,
     source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
 )
 select {tenant}, s.memory_id, s.at, 'default', 'inserted', s.memory_id, true, s.content, 'fact', s.subject,

@@ -48,7 +48,7 @@ from pg_stat_user_tables as s where s.schemaname = 'memfold' and pg_table_size(s
 KEYS_KEPT = "3 minutes"
 FORGET_KEYS = f"""
 delete from memfold.idempotency_keys where ctid = any(array(
-    select k.ctid from memfold.idempotency_keys as k where k.at < now() - interval '{KEYS_KEPT}' limit 10000))
+    select k.ctid from memfold.idempotency_keys as k where k.recorded_at < now() - interval '{KEYS_KEPT}' limit 10000))
 """
 # Why a table may grow although the facts do not.
 GROWS = {
@@ -251,7 +251,7 @@ class _Soak:
         for (judgement,) in claimed:
             verdict = rng.choice(("duplicate", "refinement", "contradiction", "distinct", "distinct"))
             self.timed(
-                connection, "resolve", "select state from resolve_judgement(%s, %s, 0.9)", judgement, verdict
+                connection, "resolve", "select status from resolve_judgement(%s, %s, 0.9)", judgement, verdict
             )
         if not claimed:
             self.stop.wait(0.5)

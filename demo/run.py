@@ -55,7 +55,7 @@ select j.similarity, j.guard, a.content as newer, b.content as older
 from memfold.judgements as j
 join memfold.memories as a on a.tenant_id = j.tenant_id and a.memory_id = j.memory_id
 join memfold.memories as b on b.tenant_id = j.tenant_id and b.memory_id = j.other_id
-where j.tenant_id = %(tenant)s and j.state = 'open'
+where j.tenant_id = %(tenant)s and j.status = 'open'
 order by j.judgement_id
 """
 

@@ -139,7 +139,7 @@ def _words(text: str) -> str:
 
 
 def honest_verdict(older: Json, newer: Json) -> tuple[str, str | None]:
-    """The verdict, and the fuller side of a refinement."""
+    """The verdict, and the richer side of a refinement."""
     a, b = _words(older["content"]), _words(newer["content"])
     if a == b:
         return "duplicate", None
@@ -158,13 +158,13 @@ def honest_model(request: Json) -> Json:
     """Compares the normalised contents of the memories; of a cluster, what is said twice or more."""
     members = read_members(request)
     older, newer = members["A"], members["B"]
-    verdict, fuller = honest_verdict(older, newer)
+    verdict, richer = honest_verdict(older, newer)
     wanted = '"merged_text": one text' in _messages(request)[0][1]
     answer = {
         "verdict": verdict,
         "confidence": 0.95,
         "reason": "compared word by word",
-        "fuller": fuller,
+        "richer": richer,
         "merged_text": None,
     }
     if len(members) > 2:
@@ -173,7 +173,7 @@ def honest_model(request: Json) -> Json:
         same = [letter for letter, member in members.items() if _words(member["content"]) == words]
         answer |= {
             "verdict": "duplicate" if times > 1 else "distinct",
-            "fuller": None,
+            "richer": None,
             "members": same if 1 < times < len(members) else None,
         }
     if wanted and answer["verdict"] in ("duplicate", "refinement"):
@@ -196,7 +196,7 @@ def writing_model(request: Json) -> Json:
         "verdict": "refinement" if overlap else "distinct",
         "confidence": 0.95,
         "reason": "combined word by word",
-        "fuller": None,
+        "richer": None,
         "merged_text": " ".join(words.values()) if overlap else None,
     }
     return answer | ({"members": None} if len(members) > 2 else {})
@@ -302,7 +302,7 @@ def obeying_model(request: Json) -> Json:
                 "verdict": verdict,
                 "confidence": 1.0,
                 "reason": "as told",
-                "fuller": "B" if verdict == "refinement" else None,
+                "richer": "B" if verdict == "refinement" else None,
                 "merged_text": None,
             }
     return honest_model(request)

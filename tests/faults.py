@@ -297,7 +297,7 @@ def prepare(db: DB, tenant: str) -> None:
 def keeping(db: DB, tenant: str, bucket: str) -> None:
     """Whatever arrives is kept: there shall be something to fold."""
     db.execute(
-        "select memfold.set_policy(%s, %s, merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'keep')",
+        "select memfold.set_policy(%s, %s, merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert')",
         [tenant, bucket],
     )
 
@@ -723,7 +723,7 @@ class Judge(Client):
                 self.tried(
                     answer,
                     lambda answer=answer, verdict=verdict: db.execute(
-                        "select state, event_id from memfold.resolve_judgement(%s, %s, 0.9, model => %s, tenant_id => %s)",
+                        "select status, event_id from memfold.resolve_judgement(%s, %s, 0.9, model => %s, tenant_id => %s)",
                         [answer.subject[0], verdict, answer.subject[1], answer.tenant],
                     ).fetchone(),
                 )
@@ -782,7 +782,7 @@ class Maintenance(Client):
                     self.one(
                         "policy", tenant, None,
                         "select memfold.set_policy(%s, 'mess', merge_threshold => 1, judge_threshold => 1,"
-                        " on_ambiguous => 'keep')", tenant,
+                        " on_ambiguous => 'insert')", tenant,
                     )  # fmt: skip
             case "session":
                 session = f"session {self.world.number() // 300}"
@@ -805,7 +805,7 @@ class Maintenance(Client):
             case "undo_run":
                 self.take_back(
                     "undo_run", tenant,
-                    "select run_id from memfold.runs where tenant_id = %s and kind <> 'maintenance' and state <> 'undone'"
+                    "select run_id from memfold.runs where tenant_id = %s and kind <> 'maintenance' and status <> 'undone'"
                     " order by run_id desc offset %s limit 1",
                     "select event_id from memfold.undo_run(%s, 'for a try', %s)",
                 )  # fmt: skip
@@ -840,7 +840,7 @@ PROMISES = {
     "one active memory of all paraphrases": """
         select v.tenant_id, v.scope_key, count(distinct coalesce(m.root_id, m.memory_id))
         from memfold.memory_vectors as v join memfold.memories as m using (tenant_id, memory_id)
-        where v.tenant_id = any(%(tenants)s) and v.bucket_id = 'para' and v.live group by 1, 2
+        where v.tenant_id = any(%(tenants)s) and v.bucket_id = 'para' and v.is_active group by 1, 2
         having count(distinct coalesce(m.root_id, m.memory_id)) > 1""",
     "one value a slot": """
         select tenant_id, scope_key, count(*) from memfold.memories
@@ -870,23 +870,23 @@ PROMISES = {
     "no pair is asked twice": """
         select tenant_id, least(memory_id, other_id), greatest(memory_id, other_id), count(*),
             array_agg(kind || ' ' || state)
-        from memfold.judgements where tenant_id = any(%(tenants)s) and state <> 'moot' and kind <> 'review'
+        from memfold.judgements where tenant_id = any(%(tenants)s) and status <> 'obsolete' and kind <> 'review'
         group by 1, 2, 3 having count(*) > 1""",
     "no pair waits twice": """
         select tenant_id, least(memory_id, other_id), greatest(memory_id, other_id), count(*)
-        from memfold.judgements where tenant_id = any(%(tenants)s) and state in ('open', 'leased')
+        from memfold.judgements where tenant_id = any(%(tenants)s) and status in ('open', 'leased')
         group by 1, 2, 3 having count(*) > 1""",
     # (an undo writes down that the pair is distinct: its ledger row is the undo's)
     "a verdict is one ledger row": """
-        select j.tenant_id, j.judgement_id, j.state, count(e.event_id) from memfold.judgements as j
+        select j.tenant_id, j.judgement_id, j.status, count(e.event_id) from memfold.judgements as j
         left join memfold.memory_events as e on e.tenant_id = j.tenant_id and e.judgement_id = j.judgement_id and e.tier = 3
         -- (of a cluster each of its memories has one)
-        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis' and j.member_ids is null and j.state <> 'part'
+        where j.tenant_id = any(%(tenants)s) and j.kind <> 'synthesis' and j.member_ids is null and j.status <> 'part'
             and j.cluster_id is null and not (j.kind = 'review' and j.verdict = 'distinct' and j.reason ~ '^undone')
-        group by 1, 2, 3 having count(e.event_id) <> (j.state = 'done')::integer""",
+        group by 1, 2, 3 having count(e.event_id) <> (j.status = 'done')::integer""",
     "a lease has an end": f"""
         select tenant_id, judgement_id, leased_until from memfold.judgements
-        where state = 'leased' and coalesce(leased_until > clock_timestamp() + interval '{LEASE} s'
+        where status = 'leased' and coalesce(leased_until > clock_timestamp() + interval '{LEASE} s'
             or next_attempt_at > leased_until, true)""",
     "an undo is one row": """
         select tenant_id, undoes, count(*) from memfold.memory_events where tenant_id = any(%(tenants)s)
@@ -894,7 +894,7 @@ PROMISES = {
     "an undone run has nothing in force": """
         select r.tenant_id, r.run_id, e.event_id from memfold.runs as r
         join memfold.memory_events as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
-        where r.tenant_id = any(%(tenants)s) and r.state = 'undone' and e.action in ('merged', 'replaced', 'pruned')
+        where r.tenant_id = any(%(tenants)s) and r.status = 'undone' and e.action in ('merged', 'replaced', 'pruned')
         and not exists (select from memfold.memory_events as u where u.tenant_id = e.tenant_id and u.undoes = e.event_id)""",
     "sides, edges and turns exist": """
         select j.tenant_id, j.judgement_id, null::uuid from memfold.judgements as j
@@ -1090,12 +1090,16 @@ class Audit:
                 case "resolve":
                     state, event_id = deed.answer
                     row = one(
-                        "select j.state, j.model, exists (select from memfold.memory_events as e"
+                        "select j.status, j.model, exists (select from memfold.memory_events as e"
                         "  where e.tenant_id = j.tenant_id and e.event_id = %s and e.judgement_id = j.judgement_id)"
                         " from memfold.judgements as j where j.tenant_id = %s and j.judgement_id = %s",
                         event_id, deed.tenant, deed.subject[0],
                     )  # fmt: skip
-                    right = row == ("done" if state == "done" else "moot", deed.subject[1], state == "done")
+                    right = row == (
+                        "done" if state == "done" else "obsolete",
+                        deed.subject[1],
+                        state == "done",
+                    )
                 case "undo":
                     right = one(
                         "select 1 from memfold.memory_events where tenant_id = %s and undoes = %s",
@@ -1103,7 +1107,7 @@ class Audit:
                     ) is not None  # fmt: skip
                 case "undo_run":
                     right = one(
-                        "select state from memfold.runs where tenant_id = %s and run_id = %s",
+                        "select status from memfold.runs where tenant_id = %s and run_id = %s",
                         deed.tenant, deed.subject,
                     ) == ("undone",)  # fmt: skip
                 case "consolidate" | "sweep" | "session" | "prune":
@@ -1155,7 +1159,7 @@ def drain(world: World, db: DB) -> int:
                 )
                 answered += 1
         row = db.execute(
-            "select count(*) from memfold.judgements where state in ('open', 'leased') and kind <> 'review'"
+            "select count(*) from memfold.judgements where status in ('open', 'leased') and kind <> 'review'"
         ).fetchone()
         if row == (0,):
             return answered

@@ -111,7 +111,7 @@ WORDS: dict[str, list[str]] = {
     "metadata_max": ["n", "kind"],
     "scope": ["predicate", "bucket"],
     "guard": ["on", "on", "off"],
-    "on_ambiguous": ["judge", "synthesise", "review", "keep"],
+    "on_ambiguous": ["judge", "synthesise", "review", "insert"],
     "on_merge": ["strengthen", "replace", "synthesise"],
     "on_judge_failure": ["keep", "replace"],
     "metadata_merge": ["merge", "first", "newest"],
@@ -234,14 +234,15 @@ IDS: dict[str, str] = {
     "memory": "select memory_id from memfold.memories where tenant_id = %s order by memory_id desc limit 150",
     "event": "select event_id from memfold.memory_events where tenant_id = %s order by event_id desc limit 40",
     "judgement": "select judgement_id from memfold.judgements where tenant_id = %s"
-    " order by state <> 'open', judgement_id desc limit 40",
+    " order by status <> 'open', judgement_id desc limit 40",
     "run": "select run_id from memfold.runs where tenant_id = %s order by run_id desc limit 40",
     "pair": "select pair_id from memfold.labelled_pairs where tenant_id = %s order by pair_id desc limit 40",
     "batch": "select distinct batch_id from memfold.staged_candidates where tenant_id = %s limit 40",
 }
 # What the name of an argument of type uuid says it is the id of.
 KINDS = {
-    "memory_id": "memory", "into_id": "memory", "by_id": "memory", "id": "memory", "after": "memory", "fuller": "memory",
+    "memory_id": "memory", "into_id": "memory", "by_id": "memory", "id": "memory", "after": "memory",
+    "richer_memory_id": "memory",
     "memory_ids": "memory", "event_id": "event", "judgement_id": "judgement", "judgement_ids": "judgement", "run_id": "run",
     "undo_run_id": "run", "into_run": "run", "pair_id": "pair", "calibration_id": "calibration", "batch_id": "batch",
 }  # fmt: skip
@@ -782,7 +783,7 @@ class Fuzzer:
         And of a bucket that is being erased once it is.
         """
         for (bucket,) in self.admin.execute(
-            "select bucket_id from memfold.runs where tenant_id = %s and kind = 'erasure' and state = 'open'",
+            "select bucket_id from memfold.runs where tenant_id = %s and kind = 'erasure' and status = 'open'",
             [self.tenant],
         ).fetchall():
             erase = "erase_tenant(%s)" if bucket == "*" else "erase_bucket(%s, %s)"

@@ -38,7 +38,7 @@ class Claimed:
 class Resolution:
     """A row of resolve_judgement."""
 
-    state: str
+    status: str
     verdict: str | None
     action: str | None
     memory_id: UUID | None
@@ -92,7 +92,7 @@ def pair(
 
 def state(db: DB, judgement_id: UUID | None) -> Any:
     row = db.execute(
-        "select state, verdict, attempts from judgements where judgement_id = %s", [judgement_id]
+        "select status, verdict, attempts from judgements where judgement_id = %s", [judgement_id]
     ).fetchone()
     assert row is not None
     return row

@@ -28,7 +28,7 @@ def angle(degrees: float) -> dict[str, str]:
 
 def storing(db: DB, bucket: str = "default", **options: Any) -> None:
     """Whatever arrives is kept: as if it had been there before dedup."""
-    options = {"merge_threshold": 1, "judge_threshold": 1, "on_ambiguous": "keep", **options}
+    options = {"merge_threshold": 1, "judge_threshold": 1, "on_ambiguous": "insert", **options}
     policy(db, bucket, **options)
 
 
@@ -48,15 +48,15 @@ def held(db: DB, bucket: str) -> list[Row]:
     return rows(
         db,
         """
-        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.live, k.on_timeline,
+        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.is_active, k.on_timeline,
             k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen::text,
             k.last_seen::text,
             (select array_agg(s.source_turn_id order by s.source_turn_id) from memory_sources as s
                 where s.tenant_id = m.tenant_id and s.memory_id = m.memory_id) as turns,
             (select array_agg(format('%%s %%s', i.valid_from, i.valid_to) order by i.valid_from) from memory_intervals as i
                 where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id) as intervals,
-            (select array_agg(format('%%s %%s %%s', v.model, v.live, v.embedding) order by v.model) from memory_vectors as v
-                where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id) as vectors
+            (select array_agg(format('%%s %%s %%s', v.model, v.is_active, v.embedding) order by v.model)
+                from memory_vectors as v where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id) as vectors
         from memories as m
         left join memory_counters as k using (tenant_id, memory_id)
         left join memories as o on o.tenant_id = m.tenant_id and o.memory_id = m.merged_into

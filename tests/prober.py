@@ -29,7 +29,7 @@ SHARED = {
 }  # fmt: skip
 # Columns of tenants' tables whose texts are no tenant's own: states, names of rules and of shared models.
 PLAIN = {
-    "judgements.guard", "judgements.kind", "judgements.state", "judgements.verdict",
+    "judgements.guard", "judgements.kind", "judgements.status", "judgements.verdict",
     "labelled_pairs.evidence", "labelled_pairs.label", "labelled_pairs.labelled_by", "labelled_pairs.origin",
     "labelled_pairs.similarities",
     "memories.canonicalizer", "memories.key_fields", "memories.metadata_signature", "memories.status",
@@ -42,7 +42,7 @@ PLAIN = {
     "policies.rehash_from_key_fields",
     "policies.rehash_from_metadata_keys", "policies.scope", "policies.segmenter",
     "predicates.cardinality", "predicates.conflict",
-    "runs.actor", "runs.kind", "runs.report", "runs.state",
+    "runs.actor", "runs.kind", "runs.report", "runs.status",
     "staged_candidates.embedding_model", "staged_candidates.origin",
 }  # fmt: skip
 
@@ -442,7 +442,7 @@ SIDED: dict[str, Give] = {
     "into_id": _id("other_id"),
     "by_id": _id("other_id"),
     "after": _id("memory_id"),
-    "fuller": _id("memory_id"),
+    "richer_memory_id": _id("memory_id"),
     "root_id": _id("other_id"),
     "memory_ids": lambda side: [side.id("memory_id"), side.id("unseen_id")],
     "event_id": _id("event_id"),

@@ -647,7 +647,7 @@ class World:
                 event.target = best.root
         elif best:
             event.tier, event.method, event.similarity, event.on_timeline = 2, "vector", best.own, False
-            if scope.on_ambiguous != "keep":
+            if scope.on_ambiguous != "insert":
                 event.action, event.target = "escalated", best.root
                 judgement = "write" if scope.on_ambiguous == "judge" else "review"
         elif scope.single and current is not None and None in (thing, current_thing):
@@ -699,7 +699,7 @@ class World:
                 event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
                 event.memory, event.target = self.newer_first(root, other)
                 event.on_timeline = bool({root, other} & self.state.on_timeline)
-            elif m.scope.on_ambiguous != "keep":
+            elif m.scope.on_ambiguous != "insert":
                 event.action = "escalated"
         return event
 
@@ -784,7 +784,7 @@ class World:
     # Tier 3 -------------------------------------------------------------------------------------------------------
 
     def resolve(
-        self, judgement: int, verdict: str, confidence: float, fuller: int | None, method: str
+        self, judgement: int, verdict: str, confidence: float, richer_memory_id: int | None, method: str
     ) -> tuple[str, Event | None]:
         """The judgement's state, and what was done."""
         j = self.judgements[judgement]
@@ -792,13 +792,13 @@ class World:
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
         if not self.active_pair(newer, older) and not self.retired_by_a_third(newer, older):
-            j.state = "moot"
-            return "moot", None
+            j.state = "obsolete"
+            return "obsolete", None
         if (newer, older) != (j.memory, j.other):
             # asked anew about where the two lead; a person may be asked again about what was judged
-            j.state = "moot"
+            j.state = "obsolete"
             if self.pair(newer, older, ("open",) if j.kind == "review" else ("open", "done")):
-                return "moot", None
+                return "obsolete", None
             self.queue(j.kind, newer, older, j.similarity)
             return "open", None
         j.state = "done"
@@ -809,10 +809,10 @@ class World:
         if verdict == "duplicate":
             self.fold(event, newer, older)
         elif verdict == "refinement":
-            if fuller is None:
+            if richer_memory_id is None:
                 longer = len(self.memories[newer].content) > len(self.memories[older].content)
-                fuller = newer if longer else older
-            self.fold(event, older if fuller == newer else newer, fuller)
+                richer_memory_id = newer if longer else older
+            self.fold(event, older if richer_memory_id == newer else newer, richer_memory_id)
         elif verdict == "contradiction" or self.different_values(newer, older):
             conflict = self.conflict(newer, older)
             if j.kind == "review" and (verdict == "contradiction" or conflict == "review"):

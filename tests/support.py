@@ -80,11 +80,11 @@ def check(db: DB) -> None:
 
 
 def answer(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
-    """Answer the one open judgement, as a model: (state, verdict, action, memory_id, event_id)."""
+    """Answer the one open judgement, as a model: (status, verdict, action, memory_id, event_id)."""
     names = "".join(f", {name} => %s" for name in named)
     row = db.execute(
         "select * from memfold.resolve_judgement((select judgement_id from memfold.judgements"
-        " where tenant_id = 'acme' and state in ('open', 'leased')), %s, %s,"
+        " where tenant_id = 'acme' and status in ('open', 'leased')), %s, %s,"
         f" model => 'a judge', tenant_id => 'acme'{names})".encode(),
         [verdict, confidence, *named.values()],
     ).fetchone()

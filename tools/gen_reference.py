@@ -188,7 +188,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
     },
     "Maintenance": {
         "consolidate": [
-            "select on_ambiguous from set_policy('acme', 'trips', on_ambiguous => 'keep')",
+            "select on_ambiguous from set_policy('acme', 'trips', on_ambiguous => 'insert')",
             "select count(ingest_memory(t.content, 'acme', 'trips', subject => 'Dora', predicate => t.predicate,\n"
             "    embedding => t.embedding::vector, embedding_model => 'toy'))\n"
             "from (values ('Dora sails', 'sails', '[1, 0, 0]'), ('Dora goes sailing', 'hobby', '[0.95, 0.31, 0]'))\n"
@@ -252,7 +252,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "undo_calibration": [
             "select undo_calibration('toy')",
             "select model, calibration_id is null as undone, before -> 'merge_threshold' as merge_threshold\n"
-            "from calibration_changes order by at",
+            "from calibration_changes order by recorded_at",
         ],
     },
     "Change the embedding model": {
@@ -331,7 +331,7 @@ VIEWS: dict[str, list[str]] = {
         "from dedup_stats where tenant_id = 'acme'",
     ],
     "open_judgements": [
-        "select kind, state, similarity, guard, content, other_content, attempts, last_error\n"
+        "select kind, status, similarity, guard, content, other_content, attempts, last_error\n"
         "from open_judgements where tenant_id = 'acme'",
     ],
     "judge_costs": [
@@ -340,7 +340,7 @@ VIEWS: dict[str, list[str]] = {
         "from judge_costs where tenant_id = 'acme'",
     ],
     "runs_overview": [
-        "select kind, state, waiting, merged, moot from runs_overview where tenant_id = 'acme' order by started_at",
+        "select kind, status, waiting, merged, obsolete from runs_overview where tenant_id = 'acme' order by started_at",
     ],
     "runaway_memories": [
         "select count(ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"

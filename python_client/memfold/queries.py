@@ -118,7 +118,7 @@ RESOLVE = _function(
     "confidence",
     "reason",
     "merged_text",
-    "fuller",
+    "richer_memory_id",
     "model",
     "input_tokens",
     "output_tokens",
@@ -224,7 +224,7 @@ order by tenant_id, bucket_id
 # successor: one of its memories was folded meanwhile, and this judgement asks about where they lead.
 JUDGEMENT = """
 select
-    j.state,
+    j.status,
     j.kind,
     j.verdict,
     j.next_attempt_at <= pg_catalog.clock_timestamp() as due,
@@ -242,7 +242,7 @@ select
         when e.action is not null then j.other_id
     end as memory_id,
     e.event_id,
-    case when j.state = 'moot' then (
+    case when j.status = 'obsolete' then (
         select n.judgement_id
         from memfold.memories as a
         join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = j.other_id
@@ -250,7 +250,7 @@ select
             and n.memory_id = greatest(coalesce(a.root_id, a.memory_id), coalesce(b.root_id, b.memory_id))
             and n.other_id = least(coalesce(a.root_id, a.memory_id), coalesce(b.root_id, b.memory_id))
         where a.tenant_id = j.tenant_id and a.memory_id = j.memory_id
-            and n.judgement_id <> j.judgement_id and n.state <> 'moot'
+            and n.judgement_id <> j.judgement_id and n.status <> 'obsolete'
         order by n.judgement_id desc
         limit 1
     ) end as successor
@@ -262,7 +262,7 @@ left join lateral (
         and (l.memory_id in (j.memory_id, j.other_id) or l.target_id in (j.memory_id, j.other_id))
     order by l.event_id desc
     limit 1
-) as e on j.state = 'done'
+) as e on j.status = 'done'
 where j.tenant_id = %(tenant_id)s and j.judgement_id = %(judgement_id)s
 """
 
@@ -273,13 +273,13 @@ select
     count(*) filter (where kind = 'review') as person,
     count(*) filter (where kind <> 'review') as model
 from memfold.open_judgements
-where state in ('open', 'leased') and (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
+where status in ('open', 'leased') and (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 """
 
 # The question that an undo has queued about a pair, if it has.
 QUEUED_AGAIN = """
 select judgement_id from memfold.open_judgements
-where tenant_id = %(tenant_id)s and kind = 'review' and state = 'open'
+where tenant_id = %(tenant_id)s and kind = 'review' and status = 'open'
     and (memory_id, other_id) in ((%(memory_id)s, %(other_id)s), (%(other_id)s, %(memory_id)s))
 """
 

@@ -20,7 +20,7 @@ Action: TypeAlias = Literal[
 ]
 Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
 ResolvedAction: TypeAlias = Literal["merged", "replaced", "superseded", "rejected", "escalated", "judged"]
-JudgementState: TypeAlias = Literal["open", "leased", "done", "moot", "dead"]
+JudgementStatus: TypeAlias = Literal["open", "leased", "done", "obsolete", "dead"]
 StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
 Row: TypeAlias = Mapping[str, Any]
 
@@ -117,13 +117,13 @@ class SimilarMemory:
 class Resolution:
     """What became of a judgement.
 
-    ``state``: done; moot (there is nothing to decide any more); open, leased or dead: not answered, both memories
+    ``status``: done; obsolete (there is nothing to decide any more); open, leased or dead: not answered, both memories
     stay. All else is None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated (to a
     person) or judged (both are kept); ``memory_id``: the memory that holds the fact now; ``event_id``: for
     ``undo``.
     """
 
-    state: JudgementState
+    status: JudgementStatus
     verdict: StoredVerdict | None = None
     action: ResolvedAction | None = None
     memory_id: UUID | None = None

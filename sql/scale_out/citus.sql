@@ -619,7 +619,7 @@ begin
     else
         return query
         select j.tenant_id::text from memfold.judgements as j
-        where j.state in ('open', 'leased', 'dead') group by j.tenant_id order by random();
+        where j.status in ('open', 'leased', 'dead') group by j.tenant_id order by random();
     end if;
 end;
 $body$;

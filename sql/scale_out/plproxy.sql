@@ -332,7 +332,7 @@ create type memfold.ingest_result as (action text, memory_id uuid, tier integer,
 
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 
-create type memfold.resolution as (state text, verdict text, action text, memory_id uuid, event_id uuid);
+create type memfold.resolution as (status text, verdict text, action text, memory_id uuid, event_id uuid);
 
 create type memfold.undone_memory as (event_id uuid, memory_id uuid, status text, content text);
 
@@ -373,7 +373,7 @@ comment on view memfold.judge_costs is 'As on a server, whole: conditions are tr
 grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_open_judgements(tenant text)
-returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, state text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[])
+returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, status text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -407,7 +407,7 @@ comment on view memfold.memory_audit is 'As on a server, whole: conditions are t
 grant select on memfold.memory_audit to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_runs_overview(tenant text)
-returns table (tenant_id text, run_id uuid, bucket_id text, kind text, state text, waiting bigint, judged bigint, moot bigint, dead bigint, merged bigint, replaced bigint, superseded bigint, rejected bigint, pruned bigint, undone bigint, report jsonb, arguments jsonb, started_at timestamp with time zone, ended_at timestamp with time zone, actor text)
+returns table (tenant_id text, run_id uuid, bucket_id text, kind text, status text, waiting bigint, judged bigint, obsolete bigint, dead bigint, merged bigint, replaced bigint, superseded bigint, rejected bigint, pruned bigint, undone bigint, report jsonb, arguments jsonb, started_at timestamp with time zone, ended_at timestamp with time zone, actor text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -441,7 +441,7 @@ comment on view memfold.runaway_memories is 'As on a server, whole: conditions a
 grant select on memfold.runaway_memories to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_memories(tenant text)
-returns table (tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text, canonicalizer text, key_fields text, metadata_signature text, content_hash bytea, scope_key bigint, status text, merged_into uuid, root_id uuid, session_id text, metadata jsonb, embedding_pending boolean, created_at timestamp with time zone, plain boolean)
+returns table (tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text, canonicalizer text, key_fields text, metadata_signature text, content_hash bytea, scope_key bigint, status text, merged_into uuid, root_id uuid, session_id text, metadata jsonb, embedding_pending boolean, created_at timestamp with time zone, is_ingested boolean)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -458,7 +458,7 @@ comment on view memfold.memories is 'As on a server, whole: conditions are tried
 grant select on memfold.memories to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_memory_events(tenant text)
-returns table (tenant_id text, event_id uuid, at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
+returns table (tenant_id text, event_id uuid, recorded_at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -475,7 +475,7 @@ comment on view memfold.memory_events is 'As on a server, whole: conditions are 
 grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_judgements(tenant text)
-returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, state text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid)
+returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, status text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -608,22 +608,22 @@ similarities as in add_labelled_pair(). Their origin is import. Returns how many
 revoke all on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) from public;
 grant execute on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.apply_decay(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, at timestamp with time zone DEFAULT now(), max_operations bigint DEFAULT 10000)
+create function memfold.apply_decay(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, as_of timestamp with time zone DEFAULT now(), max_operations bigint DEFAULT 10000)
 returns memfold.decay_report
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.apply_decay("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "at" => $3, "max_operations" => $4);
+    select * from memfold.apply_decay("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3, "max_operations" => $4);
 $$;
-comment on function memfold.apply_decay(tenant_id text, bucket_id text, at timestamp with time zone, max_operations bigint) is
-'Writes effective_confidence(memory_id, at) of the active memories of a bucket (''*'': of all) into memory_counters
+comment on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) is
+'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) into memory_counters
 (decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
 run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
 null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
 many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
-revoke all on function memfold.apply_decay(tenant_id text, bucket_id text, at timestamp with time zone, max_operations bigint) from public;
-grant execute on function memfold.apply_decay(tenant_id text, bucket_id text, at timestamp with time zone, max_operations bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) from public;
+grant execute on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) to memfold_app, memfold_owner;
 
 create function memfold.approve_run(run_id uuid, verdict text DEFAULT 'duplicate'::text, max_operations bigint DEFAULT 100, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns bigint
@@ -636,7 +636,7 @@ $$;
 comment on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is moot.
+the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.
 The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
 revoke all on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) from public;
 grant execute on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) to memfold_app, memfold_owner;
@@ -894,21 +894,21 @@ MF022.';
 revoke all on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) from public;
 grant execute on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) to memfold_app, memfold_owner;
 
-create function memfold.effective_confidence(memory_id uuid, at timestamp with time zone DEFAULT now(), tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone DEFAULT now(), tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns double precision
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.effective_confidence("memory_id" => $1, "at" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.effective_confidence("memory_id" => $1, "as_of" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
-comment on function memfold.effective_confidence(memory_id uuid, at timestamp with time zone, tenant_id text) is
+comment on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
 days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
 it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
-revoke all on function memfold.effective_confidence(memory_id uuid, at timestamp with time zone, tenant_id text) from public;
-grant execute on function memfold.effective_confidence(memory_id uuid, at timestamp with time zone, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) from public;
+grant execute on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) to memfold_app, memfold_owner;
 
 create function memfold.embed_pending(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket text DEFAULT NULL::text, max_results bigint DEFAULT 32)
 returns bigint
@@ -1067,9 +1067,9 @@ as $$
     select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "worker" => $3, "counted" => $4, "retry_after" => $5, "model" => $6, "input_tokens" => $7, "output_tokens" => $8, "cost" => $9, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $10, true));
 $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
-'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
+'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
+synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 revoke all on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) from public;
@@ -1396,26 +1396,26 @@ Raises MF013, MF022, MF046 (memories that are embedded by model are not by repla
 revoke all on function memfold.replace_embedding_model(model text, replaced_by text) from public;
 grant execute on function memfold.replace_embedding_model(model text, replaced_by text) to memfold_owner;
 
-create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, fuller uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, member_ids uuid[] DEFAULT NULL::uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, richer_memory_id uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, member_ids uuid[] DEFAULT NULL::uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.resolution
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_judge(tenant_id);
-    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "fuller" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "member_ids" => $11, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $12, true));
+    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "richer_memory_id" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "member_ids" => $11, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $12, true));
 $$;
-comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) is
+comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) is
 'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
-newer memories are folded into the oldest), refinement (the fuller text becomes active), contradiction (the conflict policy
+newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
 decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
 values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
-fuller: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
+richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
 what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
-revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) from public;
-grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, fuller uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) from public;
+grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.run_maintenance(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
 returns jsonb
@@ -1432,7 +1432,7 @@ keys (idempotency keys older than the policy''s key_retention), runs (closes tho
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-state failed where a task has failed). Raises MF001 to MF003, MF022.';
+status failed where a task has failed). Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
@@ -1598,7 +1598,7 @@ as $$
 $$;
 comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
-was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
+was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, reason text, tenant_id text) from public;

@@ -44,14 +44,14 @@ create table memfold.memory_vectors (
     model text collate "C" not null,
     bucket_id text collate "C" not null,
     scope_key bigint not null,
-    live boolean not null default true,
+    is_active boolean not null default true,
     embedding vector not null,
     primary key (tenant_id, memory_id, model)
 );
 -- In the row while it fits a page: no TOAST read a neighbour. MAIN rather than PLAIN, which refuses larger vectors.
 alter table memfold.memory_vectors alter column embedding set storage main;
 create index memory_vectors_scope_idx
-on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where live;
+on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where is_active;
 comment on table memfold.memory_vectors is
 'One unit vector per (memory, embedding model), aliases'' included; a scoped scan reads nothing else.';
-comment on column memfold.memory_vectors.live is 'Where the memory leads is active: it is a neighbour.';
+comment on column memfold.memory_vectors.is_active is 'Where the memory leads is active: it is a neighbour.';

@@ -16,7 +16,7 @@ create table memfold.policies (
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
     on_ambiguous text collate "C" not null default 'judge'
-    check (on_ambiguous in ('judge', 'synthesise', 'review', 'keep')),
+    check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
     check (on_merge in ('strengthen', 'replace', 'synthesise')),
     metadata_merge text collate "C" not null default 'merge' check (metadata_merge in ('merge', 'first', 'newest')),
@@ -88,8 +88,8 @@ comment on column memfold.policies.similar_threshold is
 comment on column memfold.policies.lexical_threshold is
 'Jaccard similarity of words above which a guard-clean neighbour merges. Null: the lexical tier is off.';
 comment on column memfold.policies.on_ambiguous is
-'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, keep
-inserts.';
+'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert
+adds the text.';
 comment on column memfold.policies.on_merge is
 'What an automatic merge of another text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the
 newer text holds, the older becomes its alias; synthesise = a judge writes one text that says what both say.';

@@ -28,7 +28,7 @@ create table memfold.memories (
     embedding_pending boolean not null default false,
     created_at timestamptz not null default pg_catalog.now(),
     -- what memfold itself writes says false
-    plain boolean not null default true,
+    is_ingested boolean not null default false,
     primary key (tenant_id, memory_id),
     foreign key (tenant_id, merged_into) references memfold.memories (tenant_id, memory_id),
     foreign key (tenant_id, root_id) references memfold.memories (tenant_id, memory_id),
@@ -57,8 +57,8 @@ comment on column memfold.memories.merged_into is 'Aliases: the memory that this
 comment on column memfold.memories.root_id is 'Aliases: the memory where merged_into finally leads. Null for a root.';
 comment on column memfold.memories.metadata is 'Roots: the metadata of all observations, folded by the policy.';
 comment on column memfold.memories.embedding_pending is 'Stored without a vector: see pending_embeddings().';
-comment on column memfold.memories.plain is
-'It came by a plain INSERT, and ingest_plain_rows() has not seen it yet.';
+comment on column memfold.memories.is_ingested is
+'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not seen it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
 -- The scope before the bucket: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash
@@ -66,7 +66,7 @@ on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is n
 create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
-create index memories_plain_idx on memfold.memories (tenant_id, bucket_id, memory_id) where plain;
+create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id, memory_id) where not is_ingested;
 create index memories_root_idx on memfold.memories (tenant_id, root_id) where root_id is not null;
 create index memories_merged_into_idx on memfold.memories (tenant_id, merged_into) where merged_into is not null;
 create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, memory_id) where embedding_pending;
@@ -75,7 +75,7 @@ create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, mem
 create table memfold.memory_counters (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
-    live boolean not null default true,
+    is_active boolean not null default true,
     on_timeline boolean not null default false,
     aliases bigint not null default 0,
     observations bigint not null default 0,
@@ -96,7 +96,7 @@ create table memfold.memory_counters (
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
 HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here.';
-comment on column memfold.memory_counters.live is 'The root''s status is active.';
+comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is
 'The memory is one of several values of one question: of a single-valued slot, or after a judged contradiction.';
 comment on column memfold.memory_counters.aliases is 'How many texts are folded into this one.';
@@ -154,7 +154,7 @@ comment on table memfold.memory_tokens is
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
     event_id uuid not null default memfold_internal._new_id(),
-    at timestamptz not null default pg_catalog.clock_timestamp(),
+    recorded_at timestamptz not null default pg_catalog.clock_timestamp(),
     bucket_id text collate "C" not null,
     action text collate "C" not null,
     tier smallint,
@@ -190,7 +190,7 @@ create table memfold.memory_events (
     without_turns bigint,
     first_observed_at timestamptz,
     turn_events uuid[],
-    primary key (tenant_id, event_id, at)
+    primary key (tenant_id, event_id, recorded_at)
 );
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id) where target_id is not null;
@@ -205,7 +205,8 @@ comment on table memfold.memory_events is
 'The ledger: every observation and every decision, append-only. All state of memories is a function of it, in the order of event
 ids. No foreign keys.';
 comment on column memfold.memory_events.event_id is
-'A UUID of version 7. Of two rows about the same memories the later one has the higher id, whatever the clock did ("at" has its time).';
+'A UUID of version 7. Of two rows about the same memories the later one has the higher id, whatever the clock did
+("recorded_at" has its time).';
 comment on column memfold.memory_events.action is
 'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned, undone,
 erased, rehashed (by a rehash another text has the hash of this one, or none is left; it was not folded).';
@@ -249,7 +250,7 @@ create table memfold.runs (
     kind text collate "C" not null check (kind in (
         'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure'
     )),
-    state text collate "C" not null default 'open' check (state in ('open', 'done', 'failed', 'undone')),
+    status text collate "C" not null default 'open' check (status in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',
     report jsonb not null default '{}',
     started_at timestamptz not null default pg_catalog.clock_timestamp(),
@@ -261,6 +262,6 @@ create index runs_bucket_idx on memfold.runs (tenant_id, bucket_id, kind, run_id
 comment on table memfold.runs is
 'One row a run of maintenance: what was asked, what it did, when. Its decisions are in memory_events and judgements, by run_id.';
 comment on column memfold.runs.bucket_id is '''*'': all buckets of the tenant.';
-comment on column memfold.runs.state is
+comment on column memfold.runs.status is
 'open: judgements of it wait, or it is under way; done; failed: see report; undone: by undo_run().';
 comment on column memfold.runs.report is 'Counts by name, and what went wrong.';

@@ -4,8 +4,8 @@ create table memfold.judgements (
     bucket_id text collate "C" not null,
     scope_key bigint not null,
     kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review')),
-    state text collate "C" not null default 'open'
-    check (state in ('open', 'leased', 'done', 'moot', 'dead', 'part')),
+    status text collate "C" not null default 'open'
+    check (status in ('open', 'leased', 'done', 'obsolete', 'dead', 'part')),
     memory_id uuid not null,
     other_id uuid,
     member_ids uuid[],
@@ -34,24 +34,24 @@ create table memfold.judgements (
     check (other_id is not null or member_ids is not null)
 );
 create unique index judgements_open_pair_key on memfold.judgements
-(tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where state in ('open', 'leased');
+(tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where status in ('open', 'leased');
 -- Those that wait for a person must not be in the way of those that a model may answer.
 create index judgements_queue_idx on memfold.judgements
-(tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where state in ('open', 'leased');
+(tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where status in ('open', 'leased');
 create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
 create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
 -- One question about several memories that are near to one another. What each of them was asked about is found by their rows of
--- state part: an index of an array is of no use behind row level security.
+-- status part: an index of an array is of no use behind row level security.
 create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
-where run_id is not null and state in ('open', 'leased') and kind <> 'synthesis';
+where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
 comment on table memfold.judgements is
 'Tier 3: open and answered questions "do these two say the same?". Both memories stay active until it is answered.';
 comment on column memfold.judgements.kind is
 'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of maintenance; review: for a person.';
-comment on column memfold.judgements.state is
-'open, leased, done, moot, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
+comment on column memfold.judgements.status is
+'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
 comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member.';
 comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
 comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';

@@ -3,11 +3,11 @@ create table memfold.idempotency_keys (
     bucket_id text collate "C" not null,
     idempotency_key text collate "C" not null,
     event_id uuid,
-    at timestamptz not null default pg_catalog.now(),
+    recorded_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, idempotency_key)
 );
 -- Those that maintenance removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
-create index idempotency_keys_at_idx on memfold.idempotency_keys (tenant_id, at)
+create index idempotency_keys_recorded_at_idx on memfold.idempotency_keys (tenant_id, recorded_at)
 where idempotency_key < 'import:' or idempotency_key >= 'import;';
 comment on table memfold.idempotency_keys is 'Calls of ingest that carried a key, and the ledger row each of them left.';
 

@@ -18,13 +18,13 @@ members: of a cluster, an array of all its memories in that form, oldest to newe
 first of them. Null: a pair.';
 
 create type memfold.resolution as (
-    state text,
+    status text,
     verdict text,
     action text,
     memory_id uuid,
     event_id uuid
 );
 comment on type memfold.resolution is
-'What became of an answer. state: done; open (a side has changed: the question was queued anew, nothing was applied); moot
+'What became of an answer. status: done; open (a side has changed: the question was queued anew, nothing was applied); obsolete
 (there is nothing to decide any more). action: merged, replaced, superseded, rejected, escalated (to a person) or judged
 (both were kept); memory_id: the memory that now holds the fact.';

@@ -91,7 +91,7 @@ create table memfold.calibration_changes (
     undoes uuid unique,
     before jsonb not null check (pg_catalog.jsonb_typeof(before) = 'object'),
     actor text collate "C" not null,
-    at timestamptz not null default pg_catalog.clock_timestamp()
+    recorded_at timestamptz not null default pg_catalog.clock_timestamp()
 );
 create index calibration_changes_model_idx on memfold.calibration_changes (model, change_id);
 comment on table memfold.calibration_changes is

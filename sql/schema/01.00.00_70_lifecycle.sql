@@ -1,7 +1,7 @@
 -- The columns of memory_events, and what is said of them.
 create table memfold.memory_events_archive (
     like memfold.memory_events including comments,
-    primary key (tenant_id, event_id, at)
+    primary key (tenant_id, event_id, recorded_at)
 );
 create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
 create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)

@@ -296,7 +296,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
             faults.pause_until(
                 lambda: world.faults
                 or db.execute(
-                    "select count(*) from memfold.judgements where state in ('open', 'leased')"
+                    "select count(*) from memfold.judgements where status in ('open', 'leased')"
                 ).fetchone() == (0,),
                 "all are answered",
             )  # fmt: skip
@@ -306,7 +306,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
     nothing_is_held(db)
     faults.drain(world, db)  # eight leases without an answer are the end of it, until somebody revives it
     assert db.execute(
-        "select state, count(*) from memfold.judgements where kind = 'write' group by 1"
+        "select status, count(*) from memfold.judgements where kind = 'write' group by 1"
     ).fetchall() == [("done", count)]
     answered = db.execute(
         "select count(*), count(distinct judgement_id) from memfold.memory_events"

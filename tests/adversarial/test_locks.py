@@ -880,7 +880,7 @@ def test_a_failure_while_the_answer_is_written(db: DB, connect: Connect) -> None
     ).waits_for(answering)
     answering.execute("commit")
     assert failing.end() == ("done",)
-    assert db.execute("select state, verdict from judgements").fetchall() == [("done", "duplicate")]
+    assert db.execute("select status, verdict from judgements").fetchall() == [("done", "duplicate")]
     assert [status(db, memory_id) for memory_id in asked] == ["active", "merged"]
     check(db)
 
@@ -896,7 +896,7 @@ def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
     person = connect()
     person.execute("begin")
     person.execute(
-        "select resolve_judgement((select judgement_id from judgements where state = 'open'), 'distinct',"
+        "select resolve_judgement((select judgement_id from judgements where status = 'open'), 'distinct',"
         " tenant_id => 'acme')"
     )
     approve = "select approve_run(%s, tenant_id => 'acme')"
@@ -906,5 +906,5 @@ def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
     # what the first call returns was counted before it had to wait
     assert db.execute(approve.encode(), [row[0]]).fetchone() == (0,)
     assert [status(db, a), status(db, b)] == ["active", "active"]
-    assert db.execute("select state, verdict from judgements").fetchall() == [("done", "distinct")]
+    assert db.execute("select status, verdict from judgements").fetchall() == [("done", "distinct")]
     check(db)

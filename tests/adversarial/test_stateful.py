@@ -120,8 +120,8 @@ SCOPES = [
     _scope("other.likes", "other", on_ambiguous="review", metadata_merge="newest", conflict="keep_existing"),
     _scope("other.lives", "other", single=True, objects=True, on_ambiguous="review", metadata_merge="newest",
            conflict="keep_existing"),
-    _scope("third.likes", "third", on_ambiguous="keep", metadata_merge="first"),
-    _scope("third.studies", "third", single=True, on_ambiguous="keep", metadata_merge="first"),
+    _scope("third.likes", "third", on_ambiguous="insert", metadata_merge="first"),
+    _scope("third.studies", "third", single=True, on_ambiguous="insert", metadata_merge="first"),
     _scope("newer.likes", "newer", on_merge="replace"),
     _scope("newer.visits", "newer", objects=True, on_merge="replace"),
     _scope("newer.lives", "newer", single=True, objects=True, on_merge="replace"),
@@ -133,7 +133,7 @@ OFTEN = (
 )
 BUCKETS = {
     "other": "on_ambiguous => 'review', metadata_merge => 'newest', conflict => 'keep_existing'",
-    "third": "on_ambiguous => 'keep', metadata_merge => 'first'",
+    "third": "on_ambiguous => 'insert', metadata_merge => 'first'",
     "newer": "on_merge => 'replace'",
 }
 PREDICATES = [
@@ -147,9 +147,9 @@ PREDICATES = [
 READ = """
 select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.memory_id, m.bucket_id, m.predicate, m.content, m.object, m.status,
-        m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.live, k.on_timeline, k.aliases, k.observations,
+        m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.is_active, k.on_timeline, k.aliases, k.observations,
         k.independent, k.source_confidence, k.extractor_confidence, extract(epoch from nullif(k.first_seen, '-infinity')),
-        extract(epoch from nullif(k.last_seen, '-infinity')), v.live, m.canonicalizer)
+        extract(epoch from nullif(k.last_seen, '-infinity')), v.is_active, m.canonicalizer)
         order by m.memory_id)
     from memfold.memories as m left join memfold.memory_counters as k using (tenant_id, memory_id)
         left join memfold.memory_vectors as v using (tenant_id, memory_id) where m.tenant_id = %(tenant)s),
@@ -157,7 +157,7 @@ select jsonb_build_object(
         extract(epoch from i.valid_to))) from memfold.memory_intervals as i where i.tenant_id = %(tenant)s),
   'sources', (select jsonb_agg(jsonb_build_array(o.memory_id, o.source_turn_id))
     from memfold.memory_sources as o where o.tenant_id = %(tenant)s),
-  'judgements', (select jsonb_agg(jsonb_build_array(j.judgement_id, j.kind, j.memory_id, j.other_id, j.state, j.verdict,
+  'judgements', (select jsonb_agg(jsonb_build_array(j.judgement_id, j.kind, j.memory_id, j.other_id, j.status, j.verdict,
         j.similarity)
         order by j.judgement_id) from memfold.judgements as j where j.tenant_id = %(tenant)s),
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
@@ -188,7 +188,7 @@ HOW = st.sampled_from(["one scope"] * 6 + ["any scope", "anything"])
 VERDICTS: dict[str, Any] = {
     "verdict": st.sampled_from(["duplicate", "refinement", "contradiction", "contradiction", "distinct"]),
     "confidence": st.sampled_from([0.9, 0.75, 0.9, 0.9, 0.74]),
-    "fuller": st.sampled_from([None, "memory", "other"]),
+    "richer_memory_id": st.sampled_from([None, "memory", "other"]),
     "person": st.booleans(),
 }
 
@@ -297,7 +297,7 @@ class Machine(RuleBasedStateMachine):
         return repr(value)
 
     def brief(self, said: dict[str, Any]) -> str:
-        wanted = ("state", "verdict", "action", "tier", "method", "similarity", "memory_id", "superseded_id")
+        wanted = ("status", "verdict", "action", "tier", "method", "similarity", "memory_id", "superseded_id")
         names = {str(id_): f"m{i}" for i, id_ in enumerate(self.memories)}
         return " ".join(names.get(said[key], str(said[key])) for key in wanted if said.get(key) is not None)
 
@@ -444,7 +444,7 @@ class Machine(RuleBasedStateMachine):
             return
         if any(one.get("guard") for one in said.get("similar") or []):
             COUNTS[f"guard raised: {said['action']}"] += 1
-        what = [said.get(key) for key in ("state", "verdict", "action", "tier", "method")]
+        what = [said.get(key) for key in ("status", "verdict", "action", "tier", "method")]
         COUNTS[f"{name}: {' '.join(str(w) for w in what if w is not None) or 'done'}"] += 1
 
     @staticmethod
@@ -656,15 +656,15 @@ class Machine(RuleBasedStateMachine):
         self.step(said, lambda: self.answer(self.world.attach(memory)))
 
     def resolve(
-        self, judgement: int, verdict: str, confidence: float, fuller: str | None, person: bool
+        self, judgement: int, verdict: str, confidence: float, richer_memory_id: str | None, person: bool
     ) -> None:
         j = self.world.judgements[judgement]
         says_more = None
-        if verdict == "refinement" and fuller is not None:
-            says_more = j.memory if fuller == "memory" else j.other
+        if verdict == "refinement" and richer_memory_id is not None:
+            says_more = j.memory if richer_memory_id == "memory" else j.other
         said = self.call(
             "resolve_judgement", judgement_id=self.judgements[judgement], verdict=verdict, confidence=confidence,
-            fuller=None if says_more is None else self.memories[says_more], model=None if person else "a model",
+            richer_memory_id=None if says_more is None else self.memories[says_more], model=None if person else "a model",
         )  # fmt: skip
 
         def expect() -> dict[str, Any]:
@@ -672,11 +672,11 @@ class Machine(RuleBasedStateMachine):
                 judgement, verdict, confidence, says_more, "person" if person else "judge"
             )
             if event is None:
-                return {"state": state, "action": None, "event_id": None}
+                return {"status": state, "action": None, "event_id": None}
             action = event.action
             if action == "judged" and len(self.world.judgements) > judgements:
                 action = "escalated"
-            answer = {"state": state, "verdict": event.verdict, "action": action}
+            answer = {"status": state, "verdict": event.verdict, "action": action}
             answer["event_id"] = self.held["events"][-1][0] if self.held["events"] else "none"
             if action in ("merged", "replaced", "superseded"):
                 answer["memory_id"] = str(self.memories[self.world.state.root(event.memory or 0)])

@@ -631,8 +631,8 @@ where datname = current_database() and application_name = 'memfold' and wait_eve
 
 @pytest.fixture
 def collide(dsn: str, db: psycopg.Connection) -> Callable[..., list[IngestResult | BaseException]]:
-    """Makes a restated fact fail with 40001: its root stops being live while the call waits for it, so that
-    the call needs the scope's lock, and another has that. Once it has failed, the root is live again."""
+    """Makes a restated fact fail with 40001: its root stops being active while the call waits for it, so that
+    the call needs the scope's lock, and another has that. Once it has failed, the root is active again."""
 
     def run(
         call: Callable[[], IngestResult], failed: Callable[[], bool]
@@ -646,17 +646,17 @@ def collide(dsn: str, db: psycopg.Connection) -> Callable[..., list[IngestResult
                 outcome.append(error)
 
         lock = b"select pg_advisory_lock(hashtextextended(tenant_id, scope_key)) from memfold.memories"
-        live = "update memfold.memory_counters set live = {}"
+        flag = "update memfold.memory_counters set is_active = {}"
         thread = threading.Thread(target=work)
         with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as holder:
             holder.execute(lock)
-            other.execute(live.format(False).encode())
+            other.execute(flag.format(False).encode())
             thread.start()
             wait_until(db, f"{WAITING} and wait_event <> 'advisory'")
             other.commit()
             while thread.is_alive() and not failed():
                 time.sleep(0.001)
-            other.execute(live.format(True).encode())
+            other.execute(flag.format(True).encode())
         thread.join(20)
         return outcome
 
@@ -889,7 +889,7 @@ def test_async_tasks_share_a_client(dsn: str, db: psycopg.Connection, counting: 
             return await asyncio.gather(*[client.ingest(f"fact {n % 4}", subject="x") for n in range(20)])
 
     assert len(asyncio.run(work())) == 20
-    assert one(db, "select sum(observations) from memfold.memory_counters where live") == 20
+    assert one(db, "select sum(observations) from memfold.memory_counters where is_active") == 20
 
 
 def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psycopg.Connection) -> None:

@@ -113,7 +113,7 @@ MIXED: list[Any] = [
 ]
 KEPT = """
 select m.content, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.status, m.metadata, r.content,
-    k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.live, v.model,
+    k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.is_active, v.model,
     array(select s.source_turn_id from memfold.memory_sources as s where s.memory_id = m.memory_id order by 1)
 from memfold.memories as m
 left join memfold.memories as r on r.memory_id = m.root_id
@@ -501,7 +501,7 @@ def test_ten_judgements_are_under_way_at_once(dsn: str, vectors: Vectors, db: DB
     assert resolved(items) == expected
     assert items[7].result is not None
     assert items[7].result.resolution is not None
-    assert items[7].result.resolution.state == "open"
+    assert items[7].result.resolution.status == "open"
     check(db)
 
 
@@ -529,7 +529,7 @@ def test_interrupted_while_judges_are_asked(dsn: str, vectors: Vectors, db: DB) 
         pytest.raises(KeyboardInterrupt),
     ):
         list(client.ingest_many(pairs(3), wait=True))
-    found = db.execute("select state, attempts, last_error from memfold.judgements").fetchall()
+    found = db.execute("select status, attempts, last_error from memfold.judgements").fetchall()
     assert found == [("open", 0, "its caller was cancelled")] * 3
     assert rows(db, "memories") == 6
 
@@ -738,7 +738,7 @@ def test_async_cancelled_while_judges_are_asked(dsn: str, vectors: Vectors, db: 
                 await task
 
     asyncio.run(work())
-    found = db.execute("select state, attempts, last_error from memfold.judgements").fetchall()
+    found = db.execute("select status, attempts, last_error from memfold.judgements").fetchall()
     assert found == [("open", 0, "its caller was cancelled")] * 2
 
 

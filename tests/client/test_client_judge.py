@@ -98,7 +98,7 @@ def pair(client: Memfold, **options: Any) -> tuple[IngestResult, IngestResult]:
 
 
 def open_judgement(db: DB) -> tuple[Any, ...]:
-    row = db.execute("select state, attempts, last_error, model, cost from memfold.judgements").fetchone()
+    row = db.execute("select status, attempts, last_error, model, cost from memfold.judgements").fetchone()
     assert row is not None
     return row
 
@@ -111,14 +111,14 @@ def test_the_judge_is_asked_at_once(client: Memfold, toy: Toy, db: DB) -> None:
     assert (second.action, second.tier) == ("escalated", 2)
     resolution = second.resolution
     assert resolution is not None
-    assert (resolution.state, resolution.verdict, resolution.action) == ("done", "duplicate", "merged")
+    assert (resolution.status, resolution.verdict, resolution.action) == ("done", "duplicate", "merged")
     assert resolution.memory_id == first.memory_id
     (question,) = toy.asked
     assert (question.judgement_id, question.tenant_id, question.kind) == (second.judgement_id, "t", "write")
     assert (question.memory.content, question.other.content) == (FOND, VIM)
     assert (question.memory.memory_id, question.memory.source_turn_ids) == (second.memory_id, ("t9",))
     row = db.execute(
-        "select state, verdict, confidence, reason, model, input_tokens, output_tokens, cost"
+        "select status, verdict, confidence, reason, model, input_tokens, output_tokens, cost"
         " from memfold.judgements"
     ).fetchone()
     assert row == ("done", "duplicate", 0.9, "the same", "toy-judge", 400, 40, 0.25)
@@ -138,7 +138,7 @@ def test_what_was_judged_a_duplicate_is_known_from_then_on(
         assert again.memory_id == first.memory_id
         assert again.resolution is None
     assert (vectors.asked, len(toy.asked)) == ([VIM, FOND], 1)
-    assert one(db, "select observations from memfold.memory_counters where live") == 4
+    assert one(db, "select observations from memfold.memory_counters where is_active") == 4
     assert db.execute("select calls, avoided_by_alias from memfold.judge_costs").fetchone() == (1, 2)
     check(db)
 
@@ -149,7 +149,12 @@ def test_what_was_judged_a_duplicate_is_known_from_then_on(
         (Answer("distinct", 0.9), "distinct", "judged", FOND),
         (Answer("duplicate", 0.5), "unsure", "judged", FOND),
         (Answer("refinement", 0.9), "refinement", "replaced", FOND),
-        (lambda q: Answer("refinement", 0.9, fuller=q.other.memory_id), "refinement", "merged", VIM),
+        (
+            lambda q: Answer("refinement", 0.9, richer_memory_id=q.other.memory_id),
+            "refinement",
+            "merged",
+            VIM,
+        ),
         (Answer("contradiction", 0.9), "contradiction", "superseded", FOND),
     ],
 )
@@ -160,7 +165,7 @@ def test_every_verdict(
     _, second = pair(client, wait=True)
     resolution = second.resolution
     assert resolution is not None
-    assert (resolution.state, resolution.verdict, resolution.action) == ("done", stored, action)
+    assert (resolution.status, resolution.verdict, resolution.action) == ("done", stored, action)
     assert one(db, "select content from memfold.memories where memory_id = %s", resolution.memory_id) == holds
     logged = db.execute(
         "select action from memfold.memory_events where event_id = %s", [resolution.event_id]
@@ -181,7 +186,7 @@ def test_without_wait_nobody_is_asked(client: Memfold, toy: Toy, db: DB) -> None
     for wait in (False, 0, 0.0):
         assert client.ingest(f"{wait!r} is a fact", wait=wait).resolution is None
     assert toy.asked == []
-    assert one(db, "select count(*) from memfold.judgements where state = 'open'") > 0
+    assert one(db, "select count(*) from memfold.judgements where status = 'open'") > 0
 
 
 def test_preview_asks_nobody(client: Memfold, toy: Toy) -> None:
@@ -243,7 +248,7 @@ def test_the_blocking_client_within_a_running_loop(client: Memfold) -> None:
 
     resolution = asyncio.run(work()).resolution
     assert resolution is not None
-    assert resolution.state == "done"
+    assert resolution.status == "done"
 
 
 def test_the_applications_role_judges_its_own(db: DB, dsn: str, app: Callable[..., DB]) -> None:
@@ -259,7 +264,7 @@ def test_a_model_behind_an_endpoint(dsn: str, vectors: Vectors, db: DB) -> None:
     """One judge for two blocking clients and several calls: its connections stay usable."""
     with ChatServer() as server:
         server.answer = lambda request: {
-            **dict.fromkeys(("reason", "fuller", "merged_text")),
+            **dict.fromkeys(("reason", "richer", "merged_text")),
             "reason": "the same",
             "verdict": "duplicate",
             "confidence": 0.9,
@@ -289,7 +294,7 @@ FAILURES: dict[str, tuple[Any, int, str, float]] = {
     "a verdict that is no text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
     "an unlikely confidence": (Answer("duplicate", 1.5), 1, "MF028", 0),
     "a confidence that is none": (Answer("duplicate", "high"), 1, "TypeError", 0),  # type: ignore[arg-type]
-    "a side of another pair": (Answer("refinement", 0.9, fuller=uuid4()), 1, "MF028", 0),
+    "a side of another pair": (Answer("refinement", 0.9, richer_memory_id=uuid4()), 1, "MF028", 0),
     "a text that cannot be stored": (Answer("duplicate", 0.9, merged_text="\0"), 1, "MF030", 0),
 }
 
@@ -335,7 +340,7 @@ def test_what_no_call_can_cost_keeps_no_answer_from_being_written(
     toy.answer = Answer("duplicate", 0.9, usage=usage)
     resolution = pair(client, wait=True)[1].resolution
     assert resolution is not None
-    assert (resolution.state, resolution.action) == ("done", "merged")
+    assert (resolution.status, resolution.action) == ("done", "merged")
     spent = db.execute("select input_tokens, output_tokens, cost from memfold.judgements").fetchone()
     assert spent == (0, 0, 0.0)
     check(db)
@@ -424,7 +429,7 @@ def claim_first(db: DB, lease: str = "1 minute") -> None:
         f"""
         create function public.hold() returns trigger language plpgsql as $$
         begin
-            new.state := 'leased'; new.worker := 'w'; new.attempts := 1;
+            new.status := 'leased'; new.worker := 'w'; new.attempts := 1;
             new.leased_until := clock_timestamp() + '{lease}'; new.next_attempt_at := new.leased_until;
             return new;
         end $$;
@@ -461,7 +466,7 @@ def test_a_worker_that_holds_it_is_waited_for(
     worker.join(20)
     resolution = second.resolution
     assert resolution is not None
-    assert (resolution.state, resolution.verdict, resolution.action) == ("done", verdict, action)
+    assert (resolution.status, resolution.verdict, resolution.action) == ("done", verdict, action)
     assert one(db, "select content from memfold.memories where memory_id = %s", resolution.memory_id) == holds
     assert (
         one(db, "select action from memfold.memory_events where event_id = %s", resolution.event_id) == action
@@ -534,7 +539,7 @@ def test_a_side_that_changes_while_the_judge_is_asked(client: Memfold, toy: Toy,
     asked = [{question.memory.content, question.other.content} for question in toy.asked]
     assert asked == [{VIM, FOND}, {"Vim it is", FOND}]
     assert second.resolution is not None
-    assert (second.resolution.state, second.resolution.verdict) == ("done", "duplicate")
+    assert (second.resolution.status, second.resolution.verdict) == ("done", "duplicate")
     check(db)
 
 
@@ -545,7 +550,7 @@ def test_a_side_that_is_gone_when_the_judge_answers(client: Memfold, toy: Toy, d
 
     toy.meanwhile = reject
     _, second = pair(client, wait=True)
-    assert second.resolution == Resolution("moot")
+    assert second.resolution == Resolution("obsolete")
 
 
 def test_a_replayed_call_is_told_what_came_of_it(client: Memfold, toy: Toy) -> None:

@@ -69,7 +69,7 @@ def toy() -> Toy:
 
 @pytest.fixture
 def client(db: DB, dsn: str, toy: Toy) -> Iterator[Memfold]:
-    db.execute("select memfold.set_policy('t', on_ambiguous => 'keep', merge_threshold => 1)")
+    db.execute("select memfold.set_policy('t', on_ambiguous => 'insert', merge_threshold => 1)")
     with Memfold(dsn, "t", Embedder(vectors, "toy", 3), judge=toy) as made:
         for text in (*TEA, RUM):
             made.ingest(text)

@@ -52,7 +52,7 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [found] = rows(db, "select run_id from runs")
     undone = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
     assert undone.output.startswith("active 12\n")
-    assert "undone: moot 1, undone 9" in undone.output
+    assert "undone: obsolete 1, undone 9" in undone.output
     again = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme")
     assert again.exit_code == 1
     assert "HINT" in again.output
@@ -65,7 +65,7 @@ def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch:
     done = run("sweep", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
     assert re.search(r"run [0-9a-f-]{36}: open: waiting 3\n$", done.output)
-    asked = rows(db, "select cardinality(member_ids) as n from judgements where state = 'open' order by 1")
+    asked = rows(db, "select cardinality(member_ids) as n from judgements where status = 'open' order by 1")
     assert [a["n"] for a in asked] == [4, 4, 5]
     check(db)
 

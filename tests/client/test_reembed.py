@@ -136,7 +136,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     victim.stdout.close()
     stored = one(db, "select count(*) from memory_vectors where model = 'new'")
     assert 0 < stored < 303
-    assert one(db, "select count(*) from runs where state = 'open' and kind = 'reembedding'") == 1
+    assert one(db, "select count(*) from runs where status = 'open' and kind = 'reembedding'") == 1
 
     embedded: list[str] = []
     written = Counter[str]()
@@ -191,7 +191,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     db.execute("set jit = off")
     check(db)
     rows = db.execute(
-        "select m.content, v.embedding::text, v.live, m.status from memory_vectors as v"
+        "select m.content, v.embedding::text, v.is_active, m.status from memory_vectors as v"
         " join memories as m using (tenant_id, memory_id) where v.model = 'new'"
     ).fetchall()
     assert {live for _, _, live, state in rows if state == "superseded"} == {False}
@@ -200,7 +200,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
         assert np.allclose(json.loads(vector), unit(new_vectors([content])[0]), atol=1e-6)
     # the run that was killed is the one that ended
     runs = db.execute(
-        "select tenant_id, state, (report ->> 'added')::bigint, report ->> 'missing' from runs"
+        "select tenant_id, status, (report ->> 'added')::bigint, report ->> 'missing' from runs"
         " where kind = 'reembedding' order by run_id"
     ).fetchall()
     added: Counter[str] = Counter()
@@ -295,7 +295,7 @@ def test_dropping_in_batches(db: DB, dsn: str) -> None:
     assert db.execute("select model from embedding_models").fetchall() == [("new",)]
     assert one(db, "select count(*) from calibrations where model = 'old'") == 1
     runs = db.execute(
-        "select tenant_id, sum((report ->> 'dropped')::bigint), bool_or(state = 'done') from runs"
+        "select tenant_id, sum((report ->> 'dropped')::bigint), bool_or(status = 'done') from runs"
         " where kind = 'dropping' group by 1 order by 1"
     ).fetchall()
     assert runs == [("acme", 25, True), ("globex", 25, True)]
@@ -317,7 +317,7 @@ def test_a_run_that_drops_is_done_once_nothing_is_left(db: DB, dsn: str) -> None
         ).fetchone()
         assert row is not None
         run_id, dropped, after = row
-        state = db.execute("select state, ended_at is null from runs where run_id = %s", [run_id]).fetchone()
+        state = db.execute("select status, ended_at is null from runs where run_id = %s", [run_id]).fetchone()
         seen.append((dropped, state))
     assert seen == [(2, ("open", True)), (2, ("open", True)), (0, ("done", False))]
 

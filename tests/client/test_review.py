@@ -66,7 +66,7 @@ def persons(db: DB) -> None:
 
 def queue(db: DB) -> list[tuple[Any, ...]]:
     return db.execute(
-        "select kind, state, verdict, attempts from memfold.judgements order by judgement_id"
+        "select kind, status, verdict, attempts from memfold.judgements order by judgement_id"
     ).fetchall()
 
 
@@ -216,7 +216,7 @@ def test_every_answer(run: Run, db: DB, keys: str, verdict: str, after: tuple[st
     assert said in shown
     assert f"nothing more waits: 1 answer (1 {verdict})" in shown
     assert tuple(statuses(db).values()) == after
-    row = db.execute("select state, verdict, confidence, model from memfold.judgements").fetchone()
+    row = db.execute("select status, verdict, confidence, model from memfold.judgements").fetchone()
     assert row == ("done", verdict, 1, None)
     assert db.execute("select method from memfold.memory_events where tier = 3").fetchall() == [("person",)]
     check(db)
@@ -340,7 +340,7 @@ def test_an_answer_is_taken_back_and_given_anew(
     vim, much, tea, green = statuses(db).values()
     assert (vim, much) == after
     assert (tea, green) == ("active", "active")
-    assert not db.execute("select from memfold.judgements where state = 'leased'").fetchall()
+    assert not db.execute("select from memfold.judgements where status = 'leased'").fetchall()
     check(db)
 
 
@@ -583,7 +583,7 @@ def cluster(db: DB) -> None:
     """One question for a person about four memories."""
     model(db)
     db.execute(
-        "select memfold.set_policy('acme', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'keep')"
+        "select memfold.set_policy('acme', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert')"
     )
     for n, text in enumerate(("Tea.", "Tea!?", "Black tea with milk", "Tea\x1b[2J")):
         ingest(db, text, subject="Ann", **vector(1 - n / 1000), observed_at=f"2026-01-0{n + 1}")
@@ -611,7 +611,7 @@ def test_a_cluster_is_answered(run: Run, db: DB, keys: str, after: str, said: st
     assert "\x1b" not in shown
     assert said in shown
     assert " ".join(statuses(db).values()) == after
-    assert db.execute("select count(*) from memfold.judgements where state = 'open'").fetchone() == (0,)
+    assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (0,)
     check(db)
 
 

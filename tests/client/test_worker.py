@@ -61,7 +61,7 @@ def pairs(dsn: str, count: int, tenant: str = "acme", start: int = 0) -> None:
 
 
 def states(db: DB) -> Counter[str]:
-    return Counter(row[0] for row in db.execute("select state from memfold.judgements").fetchall())
+    return Counter(row[0] for row in db.execute("select status from memfold.judgements").fetchall())
 
 
 def done(db: DB) -> int:
@@ -78,7 +78,7 @@ def answered_once(db: DB, count: int) -> None:
     check(db)
 
 
-HURRY = "update memfold.judgements set next_attempt_at = now() where state = 'open'"
+HURRY = "update memfold.judgements set next_attempt_at = now() where status = 'open'"
 """Not in the worker's own thread: it would wait for a claim that waits for it."""
 
 
@@ -219,7 +219,7 @@ def test_three_pairs_take_as_long_as_one(
         await asyncio.to_thread(pairs, dsn, 1)
         await until(lambda: done(db) == 1)
         for turn in range(2):
-            db.execute("update memfold.judgements set next_attempt_at = 'infinity' where state = 'open'")
+            db.execute("update memfold.judgements set next_attempt_at = 'infinity' where status = 'open'")
             worker.claims.clear()
             worker.applied.clear()
             with psycopg.connect(dsn) as connection:  # one transaction: they are seen together
@@ -250,7 +250,7 @@ def test_full_slots(
         assert process.returncode == 0, said
     answered_once(db, JUDGEMENTS)
     row = db.execute(
-        "select extract(epoch from max(at) - min(at)) from memfold.memory_events where tier = 3"
+        "select extract(epoch from max(recorded_at) - min(recorded_at)) from memfold.memory_events where tier = 3"
     ).fetchone()
     assert row is not None
     rate = JUDGEMENTS / (float(row[0]) + 0.2)
@@ -347,7 +347,7 @@ def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     assert result.exit_code == 1
     assert "endpoint is down" in result.stderr
     assert "Traceback" not in result.stderr
-    assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
+    assert db.execute("select distinct status, attempts from memfold.judgements").fetchall() == [("open", 0)]
 
 
 def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -431,7 +431,7 @@ def test_terminated(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
     assert f"judged {asked} ({asked} refinement)" in said
     assert "calls_under_way=" in said
     waiting = db.execute(
-        "select distinct attempts, next_attempt_at <= now(), worker from memfold.judgements where state = 'open'"
+        "select distinct attempts, next_attempt_at <= now(), worker from memfold.judgements where status = 'open'"
     ).fetchall()
     assert waiting == [(0, True, None)]
 
@@ -451,7 +451,7 @@ def test_stopped_at_once(dsn: str, db: DB) -> None:
     summary = work(worker, stop_twice())
     assert time.monotonic() - began < 5
     assert summary.given_back == 3
-    assert db.execute("select distinct state, attempts from memfold.judgements").fetchall() == [("open", 0)]
+    assert db.execute("select distinct status, attempts from memfold.judgements").fetchall() == [("open", 0)]
 
 
 # what judges do ----------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def test_whatever_a_judge_does_the_worker_goes_on(dsn: str, db: DB) -> None:
     assert (summary.input_tokens, summary.output_tokens, summary.cost) == (30, 4, 0.5)
     assert summary.given_back == 1
     rows = db.execute(
-        "select m.subject, j.state, j.attempts, j.last_error, j.cost, j.reason, j.model from memfold.judgements as j"
+        "select m.subject, j.status, j.attempts, j.last_error, j.cost, j.reason, j.model from memfold.judgements as j"
         " join memfold.memories as m using (tenant_id, memory_id)"
     ).fetchall()
     found = {row[0]: row[1:] for row in rows}

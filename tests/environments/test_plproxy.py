@@ -253,7 +253,7 @@ def life(db: DB, tenant: str, *, superuser: bool) -> list[Any]:
     told.append(
         one(
             db,
-            "select state, verdict, action from memfold.resolve_judgement(%s, 'contradiction', 0.9, model => 'j',"
+            "select status, verdict, action from memfold.resolve_judgement(%s, 'contradiction', 0.9, model => 'j',"
             " tenant_id => %s)",
             unclear.judgement_id, tenant,
         )
@@ -616,7 +616,7 @@ def test_a_judge_works_on_the_queue_of_all_servers(routed: Routed) -> None:
             assert (
                 one(
                     db,
-                    "select state from memfold.resolve_judgement(%s, 'duplicate', tenant_id => %s)",
+                    "select status from memfold.resolve_judgement(%s, 'duplicate', tenant_id => %s)",
                     judgement,
                     tenant,
                 )
@@ -626,7 +626,7 @@ def test_a_judge_works_on_the_queue_of_all_servers(routed: Routed) -> None:
         for number in (0, 1):
             with routed.shard(number) as shard:
                 shard.execute(
-                    "update memfold.judgements set state = 'dead' where judgement_id = %s", [judgement]
+                    "update memfold.judgements set status = 'dead' where judgement_id = %s", [judgement]
                 )
         assert one(db, "select memfold.retry_judgements()") == 1
         assert one(db, "select memfold.retry_judgements(%s)", tenant) == 0

@@ -81,7 +81,7 @@ def edit(dsn: str) -> None:
         "update memfold.antonyms set language = 'xx' where tenant_id = '*' and word = 'like' and antonym = 'hate'",
     )
     judgement = (
-        "select judgement_id from memfold.judgements where tenant_id = 'before' and state = 'open' limit 1"
+        "select judgement_id from memfold.judgements where tenant_id = 'before' and status = 'open' limit 1"
     )
     run(
         dsn,
@@ -160,7 +160,7 @@ def test_a_copy_is_equal_and_goes_on(
         profiles = connection.execute("select distinct canonicalizer from memfold.memories").fetchall()
     assert set(profiles) == {("code/1",), ("prose/1",), ("exact/1",), (None,)}
     assert all(len(was[name]) > 1 for name in was if name != "staged_candidates")
-    assert ask(source, "select count(*) from memfold.judgements where state = 'done'") == [1]
+    assert ask(source, "select count(*) from memfold.judgements where status = 'done'") == [1]
 
     move(target, source, copy, tmp_path)
 
@@ -180,7 +180,7 @@ def test_a_copy_is_equal_and_goes_on(
     assert broken(copy) == []
     # ids go on in order of time
     latest = "select event_id from memfold.memory_events order by {} desc limit 1"
-    assert ask(copy, latest.format("event_id")) == ask(copy, latest.format("at"))
+    assert ask(copy, latest.format("event_id")) == ask(copy, latest.format("recorded_at"))
     # of an extension, the dump holds rows, and what was granted to others: objects are its script's to make
     if way == "extension":
         schema = subprocess.run(

@@ -83,7 +83,7 @@ def test_a_contradiction_at_0_96(
     assert (new.action, new.similarity) == ("escalated", pytest.approx(0.96))
     answer(hash_first, "contradiction", 0.95)
     assert statuses(hash_first, old, new) == expected
-    kinds = hash_first.execute("select kind from judgements where state = 'open'").fetchall()
+    kinds = hash_first.execute("select kind from judgements where status = 'open'").fetchall()
     assert kinds == ([("review",)] if conflict == "review" else [])
     check(hash_first)
 

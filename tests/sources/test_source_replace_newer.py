@@ -116,7 +116,7 @@ def test_a_judge_that_fails_for_good(replace_newer: DB) -> None:
     ).fetchone()
     assert event is not None
     assert event[1:] == ("replaced", 3, "fallback", newer.memory_id, older.memory_id)
-    assert replace_newer.execute("select state, verdict, reason from judgements").fetchone() == (
+    assert replace_newer.execute("select status, verdict, reason from judgements").fetchone() == (
         "done", None, "the judge failed, the newer text replaces the older: model is away",
     )  # fmt: skip
     check(replace_newer)
@@ -131,7 +131,7 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
     for _ in range(9):
         replace_newer.execute("select * from claim_judgements('w', 1, '1 second', tenant_id => 'acme')")
         replace_newer.execute("update judgements set next_attempt_at = now(), leased_until = now()")
-    assert replace_newer.execute("select state from judgements").fetchone() == ("dead",)
+    assert replace_newer.execute("select status from judgements").fetchone() == ("dead",)
     for decided in (1, 0):
         assert replace_newer.execute("select memfold_internal._fall_back_dead('acme')").fetchone() == (
             decided,
@@ -245,7 +245,7 @@ def test_fail_open(replace_newer: DB) -> None:
 
 def fan(db: DB, *degrees: float, bucket_id: str = "default") -> list[Result]:
     """Memories that were stored before there was any dedup, as vectors at these angles."""
-    db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'keep')", [bucket_id])
+    db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket_id])
     made = [
         ingest(db, f"Alice has a cat, part {chr(97 + i)}", bucket_id=bucket_id, embedding_model="m",
                embedding=json.dumps([math.cos(math.radians(d)), math.sin(math.radians(d)), 0, 0]))

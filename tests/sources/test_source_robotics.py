@@ -350,7 +350,7 @@ def test_decay_at_each_session_s_end(robotics: DB) -> None:
     ingest(robotics, "grip force 12.5N", source_confidence=0.9, observed_at="2025-01-01T00:00Z")
     for day in range(2, 32):
         robotics.execute(
-            "select apply_decay(at => timestamptz '2025-01-01T00:00Z' + %s * interval '1 day')", [day - 1]
+            "select apply_decay(as_of => timestamptz '2025-01-01T00:00Z' + %s * interval '1 day')", [day - 1]
         )
     assert robotics.execute(
         "select round(decayed_confidence::numeric, 3)::float8 from memory_counters"

@@ -95,7 +95,7 @@ def test_the_coffee_memories_end_as_two_facts(store_and_load: DB) -> None:
     for i in range(3):
         again = coffee(store_and_load, i)
         assert (again.action, again.tier, again.memory_id) == ("merged", 1, found[3])
-    assert store_and_load.execute("select count(*) from judgements where state <> 'done'").fetchone() == (0,)
+    assert store_and_load.execute("select count(*) from judgements where status <> 'done'").fetchone() == (0,)
     # lineage: which memories went into which
     assert store_and_load.execute(
         "select count(*) from memory_events where action = 'replaced' and tier = 3"
@@ -145,7 +145,7 @@ def shown(db: DB, query: list[float], **more: Any) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def three_stored(store_and_load: DB) -> DB:
     """As they were before: three paraphrases stored, and another fact."""
-    store_and_load.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    store_and_load.execute("select set_policy('acme', on_ambiguous => 'insert')")
     # each 0.72 or more from the others
     for i, values in enumerate(([1.0, 0, 0, 0], [0.8, 0.6, 0, 0], [0.9, 0.3, 0.3162, 0])):
         ingest(store_and_load, COFFEE[i], embedding=json.dumps(values), embedding_model="m")
@@ -168,7 +168,7 @@ def test_per_request_overrides(three_stored: DB) -> None:
 
 @pytest.mark.parametrize(("distance", "entries"), [(0.3999, 1), (0.4, 1), (0.4001, 2)])
 def test_the_load_time_threshold(store_and_load: DB, distance: float, entries: int) -> None:
-    store_and_load.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    store_and_load.execute("select set_policy('acme', on_ambiguous => 'insert')")
     coffee(store_and_load, 0)
     ingest(store_and_load, COFFEE[1], **vector(inside(1 - distance, 0.6)))
     assert len(shown(store_and_load, [1, 0, 0, 0])) == entries
@@ -205,7 +205,7 @@ def test_compaction(three_stored: DB) -> None:
     three_stored.execute("select * from consolidate('acme', 'default', dry_run => false)")
     for _ in range(4):
         waiting = three_stored.execute(
-            "select judgement_id, kind from judgements where state = 'open' limit 1"
+            "select judgement_id, kind from judgements where status = 'open' limit 1"
         ).fetchone()
         if waiting is None:
             break

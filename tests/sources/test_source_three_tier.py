@@ -275,7 +275,7 @@ def test_eighteen_months_of_vim(three_tier: DB) -> None:
     for sizes in ([10, 8], [2], []):
         three_tier.execute("select * from consolidate('acme', 'default', dry_run => false)")
         waiting = three_tier.execute(
-            "select judgement_id, coalesce(cardinality(member_ids), 2) from judgements where state = 'open'"
+            "select judgement_id, coalesce(cardinality(member_ids), 2) from judgements where status = 'open'"
             " order by 2 desc"
         ).fetchall()
         assert [size for _, size in waiting] == sizes

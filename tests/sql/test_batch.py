@@ -52,7 +52,7 @@ STATE = {
 
 
 # Read from the clock rather than from the transaction.
-CLOCK = ("at", "resolved_at")
+CLOCK = ("recorded_at", "resolved_at")
 
 
 class Names:
@@ -239,7 +239,7 @@ def rules(db: DB, tenant: str) -> None:
     db.execute("select set_predicate(%s, 'lives_in', conflict => 'review')", [tenant])
     for bucket, options in {
         "wide": "scope => 'bucket', metadata_merge => 'newest'",
-        "keep": "on_ambiguous => 'keep', similar_threshold => 0.5",
+        "keep": "on_ambiguous => 'insert', similar_threshold => 0.5",
         "off": "dedup => 'off'",
         "first": "metadata_merge => 'first', metadata_keys => '{a}', canonicalizer => 'flat/1'",
         "content": "key_fields => '{type}', conflict => 'keep_existing'",

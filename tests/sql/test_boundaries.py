@@ -78,14 +78,14 @@ def test_judgements_that_died_are_obsolete_when_their_run_is_undone(db: DB) -> N
     storing(db, max_cluster_size=2)
     vim(db)
     run_id: UUID = run(db)
-    db.execute("update memfold.judgements set state = 'dead' where judgement_id = (select min(judgement_id::text)::uuid"
+    db.execute("update memfold.judgements set status = 'dead' where judgement_id = (select min(judgement_id::text)::uuid"
                " from memfold.judgements)")  # fmt: skip
-    before = db.execute("select state, count(*) from memfold.judgements group by 1 order by 1").fetchall()
+    before = db.execute("select status, count(*) from memfold.judgements group by 1 order by 1").fetchall()
     assert before == [("dead", 1), ("open", 1)]
     db.execute("select count(*) from undo_run(%s, tenant_id => 'acme')", [run_id])
-    assert db.execute("select distinct state from memfold.judgements").fetchall() == [("moot",)]
+    assert db.execute("select distinct status from memfold.judgements").fetchall() == [("obsolete",)]
     assert one(db, "select count(*) from memfold.retry_judgements('acme')") in (0, 1)
-    assert db.execute("select distinct state from memfold.judgements").fetchall() == [("moot",)]
+    assert db.execute("select distinct status from memfold.judgements").fetchall() == [("obsolete",)]
     check(db)
 
 
@@ -95,13 +95,13 @@ def test_a_run_that_has_just_begun_is_not_closed(db: DB) -> None:
     storing(db)
     vim(db)
     run_id = run(db)
-    db.execute("update memfold.judgements set state = 'moot'")
+    db.execute("update memfold.judgements set status = 'obsolete'")
     for age, state in (("50 seconds", "open"), ("70 seconds", "done")):
         db.execute(
             "update memfold.runs set started_at = now() - %s::interval where run_id = %s", [age, run_id]
         )
         assert run_maintenance(db, "runs")["errors"] == {}
-        assert db.execute("select state from memfold.runs where run_id = %s", [run_id]).fetchone() == (
+        assert db.execute("select status from memfold.runs where run_id = %s", [run_id]).fetchone() == (
             state,
         ), age
 
@@ -215,7 +215,7 @@ def test_of_facts_about_nobody_the_newest_thousand_are_compared(db: DB) -> None:
             [first, last],
         )
         db.execute(
-            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)"
+            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)"
             " select m.tenant_id, m.memory_id, 'm', m.bucket_id, m.scope_key, true, '[0,0,0,1]' from memories as m"
             " where not exists (select from memory_vectors as v where v.memory_id = m.memory_id)"
         )

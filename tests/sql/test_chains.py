@@ -99,7 +99,7 @@ def test_a_chain_in_a_batch(db: DB) -> None:
 
 def test_a_chain_of_late_vectors(db: DB) -> None:
     model(db)
-    policy(db, guard="off", on_ambiguous="keep")
+    policy(db, guard="off", on_ambiguous="insert")
     stored = [ingest(db, text).memory_id for text, _ in NINE]
     actions = []
     for memory_id, (_, degrees) in zip(stored, NINE, strict=True):
@@ -172,7 +172,7 @@ def test_a_synthesised_text_is_not_replaced_through_an_alias(db: DB) -> None:
     entry = told(found, written[3])
     assert (entry["matched_id"], entry["matched_similarity"]) == (str(poor.memory_id), cosine(5))
     assert status(db, written[3]) == "active"
-    [asked] = rows(db, "select memory_id, other_id, similarity, kind from judgements where state = 'open'")
+    [asked] = rows(db, "select memory_id, other_id, similarity, kind from judgements where status = 'open'")
     assert {asked["memory_id"], asked["other_id"]} == {found.memory_id, written[3]}
     assert (asked["similarity"], asked["kind"]) == (cosine(25), "synthesis")
     check(db)
@@ -356,7 +356,7 @@ def test_the_best_own_text_wins_where_another_alias_is_nearer(db: DB) -> None:
 def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
     """Eighty aliases are nearer than the root, and nearer than another memory, whose own text decides."""
     model(db)
-    policy(db, guard="off", scope=scope, on_ambiguous="keep")
+    policy(db, guard="off", scope=scope, on_ambiguous="insert")
     root = ingest(db, "User likes tea", subject="U", **angle(0))
     for i in range(80):
         found = ingest(db, f"User likes tea {'very ' * (i + 1)}much", subject="U", **angle(10 + i / 100))
@@ -420,7 +420,7 @@ def test_a_root_older_than_the_newest_is_found_through_its_alias(db: DB) -> None
 def test_a_session_counts_memories_too(db: DB) -> None:
     """The aliases of one memory do not take the places of the session's others."""
     model(db)
-    policy(db, guard="off", neighbours=1, session_neighbours=3, on_ambiguous="keep")
+    policy(db, guard="off", neighbours=1, session_neighbours=3, on_ambiguous="insert")
     crowd = ingest(db, "User likes tea", **angle(0))
     for i in range(6):
         ingest(db, f"User likes tea {'very ' * (i + 1)}much", **angle(20 + i / 100))
@@ -444,8 +444,8 @@ def test_without_a_vector_of_its_own_a_root_is_asked_about(db: DB) -> None:
         "memory_id": str(root.memory_id), "guard": [],
         "matched_id": str(alias.memory_id), "matched_similarity": cosine(3),
     }  # fmt: skip
-    [asked] = rows(db, "select similarity, state from judgements where other_id = %s", root.memory_id)
-    assert asked == {"similarity": None, "state": "open"}
+    [asked] = rows(db, "select similarity, status from judgements where other_id = %s", root.memory_id)
+    assert asked == {"similarity": None, "status": "open"}
     assert counters(db, root.memory_id)["observations"] == 2
     # a judged paraphrase stays a tier-1 hit on its exact text
     assert ingest(db, "User enjoys tea", **slot).method == "alias"
@@ -533,7 +533,7 @@ def similarity(a: tuple[str, Vector | None], b: tuple[str, Vector | None]) -> fl
 
 KINDS = {
     "vector": "merge_threshold => 0.92, judge_threshold => 0.85",
-    "vector, kept": "merge_threshold => 0.92, judge_threshold => 0.85, on_ambiguous => 'keep', neighbours => 3",
+    "vector, kept": "merge_threshold => 0.92, judge_threshold => 0.85, on_ambiguous => 'insert', neighbours => 3",
     "vector, replaced": "preset => 'replace_newer'",
     "words": "preset => 'robotics'",
     "words, replaced": "preset => 'robotics', on_merge => 'replace'",

@@ -43,7 +43,7 @@ def asking(db: DB, count: int, **options: Any) -> list[UUID]:
 
 
 def open_questions(db: DB) -> list[dict[str, Any]]:
-    return rows(db, "select * from judgements where state in ('open', 'leased') order by judgement_id")
+    return rows(db, "select * from judgements where status in ('open', 'leased') order by judgement_id")
 
 
 def the_question(db: DB) -> UUID:
@@ -171,7 +171,7 @@ def test_duplicates_become_the_oldest(db: DB) -> None:
     found = resolve(
         db, the_question(db), "duplicate", model="m", reason="all the same", input_tokens=5, cost=0.5
     )
-    assert (found.state, found.verdict, found.action, found.memory_id) == (
+    assert (found.status, found.verdict, found.action, found.memory_id) == (
         "done",
         "duplicate",
         "merged",
@@ -196,7 +196,7 @@ def test_of_a_refinement_the_fuller_one_leads(db: DB, named: int | None) -> None
     made = asking(db, 4)
     leader = 2 if named is None else named
     found = resolve(
-        db, the_question(db), "refinement", model="m", fuller=None if named is None else made[named]
+        db, the_question(db), "refinement", model="m", richer_memory_id=None if named is None else made[named]
     )
     assert (found.action, found.memory_id) == ("replaced", made[leader])
     assert statuses(db, made) == ["active" if n == leader else "merged" for n in range(4)]
@@ -254,7 +254,7 @@ def test_distinct_values_of_one_slot(db: DB, confidence: float) -> None:
 def test_what_is_kept_is_not_asked_about_again(db: DB, verdict: str, confidence: float) -> None:
     made = asking(db, 4)
     found = resolve(db, the_question(db), verdict, confidence=confidence, model="m")
-    assert (found.state, found.action) == ("done", "judged")
+    assert (found.status, found.action) == ("done", "judged")
     assert found.verdict == ("distinct" if verdict == "distinct" else "unsure")
     assert statuses(db, made) == ["active"] * 4
     runs_are_quiet(db)
@@ -280,7 +280,7 @@ def test_only_some_are_the_same(db: DB) -> None:
     assert open_questions(db) == []
     assert statuses(db, made) == ["active", "active", "active", "merged", "merged", "active"]
     runs_are_quiet(db)
-    assert rows(db, "select state from runs where kind = 'consolidation' order by run_id limit 1")
+    assert rows(db, "select status from runs where kind = 'consolidation' order by run_id limit 1")
     check(db)
 
 
@@ -304,10 +304,10 @@ def test_answers_that_do_not_fit(db: DB) -> None:
     other = store(db, "Bob drinks tea", subject="Bob")
     for wrong in ([made[0]], [made[0], made[0]], [made[0], other], []):
         raises("MF028", resolve, db, asked, "duplicate", member_ids=wrong)
-    raises("MF028", resolve, db, asked, "refinement", fuller=other)
-    raises("MF028", resolve, db, asked, "refinement", fuller=made[2], member_ids=made[:2])
+    raises("MF028", resolve, db, asked, "refinement", richer_memory_id=other)
+    raises("MF028", resolve, db, asked, "refinement", richer_memory_id=made[2], member_ids=made[:2])
     # what belongs to it is no question of its own
-    [part, _] = rows(db, "select judgement_id from judgements where state = 'part' order by memory_id")
+    [part, _] = rows(db, "select judgement_id from judgements where status = 'part' order by memory_id")
     raises("MF026", resolve, db, part["judgement_id"], "duplicate")
     raises("MF026", fail, db, part["judgement_id"])
     resolve(db, asked, "duplicate")
@@ -339,7 +339,7 @@ def test_a_member_drops_out_while_the_judge_thinks(db: DB, how: str) -> None:
     drop(db, made, how)
     before = status(db, made[1])
     found = resolve(db, asked.judgement_id, "duplicate", model="m")
-    assert (found.state, found.action, found.memory_id) == ("done", "merged", made[0])
+    assert (found.status, found.action, found.memory_id) == ("done", "merged", made[0])
     assert statuses(db, [made[0], made[2], made[3]]) == ["active", "merged", "merged"]
     if how != "merged with a member":
         assert status(db, made[1]) == before
@@ -353,10 +353,10 @@ def test_a_text_is_not_taken_that_may_say_what_is_gone(db: DB, how: str) -> None
     drop(db, made, how)
     found = resolve(db, asked.judgement_id, "duplicate", model="m", merged_text="Ann drinks tea every day")
     if how == "merged with a member":
-        assert (found.state, found.action) == ("done", "replaced")
+        assert (found.status, found.action) == ("done", "replaced")
         assert statuses(db, made) == ["merged"] * 4
     else:
-        assert (found.state, found.action) == ("open", None)
+        assert (found.status, found.action) == ("open", None)
         [again] = open_questions(db)
         assert again["member_ids"] == [made[0], made[2], made[3]]
         assert again["judgement_id"] != asked.judgement_id
@@ -382,8 +382,8 @@ def test_with_fewer_than_two_left_there_is_nothing_to_decide(db: DB) -> None:
     for memory_id in made[:2]:
         db.execute("select reject_memory(%s, tenant_id => 'acme')", [memory_id])
     found = resolve(db, asked.judgement_id, "duplicate", model="m")
-    assert (found.state, found.action) == ("moot", None)
-    assert {r["state"] for r in rows(db, "select state from judgements")} == {"moot"}
+    assert (found.status, found.action) == ("obsolete", None)
+    assert {r["status"] for r in rows(db, "select status from judgements")} == {"obsolete"}
     check(db)
 
 
@@ -447,12 +447,12 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
 def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -> None:
     """The judge of a cluster has failed for good; so has the question that was asked about two of it since."""
     made = asking(db, 3)
-    db.execute("update judgements set state = 'dead' where state = 'open'")
+    db.execute("update judgements set status = 'dead' where status = 'open'")
     db.execute(
         "select memfold_internal._queue_judgement('acme', 'review', %s, %s, 0.9, '{}', true)",
         [made[2], made[0]],
     )
-    db.execute("update judgements set state = 'dead' where state = 'open'")
+    db.execute("update judgements set status = 'dead' where status = 'open'")
     assert db.execute("select retry_judgements()").fetchone() == (1,)
     assert [asked["kind"] for asked in open_questions(db)] == ["review"]
     assert db.execute("select retry_judgements('acme')").fetchone() == (0,)
@@ -491,8 +491,8 @@ def test_a_run_is_approved_and_undone(db: DB, approval: str, verdict: str, held:
     )[0]["run_id"]
     assert approve(db, run_id, verdict) == 0
     assert statuses(db, made) == held
-    [found] = rows(db, "select state, waiting, judged from runs_overview where run_id = %s", run_id)
-    assert found == {"state": "done", "waiting": 0, "judged": 1}
+    [found] = rows(db, "select status, waiting, judged from runs_overview where run_id = %s", run_id)
+    assert found == {"status": "done", "waiting": 0, "judged": 1}
     check(db)
     rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run_id)
     assert statuses(db, made) == ["active"] * 4
@@ -513,7 +513,7 @@ def test_a_run_is_undone_while_its_question_waits(db: DB) -> None:
     made = asking(db, 4)
     [run] = rows(db, "select run_id from runs")
     rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run["run_id"])
-    assert {r["state"] for r in rows(db, "select state from judgements")} == {"moot"}
+    assert {r["status"] for r in rows(db, "select status from judgements")} == {"obsolete"}
     assert len(rows(db, "select * from consolidate('acme', 'default')")) == 3, "nothing was taken back"
     assert statuses(db, made) == ["active"] * 4
     check(db)

@@ -79,7 +79,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     storing(db)
     a, b, _c, _ = vim(db)
     run_id = run(db)
-    assert overview(db, run_id)["state"] == "open"
+    assert overview(db, run_id)["status"] == "open"
     assert consolidate(db) == [], "what is queued is not asked again"
     [claimed] = rows(db, "select * from claim_judgements('w', 10, tenant_id => 'acme')")
     assert claimed["kind"] == "consolidation"
@@ -88,7 +88,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
         [claimed["judgement_id"], [a, b]],
     )
     found = overview(db, run_id)
-    assert [found[name] for name in ("state", "waiting", "judged", "merged")] == ["done", 0, 1, 1]
+    assert [found[name] for name in ("status", "waiting", "judged", "merged")] == ["done", 0, 1, 1]
     [event] = rows(db, "select * from memory_events where run_id = %s and action = 'merged'", run_id)
     assert (event["memory_id"], event["target_id"], event["method"]) == (b, a, "judge")
     assert counters(db, a)["observations"] == 2
@@ -103,13 +103,13 @@ def test_a_person_approves_a_run(db: DB) -> None:
     store(db, "Bob's editor is Vim", subject="Bob", **angle(5))
     run_id = run(db, approval="person")
     assert db.execute(
-        "select distinct kind, run_id, cardinality(member_ids) from judgements where state = 'open' order by 3"
+        "select distinct kind, run_id, cardinality(member_ids) from judgements where status = 'open' order by 3"
     ).fetchall() == [("review", run_id, 3), ("review", run_id, None)]
     assert approve(db, run_id, "duplicate", 1) == 1
-    assert db.execute("select state, ended_at is null from runs").fetchall() == [("open", True)]
+    assert db.execute("select status, ended_at is null from runs").fetchall() == [("open", True)]
     assert approve(db, run_id) == 0
     found = rows(db, "select * from runs")[0]
-    assert (found["state"], found["kind"], found["actor"]) == ("done", "consolidation", "postgres")
+    assert (found["status"], found["kind"], found["actor"]) == ("done", "consolidation", "postgres")
     assert found["report"] == {"questions": 2, "asked": 2, "left_out": 0, "merged": 3}
     assert counters(db, a)["observations"] == 3
     events = rows(db, "select * from memory_events where run_id = %s", run_id)
@@ -170,7 +170,7 @@ def test_a_value_that_is_history_by_now_is_answered_as_by_itself(db: DB, verdict
         expected = rows(db, states)
     assert approve(db, run_id, verdict) == 0
     assert rows(db, states) == expected
-    assert overview(db, run_id)["state"] == "done"
+    assert overview(db, run_id)["status"] == "done"
     check(db)
 
 
@@ -189,7 +189,7 @@ def test_nobody_is_folded_by_a_chain(db: DB) -> None:
     assert [round(p["similarity"], 3) for p in plan] == [0.819, 0.819, 0.819]
 
 
-def test_what_is_folded_meanwhile_is_asked_anew_or_moot(db: DB) -> None:
+def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
     model(db)
     storing(db, max_cluster_size=2)
     a, b, c, _ = vim(db)
@@ -199,7 +199,7 @@ def test_what_is_folded_meanwhile_is_asked_anew_or_moot(db: DB) -> None:
     db.execute("select reject_memory(%s, tenant_id => 'acme')", [c])
     assert approve(db, run_id) == 1, "asked anew, about where it leads"
     assert approve(db, run_id) == 0
-    assert overview(db, run_id)["moot"] == 2
+    assert overview(db, run_id)["obsolete"] == 2
     assert (
         rows(db, "select root_id from memories where memory_id in (%s, %s)", b, other) == [{"root_id": a}] * 2
     )
@@ -261,7 +261,7 @@ def test_bad_arguments(db: DB) -> None:
             approve(db, *arguments)
         assert error.value.sqlstate == code
     db.execute("select undo_run(%s, tenant_id => 'acme')", [run_id])
-    assert overview(db, run_id)["moot"] == 1
+    assert overview(db, run_id)["obsolete"] == 1
     for call in ("undo_run", "approve_run"):
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select {call}(%s, tenant_id => 'acme')", [run_id])
@@ -319,7 +319,7 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     assert held(db, "folded") == held(db, "control")
     check(db)
     found = overview(db, run_id)
-    assert (found["state"], found["merged"], found["undone"]) == ("undone", 0, 20)
+    assert (found["status"], found["merged"], found["undone"]) == ("undone", 0, 20)
     assert found["report"]["undone_because"] == "a mistake"
     assert consolidate(db, "folded") == [], "what was one memory is told apart, each text from each"
 

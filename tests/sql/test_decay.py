@@ -48,7 +48,7 @@ def apply(db: DB, days: float, **options: Any) -> tuple[int, int]:
     """apply_decay at so many days after START; decayed and remaining."""
     named = "".join(f", {name} => %s" for name in options)
     row = db.execute(
-        f"select decayed, remaining from memfold.apply_decay('acme', at => %s{named})",
+        f"select decayed, remaining from memfold.apply_decay('acme', as_of => %s{named})",
         [START + timedelta(days=days), *options.values()],
     ).fetchone()
     assert row is not None
@@ -254,7 +254,7 @@ def test_it_leaves_a_run(decaying: DB) -> None:
         "select (memfold.apply_decay('acme', 'default', %s)).run_id", [START + timedelta(days=5)]
     ).fetchone()
     run = decaying.execute(
-        "select run_id, bucket_id, kind, state, (arguments->>'at')::timestamptz, report, ended_at >= started_at"
+        "select run_id, bucket_id, kind, status, (arguments->>'as_of')::timestamptz, report, ended_at >= started_at"
         " from memfold.runs"
     ).fetchall()
     assert row is not None
@@ -276,7 +276,9 @@ def test_use_while_it_runs_is_not_overwritten(decaying: DB, connect: Connect) ->
         )
         pid = other.info.backend_pid
         pgconn = other.pgconn
-        pgconn.send_query(f"select memfold.apply_decay('acme', at => '{START + timedelta(days=5)}')".encode())
+        pgconn.send_query(
+            f"select memfold.apply_decay('acme', as_of => '{START + timedelta(days=5)}')".encode()
+        )
         for _ in range(400):
             waits = decaying.execute(
                 "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s", [pid]
@@ -294,8 +296,8 @@ def test_bad_arguments(db: DB) -> None:
     for call, code in {
         "apply_decay('acme', max_operations => 0)": "MF022",
         "apply_decay('acme', max_operations => null)": "MF022",
-        "apply_decay('acme', at => null)": "MF022",
-        "apply_decay('acme', at => 'infinity')": "MF022",
+        "apply_decay('acme', as_of => null)": "MF022",
+        "apply_decay('acme', as_of => 'infinity')": "MF022",
         "apply_decay('acme', '')": "MF003",
         "apply_decay('')": "MF001",
     }.items():

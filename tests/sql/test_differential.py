@@ -34,7 +34,7 @@ POLICIES = {
     "first": "preset => 'hash_first'",
     "content": "key_fields => '{}'",
     "keys": "metadata_keys => '{v,w}'",
-    "words": "lexical_threshold => 0.5, scope => 'bucket', on_ambiguous => 'keep'",
+    "words": "lexical_threshold => 0.5, scope => 'bucket', on_ambiguous => 'insert'",
     "robot": "preset => 'robotics'",
     "newer": "preset => 'replace_newer'",
     "store": "preset => 'store_and_load'",

@@ -493,7 +493,7 @@ class History:
 
     def judge(self) -> None:
         waiting = self.some(
-            "select judgement_id from memfold.judgements where bucket_id = %s and state in ('open', 'leased')"
+            "select judgement_id from memfold.judgements where bucket_id = %s and status in ('open', 'leased')"
             " order by judgement_id"
         )
         if waiting:
@@ -622,7 +622,7 @@ def check_all(db: DB) -> None:
     """As check(), but for rows that came by a plain INSERT and nobody has ingested."""
     for tenant in ("acme", "globex"):
         query = "select * from memfold.check_invariants(%s) where memory_id not in"
-        query += " (select memory_id from memfold.memories where plain)"
+        query += " (select memory_id from memfold.memories where not is_ingested)"
         assert db.execute(query.encode(), [tenant]).fetchall() == []
 
 
@@ -700,7 +700,7 @@ def test_a_bucket(db: DB) -> None:
     run, stub = (
         db.execute(query).fetchall()
         for query in (
-            "select bucket_id, state, arguments, report ->> 'erased', actor from memfold.runs where kind = 'erasure'",
+            "select bucket_id, status, arguments, report ->> 'erased', actor from memfold.runs where kind = 'erasure'",
             "select bucket_id, method, reason, cause, actor from memfold.memory_events where action = 'erased'",
         )
     )
@@ -795,6 +795,6 @@ def test_a_run_of_erasure_is_none_of_maintenance(db: DB) -> None:
     db.execute("select erase_bucket('acme', 'default', max_memories => 1)")
     db.execute("update runs set started_at = now() - interval '1 hour'")
     db.execute("select run_maintenance('acme')")
-    [run] = rows(db, "select run_id, state from runs where kind = 'erasure'")
-    assert run["state"] == "open"
+    [run] = rows(db, "select run_id, status from runs where kind = 'erasure'")
+    assert run["status"] == "open"
     raises("MF039", db.execute, "select undo_run(%s, tenant_id => 'acme')", [run["run_id"]])

@@ -29,7 +29,7 @@ def check(db: DB) -> None:
     for (tenant,) in db.execute("select distinct tenant_id from memfold.memories").fetchall():
         broken = (
             "select c.* from memfold.check_invariants(%s) c left join memfold.memories m"
-            " on m.tenant_id = %s and m.memory_id = c.memory_id where m.plain is not true"
+            " on m.tenant_id = %s and m.memory_id = c.memory_id where m.is_ingested is not false"
         )
         assert db.execute(broken, [tenant, tenant]).fetchall() == []
 

@@ -183,7 +183,7 @@ def test_bands(db: DB, cosine: float, action: str) -> None:
     assert result.action == action
     if action == "escalated":
         queued = db.execute(
-            "select judgement_id, memory_id, other_id, kind, state from judgements"
+            "select judgement_id, memory_id, other_id, kind, status from judgements"
         ).fetchall()
         assert queued == [(result.judgement_id, result.memory_id, first.memory_id, "write", "open")]
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (
@@ -209,7 +209,7 @@ def test_thresholds_of_the_policy_come_first(db: DB) -> None:
 def test_on_ambiguous(db: DB) -> None:
     model(db)
     ingest(db, "User prefers dark mode", **vector(1.0))
-    db.execute("select set_policy('acme', on_ambiguous => 'keep')")
+    db.execute("select set_policy('acme', on_ambiguous => 'insert')")
     kept = ingest(db, "The user likes dark mode best", **vector(0.9))
     assert (kept.action, kept.judgement_id) == ("inserted", None)
     assert db.execute("select count(*) from judgements").fetchone() == (0,)

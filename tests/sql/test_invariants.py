@@ -20,11 +20,11 @@ DAMAGE = [
     ("update memory_counters set first_seen = '2001-01-01'", "memory: first_seen"),
     ("update memory_counters set last_seen = '2001-01-01'", "memory: last_seen"),
     ("update memory_counters set on_timeline = not on_timeline", "memory: on_timeline"),
-    ("update memory_counters set live = not live", "counters: live"),
+    ("update memory_counters set is_active = not is_active", "counters: is_active"),
     ("update memories set metadata = '{\"x\": 1}'", "memory: metadata"),
     ("update memories set status = 'withdrawn' where status = 'active'", "memory: status"),
     ("update memories set status = 'active', merged_into = null, root_id = null", "memory: merged_into"),
-    ("update memory_vectors set live = not live", "vector: live"),
+    ("update memory_vectors set is_active = not is_active", "vector: is_active"),
     ("update memory_vectors set scope_key = 1", "vector: scope_key"),
     ("update memory_vectors set bucket_id = 'x'", "vector: bucket_id"),
     ("update memory_vectors set embedding = '[2,0,0,0]'", "vector: norm"),
@@ -74,7 +74,7 @@ def test_a_plain_row_that_waits_is_no_damage(db: DB) -> None:
     db.execute("update memories set status = 'active'")
     assert db.execute("select (ingest_plain_rows('acme')).ingested").fetchone() == (1,)
     check(db)
-    db.execute("update memories set metadata = '{}', plain = true")
+    db.execute("update memories set metadata = '{}', is_ingested = false")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: metadata",)]
 
 

@@ -63,7 +63,7 @@ def test_a_claim_hands_out_the_question(m: DB) -> None:
         "session_id": "s1", "source_turn_ids": ["t1", "t2"],
     }  # fmt: skip
     assert found.memory["origin"] == "inferred"
-    assert m.execute("select state, worker from judgements").fetchall() == [("leased", "worker 7")]
+    assert m.execute("select status, worker from judgements").fetchall() == [("leased", "worker 7")]
     # what is not known is left out
     pair(m, bucket_id="another")
     assert set(claim(m)[0].memory) & {"subject", "predicate", "object", "session_id"} == set()
@@ -141,12 +141,12 @@ def test_attempts_and_back_off(db: DB) -> None:
         assert claim(db) == []
         elapse(db, f"{1.2 * wait} seconds")
     assert claim(db) == []
-    assert db.execute("select state, last_error, worker from judgements").fetchall() == [
+    assert db.execute("select status, last_error, worker from judgements").fetchall() == [
         ("dead", "error 8", None)
     ]
     assert fail(db, judgement_id) == "dead"
     # dead is not lost: seen, revived, or answered
-    assert db.execute("select state, attempts, last_error from open_judgements").fetchall() == [
+    assert db.execute("select status, attempts, last_error from open_judgements").fetchall() == [
         ("dead", 8, "error 8")
     ]
     stats = db.execute("select dead_judgements, open_judgements, warning from dedup_stats").fetchone()
@@ -156,7 +156,7 @@ def test_attempts_and_back_off(db: DB) -> None:
     assert call(db, "retry_judgements", "globex") == [(0,)]
     assert call(db, "retry_judgements", "acme") == [(1,)]
     assert [c.attempts for c in claim(db)] == [1]
-    assert resolve(db, judgement_id, "distinct").state == "done"
+    assert resolve(db, judgement_id, "distinct").status == "done"
     assert call(db, "retry_judgements") == [(0,)]
     assert db.execute("select warning from dedup_stats").fetchone() == (None,)
 
@@ -168,7 +168,7 @@ def test_a_worker_that_never_comes_back_eight_times(db: DB) -> None:
         elapse(db, "61 seconds")
     assert claim(db) == []
     assert state(db, judgement_id) == ("dead", None, 8)
-    assert resolve(db, judgement_id, "distinct").state == "done"
+    assert resolve(db, judgement_id, "distinct").status == "done"
 
 
 def test_a_failure_that_does_not_count(db: DB) -> None:
@@ -217,7 +217,7 @@ def test_a_flood_of_one_tenant(db: DB) -> None:
     assert few <= {c.judgement_id for c in got}
     flood(db, "umbrella", 3)
     assert {c.tenant_id for c in claim(db, max=4)} == {"acme", "umbrella"}
-    db.execute("update judgements set state = 'open', next_attempt_at = now(), attempts = 0")
+    db.execute("update judgements set status = 'open', next_attempt_at = now(), attempts = 0")
     served = [claim(db, max=1)[0].tenant_id for _ in range(8)]
     assert [served.count(t) for t in ("acme", "globex", "initech", "umbrella")] == [2, 2, 2, 2]
 
@@ -339,7 +339,7 @@ def test_an_application_works_for_its_own_tenant(m: DB, app: Connect) -> None:
     raises("MF026", resolve, mine, theirs, "distinct", tenant_id="acme")
     raises("MF026", fail, mine, theirs, tenant_id="acme")
     assert claim(mine, judgement_ids=[theirs]) == []
-    m.execute("update judgements set state = 'dead', attempts = 8")
+    m.execute("update judgements set status = 'dead', attempts = 8")
     assert call(mine, "retry_judgements") == [(1,)]
     assert state(m, theirs)[0] == "dead"
     # from psql: the tenant is a setting
@@ -347,7 +347,7 @@ def test_an_application_works_for_its_own_tenant(m: DB, app: Connect) -> None:
     nobody = app()
     raises("MF001", claim, nobody)
     raises("MF002", claim, nobody, tenant_id="acme")
-    assert m.execute("select tenant_id from judgements where state <> 'done'").fetchall() == [("globex",)]
+    assert m.execute("select tenant_id from judgements where status <> 'done'").fetchall() == [("globex",)]
 
 
 def test_a_bound_login_works_for_its_own_tenant(m: DB, login: Callable[..., DB]) -> None:
@@ -363,7 +363,7 @@ def test_a_bound_login_works_for_its_own_tenant(m: DB, login: Callable[..., DB])
         raises("MF002", claim, bound, tenant_id="acme")
         bound.execute("set memfold.tenant_id = 'acme'")
         raises("MF002", claim, bound)
-        m.execute("update judgements set state = 'open', next_attempt_at = now()")
+        m.execute("update judgements set status = 'open', next_attempt_at = now()")
 
 
 def test_an_auditor_only_reads(m: DB, login: Callable[..., DB]) -> None:
@@ -415,17 +415,17 @@ def test_the_paraphrase_arrives_again(m: DB) -> None:
     resolve(m, b.judgement_id, "duplicate", confidence=0.9, model="a")
     again = ingest(m, "user enjoys  TEA.")
     assert (again.action, again.tier, again.method, again.memory_id) == ("merged", 1, "alias", a.memory_id)
-    assert m.execute("select count(*) from judgements where state = 'open'").fetchone() == (0,)
+    assert m.execute("select count(*) from judgements where status = 'open'").fetchone() == (0,)
     check(m)
 
 
 def test_what_becomes_of_an_ambiguous_pair(m: DB) -> None:
-    for what, kind in (("judge", "write"), ("review", "review"), ("keep", None)):
+    for what, kind in (("judge", "write"), ("review", "review"), ("insert", None)):
         m.execute("select set_policy('acme', %s, on_ambiguous => %s)", [what, what])
         ingest(m, "User likes tea", bucket_id=what, **vector(1.0))
         b = ingest(m, "User enjoys tea", bucket_id=what, **vector(0.9))
         queued = m.execute(
-            "select judgement_id, kind, state from judgements where bucket_id = %s", [what]
+            "select judgement_id, kind, status from judgements where bucket_id = %s", [what]
         ).fetchall()
         if kind is None:
             assert (b.action, b.judgement_id, queued) == ("inserted", None, [])
@@ -480,17 +480,17 @@ def test_open_judgements(m: DB) -> None:
     with m.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         [row] = cursor.execute("select * from open_judgements").fetchall()
     assert {k: row[k] for k in (
-        "tenant_id", "bucket_id", "judgement_id", "kind", "state", "content", "other_content", "subject", "predicate",
+        "tenant_id", "bucket_id", "judgement_id", "kind", "status", "content", "other_content", "subject", "predicate",
         "object", "other_object", "attempts", "last_error", "memory_id", "other_id",
     )} == {
-        "tenant_id": "acme", "bucket_id": "default", "judgement_id": b.judgement_id, "kind": "write", "state": "open",
+        "tenant_id": "acme", "bucket_id": "default", "judgement_id": b.judgement_id, "kind": "write", "status": "open",
         "content": "Ann drinks 2 cups", "other_content": "Ann drinks 1 cup", "subject": "Ann", "predicate": "drinks",
         "object": "two", "other_object": "one", "attempts": 0, "last_error": None, "memory_id": b.memory_id,
         "other_id": a.memory_id,
     }  # fmt: skip
     assert row["guard"]
     claim(m)
-    assert m.execute("select state, attempts from open_judgements").fetchall() == [("leased", 1)]
+    assert m.execute("select status, attempts from open_judgements").fetchall() == [("leased", 1)]
     resolve(m, b.judgement_id, "distinct")
     assert m.execute("select count(*) from open_judgements").fetchone() == (0,)
 
@@ -511,7 +511,7 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
     c, d = ingest(m, "User likes Vim"), ingest(m, "User loves Vim")
     resolve(m, ask(m, c, d), "distinct", model="a")
     assert warning() is None
-    m.execute("update judgements set resolved_at = resolved_at - interval '11 minutes' where state = 'done'")
+    m.execute("update judgements set resolved_at = resolved_at - interval '11 minutes' where status = 'done'")
     assert warning() is not None
     resolve(m, b.judgement_id, "distinct", model="a")
     assert warning() is None
@@ -610,7 +610,7 @@ def test_answers_while_both_sides_are_restated(m: DB, connect: Connect) -> None:
         try:
             start.wait()
             for (_, b), verdict in zip(pairs, verdicts, strict=True):
-                assert patiently(resolve, judge, b.judgement_id, verdict).state == "done"
+                assert patiently(resolve, judge, b.judgement_id, verdict).status == "done"
         except BaseException as error:
             errors.append(error)
 

@@ -193,7 +193,7 @@ def test_an_undone_contradiction_says_nothing(db: DB) -> None:
     event = resolve(db, newer.judgement_id, "contradiction", model="a judge").event_id
     db.execute("select undo(%s, 'no', 'acme')", [event])
     assert collect(db) == {}
-    asked = db.execute("select judgement_id from judgements where state = 'open'").fetchone()
+    asked = db.execute("select judgement_id from judgements where status = 'open'").fetchone()
     assert asked is not None
     resolve(db, asked[0], "distinct")
     assert collect(db) == {("person", "distinct"): 1}
@@ -324,7 +324,7 @@ def test_applied_logged_and_undone(db: DB) -> None:
     raises("MF043", db.execute, "select undo_calibration('m')")
     raises("MF013", db.execute, "select undo_calibration('unknown')")
     raises("MF043", db.execute, "select apply_calibration(%s)", [uuid4()])
-    log = rows(db, "select * from calibration_changes order by at")
+    log = rows(db, "select * from calibration_changes order by recorded_at")
     assert [row["calibration_id"] for row in log] == [first, second, first, None]
     assert [row["undoes"] for row in log] == [None, None, log[1]["change_id"], log[0]["change_id"]]
     assert [row["before"]["merge_threshold"] for row in log] == [0.92, 0.97, 0.99, 0.97]

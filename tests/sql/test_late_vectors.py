@@ -19,8 +19,8 @@ UNCLEAR = [("Ida wohnt in Bonn", BONN), ("Ida lebt bei Bonn", NEAR)]
 # What was decided, but for ids, times of writing and the ledger's way there.
 STATE = """
 select jsonb_build_object(
-  'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline, k.live,
-        v.live) order by m.content)
+  'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline, k.is_active,
+        v.is_active) order by m.content)
     from memfold.memories as m left join memfold.memories as p on p.tenant_id = m.tenant_id and p.memory_id = m.merged_into
         left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
             and m.root_id is null
@@ -29,7 +29,7 @@ select jsonb_build_object(
   'intervals', (select jsonb_agg(jsonb_build_array(m.content, i.valid_from, i.valid_to) order by m.content, i.valid_from)
     from memfold.memory_intervals as i join memfold.memories as m using (tenant_id, memory_id)
     where i.tenant_id = %(tenant)s),
-  'judgements', (select jsonb_agg(jsonb_build_array(j.kind, j.state, a.content, b.content, round(j.similarity::numeric, 4))
+  'judgements', (select jsonb_agg(jsonb_build_array(j.kind, j.status, a.content, b.content, round(j.similarity::numeric, 4))
         order by j.judgement_id)
     from memfold.judgements as j join memfold.memories as a on a.tenant_id = j.tenant_id and a.memory_id = j.memory_id
         join memfold.memories as b on b.tenant_id = j.tenant_id and b.memory_id = j.other_id where j.tenant_id = %(tenant)s),
@@ -146,7 +146,7 @@ ORDERS = [
     ((0, 1), (1, 2), False), ((1, 0), (1, 2), True), ((0, 1), (2, 1), True), ((1, 0), (2, 1), False),
 ]  # fmt: skip
 POLICIES: list[dict[str, str]] = [
-    {}, {"on_merge": "replace"}, {"on_merge": "synthesise"}, {"on_ambiguous": "keep"}, {"on_ambiguous": "review"},
+    {}, {"on_merge": "replace"}, {"on_merge": "synthesise"}, {"on_ambiguous": "insert"}, {"on_ambiguous": "review"},
     {"scope": "bucket"},
 ]  # fmt: skip
 
@@ -226,7 +226,7 @@ def test_what_a_person_has_taken_back_is_asked_already(db: DB) -> None:
     db.execute("select undo(%s, tenant_id => 'acme')", [b.event_id])
     assert attach(db, a, BONN)[0] == "embedded"
     assert attach(db, b, DAHEIM)[0] == "embedded"
-    assert db.execute("select kind, state from judgements").fetchall() == [("review", "open")]
+    assert db.execute("select kind, status from judgements").fetchall() == [("review", "open")]
 
 
 def test_the_merge_can_be_taken_back(db: DB) -> None:
@@ -278,8 +278,10 @@ def test_nothing_is_written_for_texts_that_are_not_alike(db: DB) -> None:
     a = say(db, "acme", "Ida wohnt in Bonn", {}, 1)
     b = say(db, "acme", "Ida wohnt in Oslo", {}, 2)
     attach(db, a, BONN)
-    before = db.execute("select xmin, live from memory_vectors").fetchall()
+    before = db.execute("select xmin, is_active from memory_vectors").fetchall()
     attach(db, b, OSLO)
-    after = db.execute("select xmin, live from memory_vectors where memory_id = %s", [a.memory_id]).fetchall()
+    after = db.execute(
+        "select xmin, is_active from memory_vectors where memory_id = %s", [a.memory_id]
+    ).fetchall()
     assert before == after
     assert json.dumps(state(db, "acme")["judgements"]) == "null"

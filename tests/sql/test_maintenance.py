@@ -58,7 +58,7 @@ def test_a_plain_row_that_was_asked_about(db: DB) -> None:
     ingest(db, "User likes tea", **vector(1.0))
     plainly(db, "User likes green tea")
     row = db.execute(
-        "select (attach_embedding(memory_id, %s, 'm', 'acme')).action from memories where plain",
+        "select (attach_embedding(memory_id, %s, 'm', 'acme')).action from memories where not is_ingested",
         [vector(0.9)["embedding"]],
     ).fetchone()
     assert row == ("escalated",)
@@ -137,9 +137,9 @@ def test_a_plain_row_while_the_bucket_is_busy(db: DB, connect: Connect, busy: st
     found = []
     for _ in range(20):
         found.append(db.execute("select ingested, busy from memfold.ingest_plain_rows('acme')").fetchone())
-        if db.execute("select count(*) from memories where plain").fetchone() == (1,):
+        if db.execute("select count(*) from memories where not is_ingested").fetchone() == (1,):
             break
-    assert db.execute("select bucket_id from memories where plain").fetchall() == [(busy,)]
+    assert db.execute("select bucket_id from memories where not is_ingested").fetchall() == [(busy,)]
     assert sum(row[0] for row in found if row) == 2
     assert db.execute("select ingested, busy from memfold.ingest_plain_rows('acme')").fetchone() == (0, 1)
     holder.execute("commit")
@@ -174,8 +174,8 @@ def test_plain_rows_out_of_range(db: DB, rows: int) -> None:
 def test_nobody_reads_everything_for_nothing(db: DB) -> None:
     """With none to be found, a few pages, however many memories there are."""
     db.execute(
-        "insert into memories (tenant_id, content, canonicalizer, key_fields, plain)"
-        " select 'acme', 'Fact ' || n, 'prose/1', 'type', false from generate_series(1, 5000) as n"
+        "insert into memories (tenant_id, content, canonicalizer, key_fields, is_ingested)"
+        " select 'acme', 'Fact ' || n, 'prose/1', 'type', true from generate_series(1, 5000) as n"
     )
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
     read = "select pg_stat_get_xact_blocks_fetched('memfold.memories'::regclass)"
@@ -206,7 +206,7 @@ def test_maintenance(db: DB) -> None:
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(
-        "select kind, state, bucket_id, report - 'after' from runs order by run_id limit 1"
+        "select kind, status, bucket_id, report - 'after' from runs order by run_id limit 1"
     ).fetchall()
     assert rows == [("maintenance", "done", "*", report)]
     check(db)
@@ -225,7 +225,7 @@ def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
     report = run_maintenance(db)
     assert report["errors"] == {"staged": "P0001: broken"}
     assert report["counts"]["plain"] == 1
-    assert db.execute("select state from runs where kind = 'maintenance'").fetchall() == [("failed",)]
+    assert db.execute("select status from runs where kind = 'maintenance'").fetchall() == [("failed",)]
     check(db)
 
 
@@ -244,14 +244,14 @@ def test_idempotency_keys_expire(db: DB) -> None:
         for age, interval in ages.items():
             ingest(db, "User likes tea", bucket_id=bucket, idempotency_key=f"{bucket} {age}")
             db.execute(
-                "update idempotency_keys set at = now() - %s::interval where idempotency_key = %s",
+                "update idempotency_keys set recorded_at = now() - %s::interval where idempotency_key = %s",
                 [interval, f"{bucket} {age}"],
             )
     ingest(db, "User likes tea", bucket_id="short", idempotency_key="short now")
     # what keeps the rows of an imported table from being counted twice
     ingest(db, "User likes tea", idempotency_key="import:public.facts:[1]")
     db.execute(
-        "update idempotency_keys set at = now() - interval '3 years' where idempotency_key like 'import:%'"
+        "update idempotency_keys set recorded_at = now() - interval '3 years' where idempotency_key like 'import:%'"
     )
     assert run_maintenance(db, "keys")["counts"] == {"keys": 3}
     assert keys(db) == ["default new", "import:public.facts:[1]", "long new", "long old", "short now"]
@@ -273,7 +273,7 @@ def test_expiring_keys_is_bounded(db: DB) -> None:
     event = ingest(db, "User likes tea").event_id
     for bucket, number in (("long", 6000), ("default", 5500)):
         db.execute(
-            "insert into idempotency_keys (tenant_id, bucket_id, idempotency_key, event_id, at)"
+            "insert into idempotency_keys (tenant_id, bucket_id, idempotency_key, event_id, recorded_at)"
             " select 'acme', %s, 'k' || n, %s, now() - interval '50 days' + n * interval '1 second'"
             " from generate_series(1, %s) as n",
             [bucket, event, number],
@@ -456,7 +456,7 @@ def test_what_the_tasks_call(db: DB) -> None:
     """Sweeps, clean-up, decay and the ends of runs, each bucket in its turn."""
     db.execute("select register_embedding_model('m', 4)")
     for bucket in ("one", "two"):
-        db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'keep')", [bucket])
+        db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket])
         for content, cosine in (("User likes tea", 1.0), ("User enjoys tea", 0.97)):
             ingest(db, content, bucket_id=bucket, observed_at="2025-01-01", **vector(cosine))
         db.execute("select set_policy('acme', %s, preset => 'three_tier', decay_rate => 0.01)", [bucket])

@@ -621,7 +621,7 @@ class Shifting(Machine):
 
     def read(self, check: bool) -> None:
         # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
-        query = test_stateful.READ.replace("order by e.event_id", "order by e.at").replace(
+        query = test_stateful.READ.replace("order by e.event_id", "order by e.recorded_at").replace(
             "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
         )
         held = self.db.execute(

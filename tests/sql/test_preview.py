@@ -49,7 +49,7 @@ def test_preview_equals_ingest(db: DB) -> None:
         "select set_predicate('acme', 'works_at'), set_predicate('acme', 'lives_in', conflict => 'review')"
     )
     db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
-    db.execute("select set_policy('acme', 'keep', on_ambiguous => 'keep', similar_threshold => 0.5)")
+    db.execute("select set_policy('acme', 'keep', on_ambiguous => 'insert', similar_threshold => 0.5)")
     db.execute(
         "select set_policy('acme', 'newer', on_merge => 'replace', metadata_max => '{a}', guard => 'off')"
     )

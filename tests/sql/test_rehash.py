@@ -59,7 +59,7 @@ def begin(db: DB, **arguments: Any) -> UUID:
 
 def runs(db: DB) -> list[tuple[Any, ...]]:
     return db.execute(
-        "select state, report ->> 'rows', report ->> 'folded', report ->> 'parted', report ->> 'without_hash'"
+        "select status, report ->> 'rows', report ->> 'folded', report ->> 'parted', report ->> 'without_hash'"
         " from memfold.runs where kind = 'rehash' order by run_id"
     ).fetchall()
 

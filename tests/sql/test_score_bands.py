@@ -135,7 +135,7 @@ def test_a_sweep_goes_by_it(scored: DB) -> None:
     b = store(scored, "The user enjoys tea", **angle(FAR))
     c = store(scored, "User is fond of tea", **angle(-NEAR))
     scored.execute("delete from memfold.policies where tenant_id = 'acme'")
-    policy(scored, on_ambiguous="keep")
+    policy(scored, on_ambiguous="insert")
     done = rows(scored, "select * from sweep_duplicates('acme', 'default', dry_run => false)")
     assert [(p["memory_id"], p["representative_id"], p["action"]) for p in done] == [(b, a, "merge")]
     [event] = rows(

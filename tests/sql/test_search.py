@@ -56,7 +56,7 @@ def groups(found: Found) -> list[set[str]]:
 
 def keep(db: DB, **options: Any) -> None:
     """Tier 2 keeps all: what is alike is load-time dedup's alone."""
-    options = {"on_ambiguous": "keep", "merge_threshold": 1, "search_threshold": 0.8, **options}
+    options = {"on_ambiguous": "insert", "merge_threshold": 1, "search_threshold": 0.8, **options}
     named = ", ".join(f"{name} => %s" for name in options)
     db.execute(f"select memfold.set_policy('acme', {named})", [*options.values()])
 
@@ -76,7 +76,7 @@ def coffee(db: DB) -> dict[str, list[str]]:
     """Its texts by kind, in a bucket under its preset, whose judge is not there."""
     db.execute("select memfold.register_embedding_model('all-MiniLM-L6-v2', 384)")
     db.execute("select memfold.set_policy('acme', preset => 'store_and_load')")
-    db.execute("select memfold.set_policy('acme', on_ambiguous => 'keep')")
+    db.execute("select memfold.set_policy('acme', on_ambiguous => 'insert')")
     kinds: dict[str, list[str]] = {}
     for line in (DATA / "paraphrases.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -393,15 +393,15 @@ def test_a_verdict_holds_for_what_its_sides_were_folded_into(db: DB) -> None:
         keep(db, on_ambiguous="judge", conflict="keep_both")
         sides = near(db, "User likes tea", "User is fond of tea", **bucket)
         (judgement,) = db.execute(
-            "select judgement_id from memfold.judgements where state = 'open'"
+            "select judgement_id from memfold.judgements where status = 'open'"
         ).fetchone() or (None,)
         db.execute(
             "select memfold.resolve_judgement(%s, 'contradiction', 0.9, tenant_id => 'acme')", [judgement]
         )
         keep(db)
-        (fuller,) = near(db, "User likes a cup of tea", **bucket)
+        (richer,) = near(db, "User likes a cup of tea", **bucket)
         assert len(search(db, bucket=f"b{folded}")) == 2
-        db.execute("select memfold.merge_memories(%s, %s, tenant_id => 'acme')", [sides[folded], fuller])
+        db.execute("select memfold.merge_memories(%s, %s, tenant_id => 'acme')", [sides[folded], richer])
         assert [row["collapsed_count"] for row in search(db, bucket=f"b{folded}")] == [0, 0]
 
 

@@ -63,8 +63,8 @@ def test_clusters_fold_into_the_most_confident(robot: DB) -> None:
     assert counters(db, ids[2])["observations"] == 3
     events = rows(db, "select action, tier, method from memory_events where run_id = %s", done["run_id"])
     assert events == [{"action": "merged", "tier": 2, "method": "lexical"}] * 2
-    assert rows(db, "select kind, state, report ->> 'considered' as n from runs") == [
-        {"kind": "session", "state": "done", "n": "4"}
+    assert rows(db, "select kind, status, report ->> 'considered' as n from runs") == [
+        {"kind": "session", "status": "done", "n": "4"}
     ]
     check(db)
     db.execute("select undo_run(%s, tenant_id => 'acme')", [done["run_id"]])

@@ -194,7 +194,7 @@ def decisions(db: DB) -> dict[str, Any]:
 def test_no_setting_changes_a_decision(db: DB, connect: Connect) -> None:
     model(db)
     db.execute("select set_predicate(%s, 'lives_in')", [TENANT])
-    db.execute("select set_policy(%s, 'words', lexical_threshold => 0.5, on_ambiguous => 'keep')", [TENANT])
+    db.execute("select set_policy(%s, 'words', lexical_threshold => 0.5, on_ambiguous => 'insert')", [TENANT])
     expected = decisions(connect())
     kinds = [str(value) for value in expected.values()]
     assert sum("merged" in kind for kind in kinds) > 1

@@ -63,8 +63,8 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     assert e is not None
     check(db)
     db.execute("select undo_run(%s, tenant_id => 'acme')", [done[0]["run_id"]])
-    assert db.execute("select distinct state from judgements where run_id is not null").fetchall() == [
-        ("moot",)
+    assert db.execute("select distinct status from judgements where run_id is not null").fetchall() == [
+        ("obsolete",)
     ]
     assert len(texts(db)) == 5
     check(db)
@@ -98,7 +98,7 @@ def test_every_member_against_the_representative(db: DB) -> None:
         ({"on_ambiguous": "review"}, "review", {"merge", "ask"}),
         ({"on_ambiguous": "synthesise"}, "synthesis", {"merge", "ask"}),
         ({"on_merge": "synthesise"}, "synthesis", {"ask"}),
-        ({"on_ambiguous": "keep"}, None, {"merge", "keep"}),
+        ({"on_ambiguous": "insert"}, None, {"merge", "keep"}),
     ],
 )
 def test_what_is_unclear_goes_where_the_policy_says(
@@ -165,8 +165,8 @@ def test_limits_and_going_on_with_a_run(db: DB) -> None:
     run_id = first[0]["run_id"]
     ids = [p[name] for p in plan[1:3] for name in ("memory_id", "representative_id")]
     assert len(sweep(db, dry_run=False, memory_ids=ids, into_run=run_id)) == 2
-    [row] = rows(db, "select state, merged from runs_overview")
-    assert row == {"state": "done", "merged": 3}
+    [row] = rows(db, "select status, merged from runs_overview")
+    assert row == {"status": "done", "merged": 3}
     db.execute("select undo_run(%s, tenant_id => 'acme')", [run_id])
     for options, code in (
         ({"into_run": run_id}, "MF022"),

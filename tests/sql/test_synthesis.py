@@ -85,7 +85,7 @@ def test_other_questions_have_the_rubric_of_pairs(kind: str) -> None:
     system, _ = prompt(question(*COFFEE, kind=kind), "n")
     assert "You compare 3 memories" in system
     assert '"members": the letters of those that the verdict is about' in system
-    assert '"fuller": "A" or "B" or "C"' in system
+    assert '"richer": "A" or "B" or "C"' in system
 
 
 def answers(question: Question, given: dict[str, Any]) -> Answer:
@@ -94,7 +94,7 @@ def answers(question: Question, given: dict[str, Any]) -> Answer:
     def model(request: dict[str, Any]) -> dict[str, Any]:
         asked.append(request)
         return {
-            "verdict": "duplicate", "confidence": 0.9, "reason": "r", "fuller": None, "merged_text": None, **given,
+            "verdict": "duplicate", "confidence": 0.9, "reason": "r", "richer": None, "merged_text": None, **given,
         }  # fmt: skip
 
     async def run(server: ChatServer) -> Answer:
@@ -111,7 +111,7 @@ def answers(question: Question, given: dict[str, Any]) -> Answer:
     if question.members:
         assert schema["properties"]["members"]["anyOf"][0]["items"]["enum"] == letters
         assert schema["required"] == list(schema["properties"])
-    assert schema["properties"]["fuller"]["anyOf"][0]["enum"] == letters
+    assert schema["properties"]["richer"]["anyOf"][0]["enum"] == letters
     return answer
 
 
@@ -120,15 +120,15 @@ def test_what_the_model_may_answer_about_a_cluster() -> None:
     ids = [side.memory_id for side in asked.sides]
     assert answers(asked, {"members": None}).member_ids is None
     assert answers(asked, {}).member_ids is None
-    found = answers(asked, {"verdict": "refinement", "members": ["C", "A"], "fuller": "C"})
-    assert (found.member_ids, found.fuller) == ((ids[2], ids[0]), ids[2])
+    found = answers(asked, {"verdict": "refinement", "members": ["C", "A"], "richer": "C"})
+    assert (found.member_ids, found.richer_memory_id) == ((ids[2], ids[0]), ids[2])
     for wrong in (["A"], ["A", "A"], ["A", "E"], "AB", [1, 2], []):
         with pytest.raises(Exception, match="members are neither two or more of A, B, C, D nor null"):
             answers(asked, {"members": wrong})
-    with pytest.raises(Exception, match="fuller is neither A, B, C, D nor null"):
-        answers(asked, {"verdict": "refinement", "fuller": "E"})
-    with pytest.raises(Exception, match="fuller is none of the members"):
-        answers(asked, {"verdict": "refinement", "members": ["A", "B"], "fuller": "C"})
+    with pytest.raises(Exception, match="richer is neither A, B, C, D nor null"):
+        answers(asked, {"verdict": "refinement", "richer": "E"})
+    with pytest.raises(Exception, match="richer is none of the members"):
+        answers(asked, {"verdict": "refinement", "members": ["A", "B"], "richer": "C"})
 
 
 @pytest.mark.parametrize("text", ["", " ", ".", "...", "?!", "—", "。", "\u200b", '"…"', "($)"])

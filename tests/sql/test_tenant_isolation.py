@@ -171,7 +171,9 @@ def test_the_application_can_work(db: DB, app: App) -> None:
     assert ingest(mine, "User likes tea", **vector(0.9, axis=2)).action == "escalated"
     late = ingest(mine, "User hates tea")
     mine.execute("select attach_embedding(%s, '[0,0,0,1]', 'm')", [late.memory_id])
-    mine.execute("select set_predicate('acme', 'works_at'), set_policy('acme', 'b', on_ambiguous => 'keep')")
+    mine.execute(
+        "select set_predicate('acme', 'works_at'), set_policy('acme', 'b', on_ambiguous => 'insert')"
+    )
     for place in ("VW", "Stripe", "VW"):
         ingest(mine, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
     assert mine.execute("select explain_memory(%s)", [first.memory_id]).fetchall()
@@ -286,7 +288,7 @@ keys as (
     insert into memfold.idempotency_keys (tenant_id, bucket_id, idempotency_key)
     select tenant, 'default', 'k' || n from texts
 )
-insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id)
+insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id)
 select m.tenant_id, 'default', m.scope_key, 'write', case when random() < 0.1 then 'open' else 'done' end, m.memory_id,
     (select id from texts where tenant = m.tenant_id limit 1)
 from memories as m
@@ -307,7 +309,7 @@ PLANS = {
     ),
     "the vectors of a scope": (
         "select v.memory_id, v.embedding from memfold.memory_vectors as v"
-        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = {scope} and v.model = 'm' and v.live"
+        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = {scope} and v.model = 'm' and v.is_active"
         " order by v.memory_id desc limit 20",
         "memory_vectors_scope_idx",
     ),
@@ -334,7 +336,7 @@ PLANS = {
         "memory_tokens_pkey",
     ),
     "the queue": (
-        "select j.* from memfold.judgements as j where j.tenant_id = 'acme' and j.state in ('open', 'leased')"
+        "select j.* from memfold.judgements as j where j.tenant_id = 'acme' and j.status in ('open', 'leased')"
         " and (j.kind = 'review') = (select false) and j.next_attempt_at <= now()"
         " order by j.next_attempt_at, j.judgement_id limit 10",
         "judgements_queue_idx",

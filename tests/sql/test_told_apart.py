@@ -72,7 +72,7 @@ def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tup
     for memory_id, cosine in zip(ids, (1, 0.87), strict=True):
         vectors = [memory_id, vector(cosine)["embedding"]]
         db.execute("select attach_embedding(%s, %s, 'm', 'acme')", vectors)
-    [asked] = rows(db, "select judgement_id from judgements where state = 'open'")
+    [asked] = rows(db, "select judgement_id from judgements where status = 'open'")
     found = resolve(db, asked["judgement_id"], verdict, model="m")
     assert (found.action, found.memory_id) == ("superseded", ids[1])
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_distinct_values_under_the_other_policies(
     assert found.action == action
     assert statuses(db, older, newer) == held
     if conflict == "review":
-        [asked] = rows(db, "select judgement_id, kind from judgements where state = 'open'")
+        [asked] = rows(db, "select judgement_id, kind from judgements where status = 'open'")
         assert asked["kind"] == "review"
         assert resolve(db, asked["judgement_id"], "distinct").action == "superseded"
         assert statuses(db, older, newer) == ["superseded", "active"]
@@ -131,7 +131,7 @@ def test_a_value_that_comes_while_two_are_asked_about_retires_both(db: DB, verdi
     older, newer = datakynd(db)
     later = employer(db, "User teaches", "2026-06-01", 0.1)
     assert later.superseded_id == older.memory_id
-    assert resolve(db, newer.judgement_id, verdict, model="m").state == "done"
+    assert resolve(db, newer.judgement_id, verdict, model="m").status == "done"
     assert statuses(db, older, newer, later) == [
         "superseded", "superseded" if verdict == "distinct" else "merged", "active",
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def quiet(db: DB) -> None:
     for function in RUN:
         assert asked_by(db, function) == []
         assert rows(db, f"select * from {function}('acme', 'default')") == []
-    assert rows(db, "select * from judgements where state in ('open', 'leased')") == []
+    assert rows(db, "select * from judgements where status in ('open', 'leased')") == []
     assert rows(db, "select * from memories where status <> 'active'") == []
 
 
@@ -165,7 +165,7 @@ def test_what_was_approved_and_undone_is_not_asked_again(db: DB, judge: bool) ->
     four(db)
     run_id = asked_by(db, "consolidate")[0]["run_id"]
     if judge:
-        for asked in rows(db, "select judgement_id from judgements where state = 'open'"):
+        for asked in rows(db, "select judgement_id from judgements where status = 'open'"):
             db.execute(
                 "select resolve_judgement(%s, 'duplicate', model => 'm', tenant_id => 'acme')",
                 [asked["judgement_id"]],
@@ -249,7 +249,7 @@ def test_a_judges_empty_text_keeps_both_with_a_warning(db: DB, text: str, canoni
     db.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
     older, newer = pair(db)
     found = resolve(db, newer.judgement_id, "duplicate", merged_text=text, model="m")
-    assert (found.state, found.action) == ("done", "judged")
+    assert (found.status, found.action) == ("done", "judged")
     assert statuses(db, older, newer) == ["active", "active"]
     assert len(rows(db, "select * from memories")) == 2
     assert len(warnings) == 1

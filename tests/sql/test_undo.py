@@ -281,7 +281,7 @@ class History:
 
     def answer(self) -> None:
         judgement = self.pick(
-            "select judgement_id from judgements where bucket_id = %s and state = 'open' order by judgement_id"
+            "select judgement_id from judgements where bucket_id = %s and status = 'open' order by judgement_id"
         )
         if judgement is not None:
             self.db.execute(
@@ -446,7 +446,7 @@ def answer(db: DB, verdict: str, **arguments: Any) -> Any:
     names = "".join(f", {name} => %s" for name in arguments)
     row = db.execute(
         f"select * from resolve_judgement((select judgement_id from judgements"
-        f" where tenant_id = 'acme' and state = 'open'), %s{names},"
+        f" where tenant_id = 'acme' and status = 'open'), %s{names},"
         " tenant_id => 'acme')",
         [verdict, *arguments.values()],
     ).fetchone()
@@ -455,7 +455,7 @@ def answer(db: DB, verdict: str, **arguments: Any) -> Any:
 
 
 def open_judgements(db: DB) -> list[tuple[Any, ...]]:
-    return db.execute("select kind, memory_id, other_id from judgements where state = 'open'").fetchall()
+    return db.execute("select kind, memory_id, other_id from judgements where status = 'open'").fetchall()
 
 
 @pytest.mark.core
@@ -487,7 +487,7 @@ def test_a_fold_whose_child_lived_on(db: DB) -> None:
     assert (mine["source_confidence"], own["source_confidence"]) == (0.5, 0.9)
     # recorded as distinct, so that no sweep folds it again, and nobody is asked
     assert db.execute(
-        "select kind, state, verdict, memory_id, other_id, reason from judgements"
+        "select kind, status, verdict, memory_id, other_id, reason from judgements"
     ).fetchall() == [("review", "done", "distinct", x, r.memory_id, "undone: they differ")]
     assert ingest(db, "The user likes dark mode best").memory_id == x
     same(db)

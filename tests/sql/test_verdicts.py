@@ -42,14 +42,14 @@ def test_duplicate(m: DB, kind: str) -> None:
     a, b = pair(m, newer="User enjoys tea every day")
     r = resolve(m, b.judgement_id, "duplicate", confidence=0.8, reason="same claim", model="a", input_tokens=200,
                 output_tokens=20, cost=0.001)  # fmt: skip
-    assert (r.state, r.verdict, r.action, r.memory_id) == ("done", "duplicate", "merged", a.memory_id)
+    assert (r.status, r.verdict, r.action, r.memory_id) == ("done", "duplicate", "merged", a.memory_id)
     assert event(m, r.event_id) == (
         "merged", 3, "judge", b.memory_id, a.memory_id, "duplicate", b.judgement_id, False,
     )  # fmt: skip
     assert statuses(m, a, b) == ["active", "merged"]
     assert counters(m, a.memory_id)["observations"] == 2
     assert m.execute(
-        "select kind, state, verdict, confidence, reason, model, input_tokens, output_tokens, cost,"
+        "select kind, status, verdict, confidence, reason, model, input_tokens, output_tokens, cost,"
         " resolved_at between created_at and clock_timestamp() from judgements"
     ).fetchall() == [(kind, "done", "duplicate", 0.8, "same claim", "a", 200, 20, 0.001, True)]
     check(m)
@@ -61,17 +61,19 @@ SHORT = "User likes tea"
 
 @pytest.mark.parametrize("kind", ["write", "review", "consolidation"])
 def test_refinement(m: DB, kind: str) -> None:
-    """The fuller text becomes active: as the judge says, else the longer one."""
-    for older, newer, fuller, keeps in (
+    """The richer text becomes active: as the judge says, else the longer one."""
+    for older, newer, richer, keeps in (
         (SHORT, LONG, None, "newer"),
         (LONG, SHORT, None, "older"),
         (LONG, SHORT, "newer", "newer"),
         (SHORT, LONG, "older", "older"),
     ):
-        bucket = f"{older}, {fuller}"
+        bucket = f"{older}, {richer}"
         a, b = ingest(m, older, bucket_id=bucket), ingest(m, newer, bucket_id=bucket)
         sides = {"older": a, "newer": b}
-        r = resolve(m, ask(m, a, b, kind), "refinement", fuller=sides[fuller].memory_id if fuller else None)
+        r = resolve(
+            m, ask(m, a, b, kind), "refinement", richer_memory_id=sides[richer].memory_id if richer else None
+        )
         kept = sides.pop(keeps).memory_id
         [folded] = sides.values()
         assert (r.action, r.memory_id) == ("replaced" if keeps == "newer" else "merged", kept)
@@ -86,7 +88,7 @@ def test_distinct(m: DB) -> None:
         a, b = ingest(m, "User likes tea", bucket_id=kind), ingest(m, "User likes to eat", bucket_id=kind)
         asked = ask(m, a, b, kind)
         r = resolve(m, asked, "distinct", merged_text="User likes tea and to eat")
-        assert (r.state, r.verdict, r.action) == ("done", "distinct", "judged")
+        assert (r.status, r.verdict, r.action) == ("done", "distinct", "judged")
         assert event(m, r.event_id) == (
             "judged",
             3,
@@ -173,7 +175,7 @@ def test_a_merged_text_that_a_person_rejected(m: DB) -> None:
     a, b, c = (ingest(m, text) for text in ("User likes tea", "User likes milk", "User likes tea with milk"))
     call(m, "reject_memory", c.memory_id, tenant_id="acme")
     r = resolve(m, ask(m, a, b, "synthesis"), "duplicate", merged_text="User likes tea with milk")
-    assert (r.state, r.action) == ("done", "judged")
+    assert (r.status, r.action) == ("done", "judged")
     assert statuses(m, a, b, c) == ["active", "active", "rejected"]
     check(m)
 
@@ -252,7 +254,7 @@ def test_a_contradiction(m: DB, by: str) -> None:
         assert (r.verdict, r.action) == ("contradiction", action)
         assert statuses(m, a, b) == after
         reviews = m.execute(
-            "select kind, state, memory_id, other_id from judgements where bucket_id = %s and judgement_id <> %s",
+            "select kind, status, memory_id, other_id from judgements where bucket_id = %s and judgement_id <> %s",
             [conflict, b.judgement_id],
         ).fetchall()
         assert reviews == ([("review", "open", b.memory_id, a.memory_id)] if conflict == "review" else [])
@@ -290,7 +292,7 @@ def test_a_person_decides_a_contradiction(m: DB, conflict: str) -> None:
     r = resolve(m, judgement_id, "contradiction")
     assert (r.action, r.memory_id) == ("superseded", b.memory_id)
     assert statuses(m, a, b) == ["superseded", "active"]
-    assert m.execute("select count(*) from judgements where state = 'open'").fetchone() == (0,)
+    assert m.execute("select count(*) from judgements where status = 'open'").fetchone() == (0,)
     check(m)
 
 
@@ -412,7 +414,7 @@ def test_a_side_was_folded_meanwhile(m: DB) -> None:
     c = ingest(m, "Tea is what the user likes", subject="tea")
     call(m, "merge_memories", b.memory_id, c.memory_id, tenant_id="acme")
     r = resolve(m, asked.judgement_id, "duplicate", confidence=0.9, model="a", input_tokens=7)
-    assert (r.state, r.action, r.event_id) == ("open", None, None)
+    assert (r.status, r.action, r.event_id) == ("open", None, None)
     assert statuses(m, a, b, c) == ["active", "merged", "active"]
     assert m.execute("select count(*) from memory_events where tier = 3").fetchone() == (1,)
     [again] = claim(m)
@@ -432,7 +434,7 @@ def test_the_claim_looks_again(m: DB) -> None:
     call(m, "merge_memories", e.memory_id, d.memory_id, tenant_id="acme")
     [asked] = claim(m)
     assert (asked.memory["memory_id"], asked.other["memory_id"]) == (str(c.memory_id), str(a.memory_id))
-    assert state(m, e.judgement_id)[0] == "moot"
+    assert state(m, e.judgement_id)[0] == "obsolete"
     check(m)
 
 
@@ -447,12 +449,12 @@ def test_a_late_answer_is_not_applied_to_another_pair(m: DB) -> None:
     assert second.memory["memory_id"] == str(c.memory_id)
     assert second.judgement_id != first.judgement_id
     raises("MF027", resolve, m, first.judgement_id, "duplicate", model="a")
-    assert fail(m, first.judgement_id, worker="one") == "moot"
+    assert fail(m, first.judgement_id, worker="one") == "obsolete"
     assert statuses(m, a, b, c) == ["active", "merged", "active"]
     # and where the second one's answer came first
     d = ingest(m, "User likes cocoa", subject="cocoa")
     call(m, "merge_memories", c.memory_id, d.memory_id, tenant_id="acme")
-    assert resolve(m, second.judgement_id, "distinct", model="a").state == "open"
+    assert resolve(m, second.judgement_id, "distinct", model="a").status == "open"
     raises("MF027", resolve, m, second.judgement_id, "duplicate", model="a")
     [third] = claim(m)
     assert third.memory["memory_id"] == str(d.memory_id)
@@ -477,12 +479,12 @@ def test_the_question_is_gone(m: DB, how: str) -> None:
         m.execute("select derive_scope('acme', array[%s]::uuid[])", [b.memory_id])
     before = m.execute("select count(*) from memory_events").fetchone()
     r = resolve(m, asked.judgement_id, "duplicate", model="a")
-    assert (r.state, r.verdict, r.action, r.event_id) == ("moot", None, None, None)
+    assert (r.status, r.verdict, r.action, r.event_id) == ("obsolete", None, None, None)
     assert m.execute("select count(*) from memory_events").fetchone() == before
     found = m.execute(
-        "select state, verdict, reason is not null, resolved_at is not null from judgements"
+        "select status, verdict, reason is not null, resolved_at is not null from judgements"
     ).fetchall()
-    assert found == [("moot", None, True, True)]
+    assert found == [("obsolete", None, True, True)]
     raises("MF027", resolve, m, asked.judgement_id, "duplicate")
     assert claim(m) == []
     check(m)
@@ -513,7 +515,7 @@ def test_two_answers_at_once(m: DB, connect: Connect) -> None:
             verdict = ["duplicate", "refinement", "contradiction", "distinct"][i]
             try:
                 found = resolve(workers[i], b.judgement_id, verdict, confidence=0.9)
-                outcomes.append(f"{found.state} {found.verdict}")
+                outcomes.append(f"{found.status} {found.verdict}")
             except psycopg.Error as error:
                 outcomes.append(error.sqlstate or "")
 
@@ -537,8 +539,8 @@ def test_answers_that_are_refused(m: DB) -> None:
     refused: list[tuple[str | None, dict[str, Any]]] = [
         ("same", {}), (None, {}), ("unsure", {}), ("", {}),
         ("duplicate", {"confidence": -0.01}), ("duplicate", {"confidence": 1.01}), ("duplicate", {"confidence": None}),
-        ("duplicate", {"confidence": float("nan")}), ("duplicate", {"fuller": a.memory_id}),
-        ("refinement", {"fuller": UUID(int=1)}), ("duplicate", {"input_tokens": -1}), ("duplicate", {"cost": -1}),
+        ("duplicate", {"confidence": float("nan")}), ("duplicate", {"richer_memory_id": a.memory_id}),
+        ("refinement", {"richer_memory_id": UUID(int=1)}), ("duplicate", {"input_tokens": -1}), ("duplicate", {"cost": -1}),
     ]  # fmt: skip
     for verdict, arguments in refused:
         raises("MF028", resolve, m, b.judgement_id, verdict, **arguments)

@@ -116,7 +116,7 @@ def test_an_endless_reply_counts_as_an_attempt_and_an_error_status_does_not(rude
 
 
 def verdict(reason: str, **members: Any) -> bytes:
-    given = {"verdict": "distinct", "confidence": 0.9, "reason": reason, "fuller": None, "merged_text": None}
+    given = {"verdict": "distinct", "confidence": 0.9, "reason": reason, "richer": None, "merged_text": None}
     return json.dumps({**completion(json.dumps(given)), **members}).encode()
 
 

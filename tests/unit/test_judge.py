@@ -483,7 +483,7 @@ def test_request_carries_the_schema(server: ChatServer) -> None:
     assert (wanted["type"], wanted["json_schema"]["strict"]) == ("json_schema", True)
     schema = wanted["json_schema"]["schema"]
     assert schema["properties"]["verdict"]["enum"] == ["duplicate", "refinement", "contradiction", "distinct"]
-    assert schema["properties"]["fuller"]["anyOf"][0]["enum"] == ["A", "B"]
+    assert schema["properties"]["richer"]["anyOf"][0]["enum"] == ["A", "B"]
     assert schema["required"] == list(schema["properties"])
     assert schema["additionalProperties"] is False
     # For the endpoint's log.
@@ -549,7 +549,7 @@ GOOD: Json = {
     "reason": "said so",
     "verdict": "duplicate",
     "confidence": 0.9,
-    "fuller": None,
+    "richer": None,
     "merged_text": None,
 }
 
@@ -565,10 +565,10 @@ def test_verdicts(server: ChatServer, verdict: str) -> None:
     assert (answer.verdict, answer.confidence, answer.reason) == (verdict, 1.0, "said so")
 
 
-@pytest.mark.parametrize(("fuller", "expected"), [("A", OLDER), ("B", NEWER), (None, None)])
-def test_fuller_is_a_memory(server: ChatServer, fuller: str | None, expected: UUID | None) -> None:
-    assert says(server, verdict="refinement", fuller=fuller).fuller == expected
-    assert says(server, verdict="distinct", fuller=fuller).fuller is None
+@pytest.mark.parametrize(("richer", "expected"), [("A", OLDER), ("B", NEWER), (None, None)])
+def test_richer_is_a_memory(server: ChatServer, richer: str | None, expected: UUID | None) -> None:
+    assert says(server, verdict="refinement", richer=richer).richer_memory_id == expected
+    assert says(server, verdict="distinct", richer=richer).richer_memory_id is None
 
 
 def test_merged_text(server: ChatServer) -> None:
@@ -640,7 +640,7 @@ BAD_ANSWERS: dict[str, str | Json] = {
         for name, values in {
             "verdict": ("unsure", "Duplicate", "", None, ["duplicate"], 1, True),
             "confidence": (-0.01, 1.01, True, False, "0.9", None, [0.9], 10**400),
-            "fuller": ("C", "", 1, ["A"], True, str(NEWER)),
+            "richer": ("C", "", 1, ["A"], True, str(NEWER)),
             "reason": (None, 1, ["x"]),
             "merged_text": (1, ["x"], False),
         }.items()

@@ -64,7 +64,12 @@ def test_what_the_server_could_not_read_is_not_sent(answer: Answer, error: type[
 def test_an_answer_is_sent_with_what_it_cost() -> None:
     members = (UUID(int=1), UUID(int=2))
     answer = Answer(
-        "refinement", 1, "a\0b", fuller=members[0], member_ids=members, usage=Usage("m", 5, -1, math.nan)
+        "refinement",
+        1,
+        "a\0b",
+        richer_memory_id=members[0],
+        member_ids=members,
+        usage=Usage("m", 5, -1, math.nan),
     )
     made = protocol.resolve(object(), question(), answer)
     assert made.arguments["reason"] == "a\ufffdb"

@@ -444,7 +444,7 @@ def written(error: type[psycopg.Error], failures: int) -> tuple[int, bool]:
         sent += 1
         if sent <= failures:
             raise error("as the test wants it")
-        return [{"state": "done"}]
+        return [{"status": "done"}]
 
     async def run() -> bool:
         one = Worker("", Nobody())
@@ -707,9 +707,9 @@ class FakeClient:
         return result
 
 
-def by_hand(item: Question, verdict: Any, fuller: UUID | None = None) -> tuple[str, UUID, UUID]:
+def by_hand(item: Question, verdict: Any, richer_memory_id: UUID | None = None) -> tuple[str, UUID, UUID]:
     client = FakeClient()
-    Review(client)._by_hand(item, verdict, fuller, item.sides)  # type: ignore[arg-type]
+    Review(client)._by_hand(item, verdict, richer_memory_id, item.sides)  # type: ignore[arg-type]
     (call,) = client.calls
     return call
 
@@ -736,7 +736,7 @@ def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUI
 
 
 @pytest.mark.parametrize(
-    ("older", "newer", "fuller", "loser", "winner"),
+    ("older", "newer", "richer_memory_id", "loser", "winner"),
     [
         ("longer text", "text", None, NEWER, OLDER),
         ("text", "longer text", None, OLDER, NEWER),
@@ -746,9 +746,9 @@ def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUI
     ids=["older", "newer", "tie", "said"],
 )
 def test_of_a_refinement_the_longer_text_stays(
-    older: str, newer: str, fuller: UUID | None, loser: UUID, winner: UUID
+    older: str, newer: str, richer_memory_id: UUID | None, loser: UUID, winner: UUID
 ) -> None:
-    assert by_hand(question(older, newer), "refinement", fuller) == (queries.MERGE, loser, winner)
+    assert by_hand(question(older, newer), "refinement", richer_memory_id) == (queries.MERGE, loser, winner)
 
 
 @pytest.mark.parametrize(

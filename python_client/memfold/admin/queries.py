@@ -214,7 +214,7 @@ from memfold.canonicalizer_selftest() as s
 PLAIN_ROWS = """
 select count(*) as waiting
 from memfold.memories as m
-where m.tenant_id = %(tenant_id)s and m.plain and not exists (
+where m.tenant_id = %(tenant_id)s and not m.is_ingested and not exists (
     select from memfold.memory_events as e
     where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.observation
 )

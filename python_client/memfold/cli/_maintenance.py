@@ -106,9 +106,19 @@ def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
 def _overview(connection: Connection, run: object) -> None:
     """Print what has become of a run."""
     found = _call(connection, _OVERVIEW, run=run)[0]
-    names = ("merged", "replaced", "superseded", "rejected", "judged", "moot", "dead", "waiting", "undone")
+    names = (
+        "merged",
+        "replaced",
+        "superseded",
+        "rejected",
+        "judged",
+        "obsolete",
+        "dead",
+        "waiting",
+        "undone",
+    )
     counts = ", ".join(f"{name} {found[name]}" for name in names if found[name])
-    show(f"run {run}: {found['state']}{': ' + counts if counts else ''}")
+    show(f"run {run}: {found['status']}{': ' + counts if counts else ''}")
 
 
 def _plan(rows: Sequence[Row]) -> None:

@@ -43,10 +43,12 @@ class Judgements(Sending):
         self,
         question: Question,
         verdict: Verdict,
-        fuller: UUID | None = None,
+        richer_memory_id: UUID | None = None,
         member_ids: Sequence[UUID] | None = None,
     ) -> Steps[Resolution]:
-        rows = yield from self.call(protocol.resolve_by_person(question, verdict, fuller, member_ids))
+        rows = yield from self.call(
+            protocol.resolve_by_person(question, verdict, richer_memory_id, member_ids)
+        )
         return Resolution.from_row(rows[0])
 
     def give_back(
@@ -58,7 +60,7 @@ class Judgements(Sending):
         retry_after: float | None = 0.0,
         usage: Mapping[str, Any] | None = None,
     ) -> Steps[Failed]:
-        """Give a lease back without an answer; gives the judgement's state, or what the policy has done at its end."""
+        """Give a lease back without an answer; gives the judgement's status, or what the policy has done at its end."""
         made = protocol.fail(
             self.worker,
             question.judgement_id,
@@ -68,7 +70,7 @@ class Judgements(Sending):
             retry_after=retry_after,
             usage=usage,
         )
-        return protocol.state_after_failure((yield from self.call(made)))
+        return protocol.status_after_failure((yield from self.call(made)))
 
     def queued_again(self, question: Question) -> Steps[list[UUID]]:
         """Judgements for a person that an undo has queued about the same pair."""
@@ -129,7 +131,7 @@ class Judgements(Sending):
                 judgement_id, due = row["successor"], self.judge is not None
                 continue
             # What waits for a person takes longer than any call should.
-            if row["state"] in ("done", "moot", "dead") or row["kind"] == "review" or left <= 0:
+            if row["status"] in ("done", "obsolete", "dead") or row["kind"] == "review" or left <= 0:
                 return Resolution.from_row(row)
             yield Pause(min(pause, left))
             pause = min(1.5 * pause, 1.0)
@@ -155,11 +157,11 @@ class Judgements(Sending):
             question.judgement_id,
             resolution.verdict or answer.verdict,
             made.arguments["model"],
-            resolution.action or resolution.state,
+            resolution.action or resolution.status,
         )
         count = len(answer.member_ids or question.sides)
         log_synthesis(resolution.action, answer.merged_text, resolution.memory_id, count)
-        return None if resolution.state == "open" else resolution
+        return None if resolution.status == "open" else resolution
 
     def _not_judged(self, question: Question, error: Exception, usage: Usage) -> Steps[Resolution | None]:
         transient = isinstance(error, errors.RetryableError)
@@ -168,7 +170,7 @@ class Judgements(Sending):
             transient, usage = error.transient, error.usage
             retry_after = error.retry_after
         used = protocol.usage_arguments(self.judge, usage)
-        state = yield from self.give_back(
+        status = yield from self.give_back(
             question,
             describe_error(error),
             counted=not transient,
@@ -180,8 +182,8 @@ class Judgements(Sending):
             question.judgement_id,
             used["model"],
             describe_error(error),
-            "falling back to replace" if state == "replaced" else "both memories stay",
+            "falling back to replace" if status == "replaced" else "both memories stay",
         )
-        if state == "done" or state == "moot" or state == "replaced":
+        if status == "done" or status == "obsolete" or status == "replaced":
             return None
-        return Resolution(state)
+        return Resolution(status)

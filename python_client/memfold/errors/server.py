@@ -170,7 +170,7 @@ class JudgementClosedError(MemfoldError):
 
 
 class InvalidAnswerError(MemfoldError):
-    """A verdict, a confidence, a fuller side, a cost or the limits of a claim are not allowed."""
+    """A verdict, a confidence, a richer_memory_id, a cost or the limits of a claim are not allowed."""
 
     code = "MF028"
 

@@ -238,7 +238,7 @@ class OpenAIJudge:
         missing = [name for name in SCHEMA["required"] if name not in given]
         if missing:
             refuse(f"the answer lacks {', '.join(missing)}")
-        verdict, confidence, fuller = given["verdict"], given["confidence"], given["fuller"]
+        verdict, confidence, richer = given["verdict"], given["confidence"], given["richer"]
         reason, merged_text = given["reason"], given["merged_text"]
         if not (isinstance(verdict, str) and verdict in VERDICTS):
             refuse("the verdict is none of the four")
@@ -249,8 +249,8 @@ class OpenAIJudge:
         ):
             refuse("the confidence is not a number from 0 to 1")
         names = {letter: side.memory_id for letter, side in zip(LETTERS, question.sides, strict=False)}
-        if not (fuller is None or (isinstance(fuller, str) and fuller in names)):
-            refuse(f"fuller is neither {', '.join(names)} nor null")
+        if not (richer is None or (isinstance(richer, str) and richer in names)):
+            refuse(f"richer is neither {', '.join(names)} nor null")
         about = given.get("members") if question.members else None
         if about is not None and not (
             isinstance(about, list)
@@ -258,8 +258,8 @@ class OpenAIJudge:
             and len(about) == len(set(about)) >= 2
         ):
             refuse(f"members are neither two or more of {', '.join(names)} nor null")
-        if about is not None and verdict == "refinement" and fuller is not None and fuller not in about:
-            refuse("fuller is none of the members that the verdict is about")
+        if about is not None and verdict == "refinement" and richer is not None and richer not in about:
+            refuse("richer is none of the members that the verdict is about")
         if not isinstance(reason, str):
             refuse("the reason is not a text")
         if not (merged_text is None or isinstance(merged_text, str)):
@@ -277,7 +277,7 @@ class OpenAIJudge:
             confidence=float(confidence),
             reason=self._without_key(_UNSTORABLE.sub("", reason)).strip()[:MAX_REASON] or None,
             merged_text=merged_text,
-            fuller=names[fuller] if verdict == "refinement" and fuller else None,
+            richer_memory_id=names[richer] if verdict == "refinement" and richer else None,
             usage=usage,
             member_ids=None if about is None else tuple(names[name] for name in about),
         )

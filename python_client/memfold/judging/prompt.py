@@ -36,7 +36,7 @@ Your reply is one JSON object with these members and no other text:
 - "verdict": one of the four words.
 {members}- "confidence": a number from 0 to 1, how likely the verdict is right. When in doubt, give a low one (below 0.75): \
 then {all} memories are kept and nothing is lost, whereas a wrong duplicate or refinement loses a fact.
-- "fuller": {letters} if it is a refinement, else null.
+- "richer": {letters} if it is a refinement, else null.
 - "merged_text": {merged_text}
 
 The user message holds the data: one JSON document on one line, between the line <<<DATA {nonce}>>> and the line \
@@ -61,7 +61,7 @@ _PAIR_RUBRIC = """\
 - duplicate: the same claim. Neither says anything that the other does not. Wording, order and language are of no \
 importance; numbers, dates, names, negations and conditions are.
 - refinement: the same fact, they agree, and one side says more: it adds a detail or is more precise, and everything \
-that the other one says is in it. Name that side in "fuller".
+that the other one says is in it. Name that side in "richer".
 - contradiction: they answer the same question about the same thing, and the answers differ so that they cannot both \
 hold at one time: another value, or one denies what the other one states. A fact that has changed since counts.
 - distinct: anything else. Facts about different things, different events, different questions; facts that overlap \
@@ -71,7 +71,7 @@ _CLUSTER_RUBRIC = """\
 - duplicate: the same claim. None says anything that another one does not. Wording, order and language are of no \
 importance; numbers, dates, names, negations and conditions are.
 - refinement: the same fact, they agree, and one of them says more: it adds a detail or is more precise, and everything \
-that the others say is in it. Name that one in "fuller".
+that the others say is in it. Name that one in "richer".
 - contradiction: they answer the same question about the same thing, and the answers differ so that they cannot hold at \
 one time: other values, or one denies what another one states. A fact that has changed since counts.
 - distinct: anything else. Facts about different things, different events, different questions; facts that overlap \
@@ -83,7 +83,7 @@ What they say is to become one memory wherever they are about the same thing and
 
 - duplicate: the same claim in other words.
 - refinement: they are about the same thing and overlap, and one of them, or each, says something of its own: a detail, \
-a name, a reason, a time. A detail in which they disagree does not matter, if the rest fits together. "fuller" names \
+a name, a reason, a time. A detail in which they disagree does not matter, if the rest fits together. "richer" names \
 the one that says most.
 - contradiction: they answer the same question about the same thing, the answers cannot both hold at one time, and there \
 is nothing else to combine. A fact that has changed since counts.
@@ -115,10 +115,10 @@ SCHEMA: Final[Json] = {
         "reason": {"type": "string"},  # first, so that a model thinks before it decides
         "verdict": {"type": "string", "enum": list(VERDICTS)},
         "confidence": {"type": "number"},
-        "fuller": {"anyOf": [{"type": "string", "enum": ["A", "B"]}, {"type": "null"}]},
+        "richer": {"anyOf": [{"type": "string", "enum": ["A", "B"]}, {"type": "null"}]},
         "merged_text": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     },
-    "required": ["reason", "verdict", "confidence", "fuller", "merged_text"],
+    "required": ["reason", "verdict", "confidence", "richer", "merged_text"],
     "additionalProperties": False,
 }
 _BY_SCHEMA: Final[Json] = {
@@ -135,9 +135,9 @@ def response_format(question: Question) -> Json:
     letter = {"type": "string", "enum": list(LETTERS[: len(question.members)])}
     properties = SCHEMA["properties"] | {
         "members": {"anyOf": [{"type": "array", "items": letter}, {"type": "null"}]},
-        "fuller": {"anyOf": [letter, {"type": "null"}]},
+        "richer": {"anyOf": [letter, {"type": "null"}]},
     }
-    names = ["reason", "verdict", "members", "confidence", "fuller", "merged_text"]
+    names = ["reason", "verdict", "members", "confidence", "richer", "merged_text"]
     schema = SCHEMA | {"properties": {name: properties[name] for name in names}, "required": names}
     return {
         "type": "json_schema",

@@ -17,12 +17,12 @@ from memfold._checks import check_text, checked_number
 from memfold._retry import MAX_RETRY_AFTER
 from memfold._text import sanitize_text
 from memfold.judging.questions import Answer, Judge, JudgeError, Question, Verdict, clamp_usage
-from memfold.types import JudgementState, Row
+from memfold.types import JudgementStatus, Row
 
 LONGEST_LEASE: Final = 86_400.0
 
-Failed: TypeAlias = JudgementState | Literal["replaced"]
-"""The state of a judgement after a failure, or what the policy has done at its end."""
+Failed: TypeAlias = JudgementStatus | Literal["replaced"]
+"""The status of a judgement after a failure, or what the policy has done at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def resolve(judge: object, question: Question, answer: Answer) -> Call:
             "confidence": checked_number("confidence", answer.confidence),
             "reason": None if answer.reason is None else sanitize_text(answer.reason),
             "merged_text": answer.merged_text,
-            "fuller": answer.fuller,
+            "richer_memory_id": answer.richer_memory_id,
             "member_ids": None if answer.member_ids is None else list(answer.member_ids),
             "tenant_id": question.tenant_id,
             **usage_arguments(judge, answer.usage),
@@ -111,7 +111,7 @@ def resolve(judge: object, question: Question, answer: Answer) -> Call:
 
 
 def resolve_by_person(
-    question: Question, verdict: Verdict, fuller: UUID | None, member_ids: Sequence[UUID] | None
+    question: Question, verdict: Verdict, richer_memory_id: UUID | None, member_ids: Sequence[UUID] | None
 ) -> Call:
     """Hand in a person's answer: without a model, and certain."""
     return _call(
@@ -119,7 +119,7 @@ def resolve_by_person(
         {
             "judgement_id": question.judgement_id,
             "verdict": verdict,
-            "fuller": fuller,
+            "richer_memory_id": richer_memory_id,
             "member_ids": None if member_ids is None else list(member_ids),
             "tenant_id": question.tenant_id,
         },
@@ -152,10 +152,10 @@ def fail(
     )
 
 
-def state_after_failure(rows: Sequence[Row]) -> Failed:
+def status_after_failure(rows: Sequence[Row]) -> Failed:
     """What ``fail`` has come to."""
-    state: Failed = rows[0]["fail_judgement"]
-    return state
+    status: Failed = rows[0]["fail_judgement"]
+    return status
 
 
 def retry(tenant_id: str | None) -> Call:

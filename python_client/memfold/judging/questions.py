@@ -136,7 +136,7 @@ def clamp_usage(usage: object) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A verdict. ``fuller`` names, of a refinement, the memory that says more (None: the longest text).
+    """A verdict. ``richer_memory_id`` names, of a refinement, the memory that says more (None: the longest text).
 
     ``member_ids`` names, of a cluster, those that the verdict is about (None: all): the others are distinct from them.
     """
@@ -145,7 +145,7 @@ class Answer:
     confidence: float
     reason: str | None = None
     merged_text: str | None = None
-    fuller: UUID | None = None
+    richer_memory_id: UUID | None = None
     usage: Usage = Usage()
     member_ids: tuple[UUID, ...] | None = None
 

@@ -16,7 +16,7 @@ class Summary:
     calls: int = 0
     requeued: int = 0
     """Answered, but a side had changed meanwhile: asked again for the present pair."""
-    moot: int = 0
+    obsolete: int = 0
     """Answered, but the question was gone."""
     answered_elsewhere: int = 0
     """Answered by somebody else meanwhile: the first verdict won."""
@@ -46,7 +46,7 @@ class Summary:
         parts.append(f"failed {self.failed}" + (f" ({self.dead} now dead)" if self.dead else ""))
         for count, what in (
             (self.requeued, "asked again for a changed pair"),
-            (self.moot, "moot"),
+            (self.obsolete, "obsolete"),
             (self.answered_elsewhere, "answered elsewhere"),
             (self.given_back, "given back"),
             (self.unwritten, "answers LOST"),

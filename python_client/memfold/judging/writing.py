@@ -103,16 +103,16 @@ class Writer:
             await self._refused(question, error, verdict)
             return
         row = rows[0]
-        if row["state"] == "done":
+        if row["status"] == "done":
             self.summary.verdicts[row["verdict"]] += 1
-        elif row["state"] == "open":
+        elif row["status"] == "open":
             self.summary.requeued += 1
             self._wake()
         else:
-            self.summary.moot += 1
+            self.summary.obsolete += 1
         logger.info(
-            "judged %s state=%s verdict=%s confidence=%.2f action=%s ms=%.0f tokens=%s+%s cost=%.6g", where,
-            row["state"], row["verdict"] or verdict["verdict"], verdict["confidence"], row["action"], took * 1000,
+            "judged %s status=%s verdict=%s confidence=%.2f action=%s ms=%.0f tokens=%s+%s cost=%.6g", where,
+            row["status"], row["verdict"] or verdict["verdict"], verdict["confidence"], row["action"], took * 1000,
             verdict["input_tokens"], verdict["output_tokens"], verdict["cost"],
         )  # fmt: skip
         count = len(verdict["member_ids"] or question.sides)
@@ -158,16 +158,16 @@ class Writer:
                 self._end(error)
             return
         if counted:
-            state = protocol.state_after_failure(rows)
+            status = protocol.status_after_failure(rows)
             self.summary.failed += 1
-            self.summary.dead += state == "dead"
-            if state == "replaced":
+            self.summary.dead += status == "dead"
+            if status == "replaced":
                 logger.warning(
                     "DEDUP_FAIL: judgement %s failed for good (%s), falling back to replace",
                     judgement_id,
                     call.arguments["error"],
                 )
-            if state == "dead":
+            if status == "dead":
                 logger.error(
                     "dead judgement=%s tenant=%s error=%s", judgement_id, tenant_id, call.arguments["error"]
                 )

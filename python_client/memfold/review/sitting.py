@@ -33,7 +33,7 @@ _KEYS = "d duplicate, r refinement, c contradiction, k keep both, s skip, u undo
 _CLUSTER_KEYS = _KEYS.replace("both", "all")
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is folded into the older one.
-r  refinement: the same fact, and one says more. The fuller one stands for both.
+r  refinement: the same fact, and one says more. The richer one stands for both.
 c  contradiction: the same question, another answer. The policy decides; if it is up to you, the later one holds.
 k  keep both: anything else. The pair is not asked again.
 s  skip: leave it for later, or for somebody else.
@@ -188,7 +188,7 @@ class Review:
                     if about is None:
                         continue
                     given = ""
-                fuller: UUID | None = None
+                richer_memory_id: UUID | None = None
                 if key[:1] == "r":
                     chosen = self._fuller(question, given, about)
                     if chosen == "back":
@@ -197,8 +197,8 @@ class Review:
                         letter.lower(): side.memory_id
                         for letter, side in zip(LETTERS, question.sides, strict=False)
                     }
-                    fuller = names.get(chosen)
-                self._answer(pair, VERDICTS[key[:1]], fuller, about)
+                    richer_memory_id = names.get(chosen)
+                self._answer(pair, VERDICTS[key[:1]], richer_memory_id, about)
                 return True
             else:
                 click.echo(f"{_HELP}\n{_CLUSTER_HELP}" if cluster else _HELP)
@@ -253,15 +253,21 @@ class Review:
             self._give_back([pair.question])
 
     def _answer(
-        self, pair: _Pair, verdict: Verdict, fuller: UUID | None, about: tuple[Side, ...] | None = None
+        self,
+        pair: _Pair,
+        verdict: Verdict,
+        richer_memory_id: UUID | None,
+        about: tuple[Side, ...] | None = None,
     ) -> None:
         question = pair.question
         try:
             if pair.by_hand:
-                self._by_hand(question, verdict, fuller, about or question.sides)
+                self._by_hand(question, verdict, richer_memory_id, about or question.sides)
                 return
             named = None if about is None else [side.memory_id for side in about]
-            resolution = self._client._drive(self._core.answer_by_person(question, verdict, fuller, named))
+            resolution = self._client._drive(
+                self._core.answer_by_person(question, verdict, richer_memory_id, named)
+            )
         except (errors.JudgementClosedError, errors.JudgementNotFoundError) as error:
             click.echo(f"-> not applied, it was closed meanwhile. {escape_line(error.detail or '')}".rstrip())
             self._leased.pop(question.judgement_id, None)
@@ -270,13 +276,13 @@ class Review:
             click.echo(f"-> not applied: {escape_line(error.message)}")
             return
         self._leased.pop(question.judgement_id, None)
-        if resolution.state == "open":
+        if resolution.status == "open":
             click.echo(
                 "-> not applied: one of them has changed meanwhile; the question as it is now is queued"
                 if question.members
                 else "-> not applied: one of the two has changed meanwhile; the pair as it is now is queued"
             )
-        elif resolution.state != "done":
+        elif resolution.status != "done":
             click.echo("-> not applied: there is nothing to decide any more")
         else:
             self._note(question, verdict, resolution.action, resolution.memory_id, resolution.event_id)
@@ -312,7 +318,7 @@ class Review:
         click.echo(f"-> {verdict}: {said}")
 
     def _by_hand(
-        self, question: Question, verdict: Verdict, fuller: UUID | None, about: tuple[Side, ...]
+        self, question: Question, verdict: Verdict, richer_memory_id: UUID | None, about: tuple[Side, ...]
     ) -> None:
         """Another answer for memories whose judgement is closed."""
         if verdict == "distinct":
@@ -328,7 +334,7 @@ class Review:
             function, other_id = queries.MERGE, "into_id"
             if verdict == "refinement":
                 longest = max(about, key=lambda side: len(side.content))
-                winner = next((side for side in about if side.memory_id == fuller), longest)
+                winner = next((side for side in about if side.memory_id == richer_memory_id), longest)
         events: list[UUID] = []
         for loser in about:
             if loser is winner:

@@ -6,16 +6,16 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 begin
-    select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.live or k.on_timeline), '{}'),
+    select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.is_active or k.on_timeline), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
-            when i.hit and not k.live then memfold_internal._fail_changed_root()
+            when i.hit and not k.is_active then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(k.last_seen)
     into changed, aliased, latest
     from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
-        select k.memory_id, k.live, k.on_timeline, k.aliases, k.last_seen from memfold.memory_counters as k
+        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;

@@ -22,7 +22,7 @@ begin
                     and v.bucket_id = _near_texts.bucket_id collate "C"
                     and v.scope_key = _near_texts.scope_key
                     and v.model = embedding_model collate "C"
-                    and v.live
+                    and v.is_active
                     and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                 order by v.memory_id desc
                 limit newest
@@ -54,7 +54,7 @@ begin
                     where v.tenant_id = _near_texts.tenant_id collate "C"
                         and v.bucket_id = _near_texts.bucket_id collate "C"
                         and v.model = embedding_model collate "C"
-                        and v.live
+                        and v.is_active
                         and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                     order by v.memory_id desc
                     limit case when pg_catalog.cardinality(v_ids) = max_texts then 0 else newest end
@@ -78,7 +78,7 @@ revoke all on function memfold_internal._near_texts(
 comment on function memfold_internal._near_texts(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
 ) is
-'The max_texts live texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
+'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
 most similar first, ties to the older text; null: none. hidden_after, hidden_to: ids between them are not there yet (later ones
 of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
 index, where there is one (create_vector_index) and the bucket has more than the newest ones.';

@@ -3,7 +3,7 @@ language sql immutable parallel safe
 return 10000;
 revoke all on function memfold_internal._exact_limit() from public;
 comment on function memfold_internal._exact_limit() is
-'How many live vectors tier 2 compares one by one: all of a scope up to so many, its newest ones above that, unless there is
+'How many active vectors tier 2 compares one by one: all of a scope up to so many, its newest ones above that, unless there is
 an index (create_vector_index).';
 
 create or replace function memfold_internal._vector_index_name(model text) returns text
@@ -41,7 +41,7 @@ begin
         where v.tenant_id = _exceeds_exact_limit.tenant_id collate "C"
             and v.bucket_id = _exceeds_exact_limit.bucket_id collate "C"
             and v.model = embedding_model collate "C"
-            and v.live
+            and v.is_active
             and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
         offset newest limit 1
     );
@@ -49,7 +49,7 @@ end;
 $$;
 revoke all on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) from public;
 comment on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) is
-'Whether a bucket has more than newest live vectors of a model. Reads so many entries of an index: a tenth of what comparing
+'Whether a bucket has more than newest active vectors of a model. Reads so many entries of an index: a tenth of what comparing
 as many vectors takes.';
 
 create or replace function memfold_internal._vector_type(index_id oid, out type text, out schema text)
@@ -104,7 +104,7 @@ begin
         ' from ('
         ' select v.memory_id, memfold_internal._similarity(v.embedding, $3) as similarity'
         ' from memfold.memory_vectors as v'
-        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
+        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
         ' and (v.memory_id > $5 and v.memory_id <= $6) is not true'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',
@@ -116,5 +116,5 @@ end;
 $$;
 revoke all on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) from public;
 comment on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) is
-'The max_results live texts of a bucket nearest to a unit vector, by an index (_vector_index): nearly always. Fewer, where
+'The max_results active texts of a bucket nearest to a unit vector, by an index (_vector_index): nearly always. Fewer, where
 the scan gave up.';

@@ -36,7 +36,7 @@ begin
     end if;
     return next format(
         'create index concurrently %I on memfold.memory_vectors using hnsw'
-        ' ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and live',
+        ' ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and is_active',
         v_name, v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model);
 end;
 $$;

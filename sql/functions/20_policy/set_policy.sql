@@ -262,7 +262,7 @@ begin
         p.merge_inclusive := true;
         p.judge_threshold := 0.85;
         p.similar_threshold := 0.4;
-        p.on_ambiguous := 'keep';
+        p.on_ambiguous := 'insert';
         p.weight_source := 1;
         p.weight_extractor := 0;
         p.weight_repetition := 0;

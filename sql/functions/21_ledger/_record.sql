@@ -41,7 +41,7 @@ begin
         select from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
             -- of a row that nobody has seen to yet there may be a question already: attach_embedding() asks it
-            and (e.observation or not m.plain)
+            and (e.observation or m.is_ingested)
     );
 end;
 $$;
@@ -102,7 +102,7 @@ The caller holds the lock.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
-return case when j.state = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
+return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
 revoke all on function memfold_internal._method(memfold.judgements) from public;
 comment on function memfold_internal._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
 

@@ -76,7 +76,7 @@ declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as r
-    set report = r.report - array['open', 'moot', 'dead'] || _end_run.report || (
+    set report = r.report - array['open', 'obsolete', 'dead'] || _end_run.report || (
             select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
             from (
                 select e.action as name, pg_catalog.count(*) as n
@@ -85,24 +85,24 @@ begin
                     and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
                 group by e.action
                 union all
-                select case j.state when 'done' then j.verdict when 'leased' then 'open' else j.state end,
+                select case j.status when 'done' then j.verdict when 'leased' then 'open' else j.status end,
                     pg_catalog.count(*)
                 from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id
-                    and (j.state <> 'done' or j.verdict in ('distinct', 'unsure'))
+                    and (j.status <> 'done' or j.verdict in ('distinct', 'unsure'))
                 group by 1
             ) as c
         ),
-        state = case when w.waits then 'open' else 'done' end,
+        status = case when w.waits then 'open' else 'done' end,
         ended_at = case when not w.waits then v_now end
     from (
         select exists (
             select from memfold.judgements as j
             where j.tenant_id = _end_run.tenant_id collate "C" and j.run_id = _end_run.run_id
-                and j.state in ('open', 'leased')
+                and j.status in ('open', 'leased')
         ) as waits
     ) as w
-    where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.state = 'open';
+    where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.status = 'open';
 end;
 $$;
 revoke all on function memfold_internal._end_run(text, uuid, jsonb) from public;

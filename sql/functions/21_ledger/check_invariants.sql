@@ -42,7 +42,7 @@ begin
             'source_confidence', coalesce(k.source_confidence, 0),
             'extractor_confidence', coalesce(k.extractor_confidence, 0),
             'first_seen', coalesce(k.first_seen, '-infinity'), 'last_seen', coalesce(k.last_seen, '-infinity')) as state,
-            m.plain and not exists (
+            not m.is_ingested and not exists (
                 select from memfold.memory_events as o
                 where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
             ) as waits
@@ -60,10 +60,10 @@ begin
         and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'));
 
     return query
-    select d.memory_id, 'counters: live', (m.status = 'active')::text, d.live::text
+    select d.memory_id, 'counters: is_active', (m.status = 'active')::text, d.is_active::text
     from memfold.memory_counters as d
     join memfold.memories as m on m.tenant_id = d.tenant_id and m.memory_id = d.memory_id
-    where d.tenant_id = v_tenant_id and d.live <> (m.status = 'active');
+    where d.tenant_id = v_tenant_id and d.is_active <> (m.status = 'active');
 
     return query
     select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
@@ -71,7 +71,7 @@ begin
     join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     cross join lateral (values
-        ('live', (r.status = 'active')::text, v.live::text),
+        ('is_active', (r.status = 'active')::text, v.is_active::text),
         ('bucket_id', m.bucket_id, v.bucket_id),
         ('scope_key', m.scope_key::text, v.scope_key::text),
         ('norm', '1.0000', round(memfold_internal._norm(v.embedding)::numeric, 4)::text)
@@ -208,7 +208,7 @@ begin
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text
     from memfold.judgements as j
     join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id in (j.memory_id, j.other_id)
-    where j.tenant_id = v_tenant_id and j.state = 'open' and j.kind = 'write' and m.bucket_id <> j.bucket_id;
+    where j.tenant_id = v_tenant_id and j.status = 'open' and j.kind = 'write' and m.bucket_id <> j.bucket_id;
     -- a question about a cluster names 3 to 10 memories of its bucket, oldest to newest, and has a row for each but the oldest
     return query
     select j.memory_id, 'open cluster: its members', e.members::text, j.member_ids::text
@@ -220,21 +220,21 @@ begin
                 select j.other_id as id
                 union all
                 select p.memory_id from memfold.judgements as p
-                where p.tenant_id = v_tenant_id and p.cluster_id = j.judgement_id and p.state = 'part' and p.other_id = j.other_id
+                where p.tenant_id = v_tenant_id and p.cluster_id = j.judgement_id and p.status = 'part' and p.other_id = j.other_id
             ) as x
             join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = x.id and m.bucket_id = j.bucket_id
             order by 1
         ) as members
     ) as e
-    where j.tenant_id = v_tenant_id and j.member_ids is not null and j.state in ('open', 'leased', 'dead') and (
+    where j.tenant_id = v_tenant_id and j.member_ids is not null and j.status in ('open', 'leased', 'dead') and (
         e.members is distinct from j.member_ids or cardinality(j.member_ids) not between 3 and 10
         or (j.other_id, j.memory_id) is distinct from (j.member_ids[1], j.member_ids[cardinality(j.member_ids)])
     );
     return query
-    select p.memory_id, 'part of a cluster: a question that waits', p.cluster_id::text, h.state::text
+    select p.memory_id, 'part of a cluster: a question that waits', p.cluster_id::text, h.status::text
     from memfold.judgements as p
     left join memfold.judgements as h on h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
-    where p.tenant_id = v_tenant_id and p.state = 'part' and (h.state in ('open', 'leased', 'dead')) is not true;
+    where p.tenant_id = v_tenant_id and p.status = 'part' and (h.status in ('open', 'leased', 'dead')) is not true;
 end;
 $$;
 revoke all on function memfold.check_invariants(text) from public;

@@ -234,7 +234,7 @@ begin
     end loop;
 
     for e in
-        select i.id as memory_id, m.status = 'active' as live, r.status = 'active' as root_live
+        select i.id as memory_id, m.status = 'active' as is_active, r.status = 'active' as root_is_active
         from unnest(v_slot_members) as i (id)
         cross join lateral (
             select m.status, memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
@@ -248,20 +248,20 @@ begin
         ) as r
         cross join lateral (
             select from memfold.memory_counters as k
-            where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.live <> (m.status = 'active')
+            where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.is_active <> (m.status = 'active')
             union all
             select from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.live <> (r.status = 'active')
+            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.is_active <> (r.status = 'active')
             limit 1
         ) as changed
         order by i.id
     loop
         update memfold.memory_counters as k
-        set live = e.live
-        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id and k.live <> e.live;
+        set is_active = e.is_active
+        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id and k.is_active <> e.is_active;
         update memfold.memory_vectors as v
-        set live = e.root_live
-        where v.tenant_id = v_tenant_id and v.memory_id = e.memory_id and v.live <> e.root_live;
+        set is_active = e.root_is_active
+        where v.tenant_id = v_tenant_id and v.memory_id = e.memory_id and v.is_active <> e.root_is_active;
     end loop;
 end;
 $$;

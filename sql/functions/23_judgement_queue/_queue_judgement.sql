@@ -5,22 +5,22 @@ begin
     return exists (
         select from memfold.judgements as j
         where j.tenant_id = _was_asked.tenant_id collate "C"
-            and j.memory_id = _was_asked.memory_id and j.other_id = _was_asked.other_id and j.state <> 'moot'
+            and j.memory_id = _was_asked.memory_id and j.other_id = _was_asked.other_id and j.status <> 'obsolete'
     ) or exists (
         select from memfold.judgements as j
         where j.tenant_id = _was_asked.tenant_id collate "C"
-            and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.state <> 'moot'
+            and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.status <> 'obsolete'
     ) or exists (
         -- in one cluster
         select from memfold.judgements as j
         cross join lateral (
             select from memfold.judgements as o
             where o.tenant_id = j.tenant_id and o.memory_id = _was_asked.other_id and o.cluster_id = j.cluster_id
-                and o.state <> 'moot'
+                and o.status <> 'obsolete'
             limit 1
         ) as o
         where j.tenant_id = _was_asked.tenant_id collate "C" and j.memory_id = _was_asked.memory_id
-            and j.cluster_id is not null and j.state <> 'moot'
+            and j.cluster_id is not null and j.status <> 'obsolete'
     );
 end;
 $$;
@@ -35,16 +35,16 @@ as $$
 begin
     return exists (
         select from memfold.judgements as j
-        where j.tenant_id = _is_in_question.tenant_id collate "C" and j.state in ('open', 'leased')
+        where j.tenant_id = _is_in_question.tenant_id collate "C" and j.status in ('open', 'leased')
             and least(j.memory_id, j.other_id) = least(_is_in_question.memory_id, _is_in_question.other_id)
             and greatest(j.memory_id, j.other_id) = greatest(_is_in_question.memory_id, _is_in_question.other_id)
     ) or exists (
         select from memfold.judgements as j
         where j.tenant_id = _is_in_question.tenant_id collate "C"
-            and j.memory_id in (_is_in_question.memory_id, _is_in_question.other_id) and j.state = 'part'
+            and j.memory_id in (_is_in_question.memory_id, _is_in_question.other_id) and j.status = 'part'
             and exists (
                 select from memfold.judgements as h
-                where h.tenant_id = j.tenant_id and h.judgement_id = j.cluster_id and h.state in ('open', 'leased')
+                where h.tenant_id = j.tenant_id and h.judgement_id = j.cluster_id and h.status in ('open', 'leased')
                     and h.member_ids @> array[_is_in_question.memory_id, _is_in_question.other_id]
             )
     );
@@ -80,7 +80,7 @@ begin
     -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
     if (memfold_internal._policy(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type)).notify and not exists (
         select from memfold.judgements as j
-        where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.state in ('open', 'leased')
+        where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.status in ('open', 'leased')
             and (j.kind = 'review') = (_queue_judgement.kind = 'review')
     ) then
         -- (no tenant in it: whoever is connected may listen)
@@ -133,7 +133,7 @@ language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set state = 'moot', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold_internal._clock()
+    set status = 'obsolete', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     perform memfold_internal._close_parts(j, '{}', '{}');
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
@@ -156,7 +156,7 @@ begin
         select from pg_catalog.jsonb_array_elements(questions) as q (question)
         where not exists (
             select from memfold.judgements as j
-            where j.tenant_id = r.tenant_id and j.state in ('open', 'leased')
+            where j.tenant_id = r.tenant_id and j.status in ('open', 'leased')
                 and (j.kind = 'review') = (q.question ->> 'kind' = 'review')
         )
     ) then

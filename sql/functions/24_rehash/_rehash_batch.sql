@@ -149,7 +149,7 @@ begin
     select r.* into v_run
     from memfold.runs as r
     where r.tenant_id = _rehash_batch.tenant_id collate "C" and r.run_id = _rehash_batch.run_id;
-    if v_run.state <> 'open' or not exists (
+    if v_run.status <> 'open' or not exists (
         select from memfold.policies as p
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id
     ) then
@@ -179,7 +179,7 @@ begin
     if v_ended then
         perform memfold_internal._rehash_end(v_run);
         update memfold.runs as r
-        set state = 'undone'
+        set status = 'undone'
         where r.tenant_id = v_run.tenant_id and r.run_id = (v_run.arguments ->> 'undoes')::uuid;
         select (v_run.report - 'position') || jsonb_build_object(
             'folded', count(*) filter (where e.action = 'merged'),
@@ -197,11 +197,11 @@ begin
         v_run.report := v_run.report || jsonb_build_object('position', encode(v_position, 'hex'));
     end if;
     if v_ended then
-        v_run.state := 'done';
+        v_run.status := 'done';
         v_run.ended_at := clock_timestamp();
     end if;
     update memfold.runs as r
-    set report = v_run.report, state = v_run.state, ended_at = v_run.ended_at
+    set report = v_run.report, status = v_run.status, ended_at = v_run.ended_at
     where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
     return v_ended;
 end;

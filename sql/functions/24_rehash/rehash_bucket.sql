@@ -40,7 +40,7 @@ begin
         if v_run.run_id is null then
             perform memfold_internal._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
                 'The rehashes of a bucket are the rows of runs with kind rehash.');
-        elsif v_run.state = 'undone' then
+        elsif v_run.status = 'undone' then
             perform memfold_internal._fail('MF033', 'the run is undone already', format('undo_run_id was %s.', undo_run_id),
                 'The table runs says so.');
         end if;
@@ -49,7 +49,7 @@ begin
     v_old := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     v_new := v_old;
     if undo_run_id is not null then
-        if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.state <> 'open' then
+        if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.status <> 'open' then
             perform memfold_internal._fail('MF032', 'the run cannot be undone',
                 'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket anew.');
         end if;
@@ -86,7 +86,7 @@ begin
         select r.run_id into v_undoes
         from memfold.runs as r
         where r.tenant_id = _rehash_begin.tenant_id collate "C" and r.bucket_id = _rehash_begin.bucket_id collate "C"
-            and r.kind = 'rehash' and r.state = 'done' and r.arguments ->> 'memory_type' = memory_type
+            and r.kind = 'rehash' and r.status = 'done' and r.arguments ->> 'memory_type' = memory_type
             and r.arguments -> 'to' = memfold_internal._rules(v_old) and r.arguments -> 'from' = memfold_internal._rules(v_new)
         order by r.run_id desc
         limit 1;
@@ -216,6 +216,6 @@ set_policy() (null: as it is), for one memory_type or for all that have no rules
 new rules are folded: the newer becomes an alias without a hash; texts that an earlier rehash has folded, and that differ
 under the new rules, come apart again. It commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms;
 meanwhile new texts are stored by the new rules and compared by both. Interrupted, it goes on when it is called without
-rules. undo_run_id: takes the bucket''s last rehash back, also one under way; its state is then undone. One row of runs says
+rules. undo_run_id: takes the bucket''s last rehash back, also one under way; its status is then undone. One row of runs says
 how many rows changed (rows), were folded, were parted, or are without_hash. Not inside a transaction block (25001). Raises
 MF011, MF017, MF022, MF032 (it was rehashed again since), MF033 (undone already), MF041 (another rehash is under way).';

@@ -68,7 +68,7 @@ begin
 
     -- row 9
     if d.action = 'ambiguous' then
-        if v_policy.on_ambiguous <> 'keep' then
+        if v_policy.on_ambiguous <> 'insert' then
             d.action := 'escalated';
             d.judgement := memfold_internal._judgement_kind(v_policy.on_ambiguous);
             d.on_timeline := false;

@@ -44,12 +44,12 @@ begin
     end if;
     insert into memfold.memories as m (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, plain
+        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, is_ingested
     ) values (
         c.tenant_id, coalesce(c.memory_id, v_new_id), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
         c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
         root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
-        c.embedding is null and (c.policy).dedup = 'on', false
+        c.embedding is null and (c.policy).dedup = 'on', true
     )
     on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
     returning m.memory_id into v_memory_id;
@@ -127,7 +127,7 @@ begin
         -- locks the root before its new alias, or what it becomes an alias of, is there
         select k.on_timeline into v_on_timeline
         from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.live
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.is_active
         for no key update;
         if not found then
             return null;

@@ -36,7 +36,7 @@ begin
     if v_memory_id is null then
         return null;
     end if;
-    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not live.
+    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
     update memfold.memory_counters as k
     set observations = k.observations + 1,
         independent = k.independent + 1,
@@ -47,7 +47,7 @@ begin
         last_event = memfold_internal._id_after(v_event_id, k.last_event)
     where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
         and k.memory_id = v_memory_id
-        and k.live
+        and k.is_active
         and (not k.on_timeline or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end, k.last_event
     into v_aliases, v_on_timeline, v_seen, v_event_id;

@@ -98,7 +98,7 @@ begin
         end if;
         return;
     end if;
-    -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer live is
+    -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer active is
     -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
     -- scope's lock. A turn is taken for new here.
     update memfold.memory_counters as k
@@ -114,7 +114,7 @@ begin
         aliases = k.aliases + new_aliases
     where k.tenant_id = c.tenant_id collate "C"
         and k.memory_id = root_id
-        and k.live
+        and k.is_active
         and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline,
         case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
@@ -162,4 +162,4 @@ comment on function memfold_internal._record_observation(memfold_internal.candid
 'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
 a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
 root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is
-no longer live or the observation cannot simply be added; its row may then be locked.';
+no longer active or the observation cannot simply be added; its row may then be locked.';

@@ -35,7 +35,7 @@ begin
     end if;
     c := memfold_internal._stored_candidate(v_memory, memfold_internal._unit(embedding), embedding_model);
     with given as (
-        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
+        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)
         select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status = 'active', c.embedding
         from memfold.memories as r
         where r.tenant_id = c.tenant_id and r.memory_id = memfold_internal._root(v_memory.memory_id, v_memory.root_id)
@@ -153,7 +153,7 @@ begin
             select from memfold.memory_counters as k
             where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_text_id, d.target_id) and k.on_timeline
         );
-    elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'keep') then
+    elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'insert') then
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id,
             case d.action when 'merged' then 'synthesis' else memfold_internal._judgement_kind((c.policy).on_ambiguous) end,
             m.memory_id, d.target_id, d.similarity, d.guard, false);
@@ -289,10 +289,10 @@ declare
     v_id uuid;
     d memfold_internal.decision;
 begin
-    select pg_catalog.array_agg(v.memory_id order by v.memory_id) filter (where not v.live) into v_texts
+    select pg_catalog.array_agg(v.memory_id order by v.memory_id) filter (where not v.is_active) into v_texts
     from pg_catalog.unnest(memfold_internal._trees(c.tenant_id, array[other_id])) as i (id)
     cross join lateral (
-        select v.memory_id, v.live, v.embedding from memfold.memory_vectors as v
+        select v.memory_id, v.is_active, v.embedding from memfold.memory_vectors as v
         where v.tenant_id = c.tenant_id collate "C" and v.memory_id = i.id and v.model = c.embedding_model collate "C"
         offset 0
     ) as v
@@ -303,14 +303,14 @@ begin
     end if;
     foreach v_id in array coalesce(v_texts, '{}') loop
         update memfold.memory_vectors as v
-        set live = true
+        set is_active = true
         where v.tenant_id = c.tenant_id and v.memory_id = v_id and v.model = c.embedding_model;
     end loop;
     d.on_timeline := false;
     d := memfold_internal._decide_similar(c, d, root_id);
     foreach v_id in array coalesce(v_texts, '{}') loop
         update memfold.memory_vectors as v
-        set live = false
+        set is_active = false
         where v.tenant_id = c.tenant_id and v.memory_id = v_id and v.model = c.embedding_model;
     end loop;
     return d;

@@ -27,7 +27,7 @@ begin
         select distinct x.bucket_id
         from (
             select m.bucket_id from memfold.memories as m
-            where m.tenant_id = ingest_plain_rows.tenant_id collate "C" and m.plain
+            where m.tenant_id = ingest_plain_rows.tenant_id collate "C" and not m.is_ingested
                 and (ingest_plain_rows.bucket_id is null or m.bucket_id = ingest_plain_rows.bucket_id collate "C")
             order by m.bucket_id, m.memory_id
             limit max_rows
@@ -78,7 +78,7 @@ declare
 begin
     v_ids := array(
         select m.memory_id from memfold.memories as m
-        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.bucket_id = _adopt_plain.bucket_id collate "C" and m.plain
+        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.bucket_id = _adopt_plain.bucket_id collate "C" and not m.is_ingested
         order by m.memory_id
         limit rows_at_most
     );
@@ -89,7 +89,7 @@ begin
     perform memfold.derive_scope(tenant_id, v_ids);
     -- before what follows: it may fold one of them into another
     update memfold.memories as m
-    set plain = false
+    set is_ingested = true
     from pg_catalog.unnest(v_ids) as i (id)
     where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id;
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)

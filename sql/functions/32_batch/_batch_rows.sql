@@ -26,7 +26,7 @@ begin
     from (
         select c.ordinality as i, v_classes[c.ordinality] as class, m.memory_id, m.root_id, r.scope_key as root_scope,
             -- what can be added, in any order
-            coalesce(k.live and not k.on_timeline, false) and c.origin <> 'recalled' and c.metadata = '{}' as hit
+            coalesce(k.is_active and not k.on_timeline, false) and c.origin <> 'recalled' and c.metadata = '{}' as hit
         from unnest(v_items) with ordinality as c
         left join lateral (
             select m.memory_id, memfold_internal._root(m.memory_id, m.root_id) as root_id, m.scope_key
@@ -34,7 +34,7 @@ begin
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
-            select k.live, k.on_timeline from memfold.memory_counters as k
+            select k.is_active, k.on_timeline from memfold.memory_counters as k
             where k.tenant_id = v_tenant_id and k.memory_id = m.root_id
             offset 0
         ) as k on true

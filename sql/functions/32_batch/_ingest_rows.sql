@@ -457,12 +457,12 @@ begin
         with written as (
             insert into memfold.memories (
                 tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-                metadata_signature, session_id, metadata, embedding_pending, plain
+                metadata_signature, session_id, metadata, embedding_pending, is_ingested
             )
             select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
                 (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
                 c.metadata_signature, c.session_id, c.metadata,
-                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', false
+                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', true
             from unnest(v_items) with ordinality as c
             where v_classes[c.ordinality] = 'new'
             order by c.ordinality

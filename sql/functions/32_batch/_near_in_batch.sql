@@ -42,7 +42,7 @@ begin
         cross join unnest(memfold_internal._trees(v_tenant_id, array[r.root_id])) as t (id)
         cross join lateral (
             select v.bucket_id, v.scope_key from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id and v.memory_id = t.id and not v.live
+            where v.tenant_id = v_tenant_id and v.memory_id = t.id and not v.is_active
             offset 0
         ) as v
         where classes[c.ordinality] = 'rest' and firsts[c.ordinality] is null
@@ -85,7 +85,7 @@ begin
             from (
                 select n.embedding from memfold.memory_vectors as n
                 where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.scope_key = v.scope_key
-                    and n.model = v.embedding_model and n.live
+                    and n.model = v.embedding_model and n.is_active
                 order by n.memory_id desc
                 limit v.newest
             ) as n
@@ -104,7 +104,7 @@ begin
                 select
                 from (
                     select n.embedding from memfold.memory_vectors as n
-                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.embedding_model and n.live
+                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.embedding_model and n.is_active
                     order by n.memory_id desc
                     limit v.newest
                 ) as n

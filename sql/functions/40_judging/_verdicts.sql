@@ -124,10 +124,10 @@ begin
     r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
     if conflict = 'newest_wins' then
         -- what a plain INSERT has brought was stated when it was written
-        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where o.plain;
+        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(j.tenant_id, array(
-                select o.memory_id from pg_catalog.unnest(members) as o where o.plain
+                select o.memory_id from pg_catalog.unnest(members) as o where not o.is_ingested
             ));
         end if;
         v_id := memfold_internal._stated_last(j.tenant_id, members);
@@ -245,7 +245,7 @@ comment on function memfold_internal._conflict_of(memfold.memories[]) is
 'The conflict policy for memories (oldest to newest): the predicate''s where they are of one scope, else the bucket''s. Only reads.';
 
 create or replace function memfold_internal._apply_verdict(
-    j memfold.judgements, members uuid[], fuller uuid
+    j memfold.judgements, members uuid[], richer_memory_id uuid
 ) returns memfold.resolution
 language plpgsql volatile
 as $$
@@ -265,7 +265,7 @@ begin
     end loop;
     v_oldest := v_members[1];
     v_newest := v_members[pg_catalog.cardinality(v_members)];
-    r.state := 'done';
+    r.status := 'done';
     r.verdict := j.verdict;
     if j.verdict in ('duplicate', 'refinement') and j.kind = 'synthesis' then
         if memfold_internal._is_wordless(coalesce(j.merged_text, ''),
@@ -294,7 +294,7 @@ begin
     elsif j.verdict in ('duplicate', 'refinement') then
         r.memory_id := v_oldest.memory_id;
         if j.verdict = 'refinement' then
-            select coalesce(fuller, u.memory_id) into r.memory_id
+            select coalesce(richer_memory_id, u.memory_id) into r.memory_id
             from pg_catalog.unnest(v_members) as u
             order by pg_catalog.length(u.content) desc, u.memory_id
             limit 1;

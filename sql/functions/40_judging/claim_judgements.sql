@@ -32,26 +32,26 @@ as $$
 declare
     n memfold.judgements := memfold_internal._refresh_judgement(j);
 begin
-    if n.state = 'moot' then
+    if n.status = 'obsolete' then
         n.resolved_at := pg_catalog.clock_timestamp();
         perform memfold_internal._close_parts(j, '{}', '{}');
     elsif memfold_internal._has_changed(n, j) then
         perform memfold_internal._requeue_judgement(n);
-        n.state := 'open';
+        n.status := 'open';
         return n;
     elsif j.attempts >= 8 then
         -- whoever had it never came back
-        n.state := 'dead';
+        n.status := 'dead';
         n.last_error := coalesce(j.last_error, 'its worker never came back');
     else
-        n.state := 'leased';
+        n.status := 'leased';
         n.worker := worker;
         n.attempts := j.attempts + 1;
         n.leased_until := pg_catalog.clock_timestamp() + lease;
         n.next_attempt_at := n.leased_until;
     end if;
     update memfold.judgements as u
-    set state = n.state, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,
+    set status = n.status, worker = n.worker, attempts = n.attempts, leased_until = n.leased_until,
         next_attempt_at = n.next_attempt_at, last_error = n.last_error, reason = n.reason, resolved_at = n.resolved_at
     where u.tenant_id = j.tenant_id and u.judgement_id = j.judgement_id;
     return n;
@@ -59,7 +59,7 @@ end;
 $$;
 revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
 comment on function memfold_internal._lease(memfold.judgements, text, interval) is
-'Leases one judgement, which the caller has locked, after a look at the present state of its pair: state is leased, or moot,
+'Leases one judgement, which the caller has locked, after a look at the present state of its pair: status is leased, or obsolete,
 dead (its eighth lease has ended), or open (one of its memories was folded: asked anew under another id).';
 
 create or replace function memfold_internal._claim(
@@ -92,11 +92,11 @@ begin
             from (
                 with recursive t (tenant_id) as (
                     select min(q.tenant_id) from memfold.judgements as q
-                    where q.state in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > v_last
+                    where q.status in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > v_last
                     union all
                     select (
                         select min(q.tenant_id) from memfold.judgements as q
-                        where q.state in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > t.tenant_id
+                        where q.status in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > t.tenant_id
                     ) from t where t.tenant_id is not null
                 )
                 select t.tenant_id from t
@@ -120,7 +120,7 @@ begin
                     open v_due for
                         select q.*
                         from memfold.judgements as q
-                        where q.tenant_id = v_tenant and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                        where q.tenant_id = v_tenant and q.status in ('open', 'leased') and (q.kind = 'review') = review
                             and q.next_attempt_at <= clock_timestamp()
                         order by q.next_attempt_at, q.judgement_id
                         limit least(v_share, v_left)
@@ -130,7 +130,7 @@ begin
                         select q.*
                         from memfold.judgements as q
                         where q.tenant_id = v_tenant and q.judgement_id = any(judgement_ids)
-                            and q.state in ('open', 'leased') and (q.kind = 'review') = review
+                            and q.status in ('open', 'leased') and (q.kind = 'review') = review
                             and q.next_attempt_at <= clock_timestamp()
                         order by q.judgement_id
                         limit least(v_share, v_left)
@@ -141,11 +141,11 @@ begin
                     exit when not found;
                     v_given := v_given + 1;
                     n := memfold_internal._lease(j, worker, lease);
-                    if n.state = 'open' then
+                    if n.status = 'open' then
                         -- asked anew: the tenant's next turn meets it
                         v_given := v_share;
                     end if;
-                    if n.state = 'leased' then
+                    if n.status = 'leased' then
                         v_left := v_left - 1;
                         return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
                             n.leased_until, memfold_internal._judged_side(n.tenant_id, n.memory_id),

@@ -20,7 +20,7 @@ begin
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
-        and o.state <> 'part';
+        and o.status <> 'part';
     if not found then
         perform memfold_internal._no_judgement(judgement_id);
     end if;
@@ -50,25 +50,25 @@ begin
             fail_judgement.output_tokens),
         cost = coalesce(o.cost + fail_judgement.cost, o.cost, fail_judgement.cost)
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    if j.state <> 'leased' or coalesce(worker, j.worker) <> j.worker then
-        return j.state;
+    if j.status <> 'leased' or coalesce(worker, j.worker) <> j.worker then
+        return j.status;
     end if;
     if not counted then
         j.attempts := greatest(j.attempts - 1, 0);
     end if;
-    j.state := case when j.attempts >= 8 then 'dead' else 'open' end;
+    j.status := case when j.attempts >= 8 then 'dead' else 'open' end;
     -- 5 s, 10 s, 20 s and so on to one hour, a fifth more or less so that they do not all come back at once
     j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
         least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
     update memfold.judgements as o
-    set state = j.state, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
+    set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     -- where that was not foreseen (the policy has changed meanwhile), maintenance does it, under the lock
-    if v_is_locked and j.state = 'dead' and memfold_internal._falls_back(j) then
-        return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'moot' end;
+    if v_is_locked and j.status = 'dead' and memfold_internal._falls_back(j) then
+        return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'obsolete' end;
     end if;
-    return j.state;
+    return j.status;
 end;
 $$;
 revoke all on function memfold.fail_judgement(
@@ -80,9 +80,9 @@ grant execute on function memfold.fail_judgement(
 comment on function memfold.fail_judgement(
     uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
 ) is
-'Gives a leased judgement back without an answer, and returns its state: open (it comes back after retry_after, else after
+'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newest memory has replaced the others), moot (there is nothing to decide any more), or
+synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
 
@@ -105,7 +105,7 @@ begin
     end if;
     -- Nobody has looked at them: they must be near by the texts that are shown, not through an alias.
     n := memfold_internal._refresh_judgement(j);
-    return n.state = 'moot' or not exists (
+    return n.status = 'obsolete' or not exists (
         select from pg_catalog.unnest(memfold_internal._members(n)) as i (id)
         where i.id <> n.memory_id and not memfold_internal._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
     );
@@ -157,27 +157,27 @@ declare
     n memfold.judgements := memfold_internal._refresh_judgement(j);
     v_members uuid[];
 begin
-    if n.state <> 'moot' then
-        n.state := 'dead';
+    if n.status <> 'obsolete' then
+        n.status := 'dead';
         n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
         v_members := memfold_internal._members(n);
         for i in 1..pg_catalog.cardinality(v_members) - 1 loop
             perform memfold_internal._record_relation(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null,
                 null);
         end loop;
-        n.state := 'done';
+        n.status := 'done';
     end if;
-    perform memfold_internal._close_parts(n, case n.state when 'done' then v_members else '{}' end, v_members);
+    perform memfold_internal._close_parts(n, case n.status when 'done' then v_members else '{}' end, v_members);
     update memfold.judgements as o
-    set state = n.state, reason = n.reason, resolved_at = memfold_internal._clock()
+    set status = n.status, reason = n.reason, resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    return n.state;
+    return n.status;
 end;
 $$;
 revoke all on function memfold_internal._fall_back(memfold.judgements) from public;
 comment on function memfold_internal._fall_back(memfold.judgements) is
 'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
-Returns the judgement''s state: done, or moot. The caller holds the lock.';
+Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
 
 create or replace function memfold_internal._fall_back_dead(tenant_id text) returns bigint
 language plpgsql volatile
@@ -189,14 +189,14 @@ begin
     -- those whose last worker never came back; one a call, for each takes a lock of its own
     for j in
         select o.* from memfold.judgements as o
-        where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.state = 'dead' and o.kind = 'synthesis'
+        where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.status = 'dead' and o.kind = 'synthesis'
         order by o.judgement_id
     loop
         continue when not memfold_internal._falls_back(j);
         perform memfold_internal._lock_memories(j.tenant_id, memfold_internal._members(j));
         select o.* into j
         from memfold.judgements as o
-        where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.state = 'dead'
+        where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id and o.status = 'dead'
         for no key update;
         if found and memfold_internal._falls_back(j) then
             perform memfold_internal._fall_back(j);

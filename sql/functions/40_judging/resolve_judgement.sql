@@ -1,4 +1,4 @@
-create or replace function memfold_internal._is_outdated(n memfold.judgements, about uuid[], fuller uuid) returns boolean
+create or replace function memfold_internal._is_outdated(n memfold.judgements, about uuid[], richer_memory_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -7,7 +7,7 @@ declare
     );
 begin
     return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
-        or coalesce(fuller <> all(v_left), false)
+        or coalesce(richer_memory_id <> all(v_left), false)
         -- The text of a synthesis has what all of them say: of a member that is gone, and not by becoming one with those that
         -- are left, it must not bring back what was rejected or retired.
         or n.kind = 'synthesis' and exists (
@@ -67,7 +67,7 @@ create or replace function memfold.resolve_judgement(
     confidence double precision default 1,
     reason text default null,
     merged_text text default null,
-    fuller uuid default null,
+    richer_memory_id uuid default null,
     model text default null,
     input_tokens bigint default null,
     output_tokens bigint default null,
@@ -89,7 +89,7 @@ begin
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
-        and o.state <> 'part';
+        and o.status <> 'part';
     v_asked := memfold_internal._members(j);
     v_about := coalesce(array(select distinct i.id from unnest(member_ids) as i (id) where member_ids is not null order by 1), '{}');
     if member_ids is null then
@@ -107,9 +107,9 @@ begin
         perform memfold_internal._fail('MF028', 'member_ids does not fit',
             format('member_ids was %s, the question is about %s.', member_ids, v_asked),
             'Name at least two of the memories that were asked about, or leave it out: then the verdict is about all of them.');
-    elsif fuller is not null and (verdict <> 'refinement' or fuller <> all(v_about)) then
-        perform memfold_internal._fail('MF028', 'fuller does not fit',
-            format('fuller was %s, the verdict %s, about %s.', fuller, verdict, v_about),
+    elsif richer_memory_id is not null and (verdict <> 'refinement' or richer_memory_id <> all(v_about)) then
+        perform memfold_internal._fail('MF028', 'richer_memory_id does not fit',
+            format('richer_memory_id was %s, the verdict %s, about %s.', richer_memory_id, verdict, v_about),
             'Of a refinement, name the memory that says more, or leave it out: then it is the longest text.');
     end if;
     perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
@@ -123,9 +123,9 @@ begin
         -- erased with its memories
         perform memfold_internal._no_judgement(judgement_id);
     end if;
-    if j.state in ('done', 'moot') then
+    if j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
-            format('Judgement %s is %s%s.', j.judgement_id, j.state, coalesce(': ' || j.verdict, '')),
+            format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
             'The first answer counts. undo() takes back what it did.');
     end if;
     j.model := resolve_judgement.model;
@@ -134,12 +134,12 @@ begin
         resolve_judgement.output_tokens);
     j.cost := coalesce(j.cost + resolve_judgement.cost, j.cost, resolve_judgement.cost);
     n := memfold_internal._refresh_judgement(j);
-    if n.state = 'moot' then
+    if n.status = 'obsolete' then
         perform memfold_internal._close_parts(j, '{}', '{}');
-    elsif memfold_internal._has_changed(n, j) and memfold_internal._is_outdated(n, v_about, fuller) then
+    elsif memfold_internal._has_changed(n, j) and memfold_internal._is_outdated(n, v_about, richer_memory_id) then
         perform memfold_internal._requeue_judgement(n);
-        r.state := 'open';
-        n.state := 'moot';
+        r.status := 'open';
+        n.status := 'obsolete';
         n.reason := 'one of its memories was folded: asked anew about what is left';
     else
         n.verdict := resolve_judgement.verdict;
@@ -158,17 +158,17 @@ begin
             v_about := memfold_internal._members(n);
             v_rest := '{}';
         end if;
-        n.state := 'done';
+        n.status := 'done';
     end if;
-    r.state := coalesce(r.state, n.state);
+    r.status := coalesce(r.status, n.status);
     update memfold.judgements as o
-    set state = n.state, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
+    set status = n.status, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
         merged_text = n.merged_text, model = n.model, input_tokens = n.input_tokens,
         output_tokens = n.output_tokens, cost = n.cost, resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    if n.state = 'done' then
+    if n.status = 'done' then
         perform memfold_internal._close_parts(n, memfold_internal._members(n), v_about);
-        r := memfold_internal._apply_verdict(n, v_about, fuller);
+        r := memfold_internal._apply_verdict(n, v_about, richer_memory_id);
         if v_rest <> '{}' then
             perform memfold_internal._answer_rest(n, r.memory_id, v_rest);
         end if;
@@ -186,10 +186,10 @@ comment on function memfold.resolve_judgement(
     uuid, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[], text
 ) is
 'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
-newer memories are folded into the oldest), refinement (the fuller text becomes active), contradiction (the conflict policy
+newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
 decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
 values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
-fuller: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
+richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
 what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
 model null: a person answered. The first answer counts.

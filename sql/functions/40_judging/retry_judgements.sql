@@ -11,18 +11,18 @@ begin
             select distinct on (o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o
-            where o.state = 'dead' and (only_tenant is null or o.tenant_id = only_tenant collate "C")
+            where o.status = 'dead' and (only_tenant is null or o.tenant_id = only_tenant collate "C")
             order by o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id), o.judgement_id desc
         ) as d
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
-        where j.state = 'dead'
+        where j.status = 'dead'
             -- asked again meanwhile
             and not memfold_internal._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
         for no key update of j skip locked
     )
     update memfold.judgements as j
-    set state = 'open', attempts = 0, next_attempt_at = memfold_internal._clock(), worker = null, leased_until = null
+    set status = 'open', attempts = 0, next_attempt_at = memfold_internal._clock(), worker = null, leased_until = null
     from revived as r
     where j.tenant_id = r.tenant_id and j.judgement_id = r.judgement_id;
     get diagnostics v_count = row_count;

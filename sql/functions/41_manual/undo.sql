@@ -71,7 +71,7 @@ begin
         order by o.run_id, o.child
     loop
         insert into memfold.judgements (
-            tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence, reason,
+            tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence, reason,
             cluster_id, resolved_at
         ) values (
             _tell_apart.tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
@@ -158,7 +158,7 @@ begin
         elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
             -- so that nothing folds or asks it again; those of runs are told apart together, below
             insert into memfold.judgements (
-                tenant_id, bucket_id, scope_key, kind, state, memory_id, other_id, similarity, guard, verdict, confidence,
+                tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence,
                 reason, resolved_at
             )
             select e.tenant_id, e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),

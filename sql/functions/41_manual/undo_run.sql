@@ -19,21 +19,21 @@ begin
     end if;
     perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     r := memfold_internal._run(tenant_id, run_id);
-    if r.state = 'undone' then
+    if r.status = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
-            'runs_overview shows the state of runs.');
+            'runs_overview shows the status of runs.');
     end if;
     for j in
         select o.* from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.member_ids is not null
-            and o.state in ('open', 'leased', 'dead')
+            and o.status in ('open', 'leased', 'dead')
         order by o.judgement_id
     loop
         perform memfold_internal._close_parts(j, '{}', '{}');
     end loop;
     update memfold.judgements as o
-    set state = 'moot', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold_internal._clock()
-    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased', 'dead');
+    set status = 'obsolete', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold_internal._clock()
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased', 'dead');
     return query
     select u.* from memfold_internal._undo(r.tenant_id, array(
         select e.event_id from memfold_internal._ledger as e
@@ -42,7 +42,7 @@ begin
         order by e.event_id
     ), undo_run.reason, r.run_id) as u;
     update memfold.runs as o
-    set state = 'undone', ended_at = memfold_internal._clock(),
+    set status = 'undone', ended_at = memfold_internal._clock(),
         report = o.report || jsonb_strip_nulls(jsonb_build_object('undone_because', undo_run.reason, 'undone', (
             select count(*) from memfold.memory_events as e
             where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'undone'
@@ -54,6 +54,6 @@ revoke all on function memfold.undo_run(uuid, text, text) from public;
 grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
 comment on function memfold.undo_run(uuid, text, text) is
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
-was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are moot. A text that its judge had
+was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';

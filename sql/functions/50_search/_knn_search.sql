@@ -115,7 +115,7 @@ begin
                                 and v.tenant_id = _knn_search.tenant_id collate "C"
                                 and v.bucket_id = _knn_search.bucket_id collate "C"
                                 and v.model = _knn_search.embedding_model collate "C"
-                                and v.live
+                                and v.is_active
                             order by v.memory_id desc
                             limit v_newest
                         )
@@ -128,7 +128,7 @@ begin
                                 and v.bucket_id = _knn_search.bucket_id collate "C"
                                 and v.scope_key = _knn_search.scope_key
                                 and v.model = _knn_search.embedding_model collate "C"
-                                and v.live
+                                and v.is_active
                             order by v.memory_id desc
                             limit v_newest
                         )
@@ -188,7 +188,7 @@ begin
         ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
         ' from memfold.memory_vectors as v'
         ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
-        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.live'
+        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',
         embedding_model, v_type, v_schema, v_type)

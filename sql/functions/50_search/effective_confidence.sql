@@ -1,6 +1,6 @@
 create or replace function memfold.effective_confidence(
     memory_id uuid,
-    at timestamptz default now(),
+    as_of timestamptz default now(),
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns double precision
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -14,7 +14,7 @@ begin
     select memfold_internal._effective(
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition),
-        greatest(k.last_accessed, k.last_seen), coalesce(at, now()),
+        greatest(k.last_accessed, k.last_seen), coalesce(as_of, now()),
         case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval)
     into v_confidence
     from memfold.memory_counters as k

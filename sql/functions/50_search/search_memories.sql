@@ -272,7 +272,7 @@ begin
             cross join lateral (
                 select j.other_id from memfold.judgements as j
                 where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = t.id
-                    and j.state = 'done' and j.verdict in ('contradiction', 'distinct')
+                    and j.status = 'done' and j.verdict in ('contradiction', 'distinct')
                 offset 0
             ) as j
             cross join lateral (
@@ -288,7 +288,7 @@ begin
             cross join lateral (
                 select j.cluster_id from memfold.judgements as j
                 where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = c.memory_id
-                    and j.cluster_id is not null and j.state = 'done' and j.verdict in ('contradiction', 'distinct')
+                    and j.cluster_id is not null and j.status = 'done' and j.verdict in ('contradiction', 'distinct')
                 offset 0
             ) as j
         )

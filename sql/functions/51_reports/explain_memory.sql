@@ -104,7 +104,7 @@ begin
         ), p.judgement_id)
         order by j.judgement_id
     loop
-        return next format('judgement %s (%s, %s): the same as %s? cosine %s%s%s', r.judgement_id, r.kind, r.state,
+        return next format('judgement %s (%s, %s): the same as %s? cosine %s%s%s', r.judgement_id, r.kind, r.status,
             r.other_contents, round(r.similarity::numeric, 4), '; guard: ' || nullif(array_to_string(r.guard, ', '), ''),
             '; verdict ' || r.verdict);
     end loop;
@@ -149,7 +149,7 @@ begin
                 ', from ' || nullif(cardinality(r.source_turn_ids), 0) || ' source turns');
             continue;
         end if;
-        return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.at::timestamptz(0), rpad(r.action, 10),
+        return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.recorded_at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,
             ' ' || r.verdict,
             case r.method when 'lexical' then ', Jaccard ' else ', cosine ' end

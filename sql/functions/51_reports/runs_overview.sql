@@ -4,10 +4,10 @@ select
     r.run_id,
     r.bucket_id,
     r.kind,
-    case when r.state = 'open' and r.kind in ('consolidation', 'sweep') and j.waiting = 0 then 'done' else r.state end as state,
+    case when r.status = 'open' and r.kind in ('consolidation', 'sweep') and j.waiting = 0 then 'done' else r.status end as status,
     j.waiting,
     j.judged,
-    j.moot,
+    j.obsolete,
     j.dead,
     e.merged,
     e.replaced,
@@ -24,10 +24,10 @@ from memfold.runs as r
 cross join
     lateral (
         select
-            count(*) filter (where o.state in ('open', 'leased')) as waiting,
-            count(*) filter (where o.state = 'done') as judged,
-            count(*) filter (where o.state = 'moot') as moot,
-            count(*) filter (where o.state = 'dead') as dead
+            count(*) filter (where o.status in ('open', 'leased')) as waiting,
+            count(*) filter (where o.status = 'done') as judged,
+            count(*) filter (where o.status = 'obsolete') as obsolete,
+            count(*) filter (where o.status = 'dead') as dead
         from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id
     ) as j
@@ -44,7 +44,7 @@ cross join lateral (
 ) as e;
 comment on view memfold.runs_overview is
 'One row a run of maintenance, with what has become of it by now: judgements that wait and that are answered, decisions in force, and
-those undone. state: open, done, failed or undone.';
+those undone. status: open, done, failed or undone.';
 comment on column memfold.runs_overview.waiting is 'Judgements that are not answered yet: by memfold judge, or approve_run().';
 comment on column memfold.runs_overview.report is 'What the run itself wrote down, when it ended or was looked at last.';
 grant select on memfold.runs_overview to memfold_app, memfold_auditor;

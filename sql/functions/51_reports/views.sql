@@ -129,11 +129,11 @@ left join (
     select
         tenant_id,
         bucket_id,
-        count(*) filter (where state in ('open', 'leased')) as open_judgements,
-        min(created_at) filter (where state in ('open', 'leased')) as oldest_open_judgement,
-        min(created_at) filter (where state in ('open', 'leased') and kind <> 'review') as oldest_unasked,
-        max(resolved_at) filter (where state = 'done' and kind <> 'review') as last_answer,
-        count(*) filter (where state = 'dead') as dead_judgements
+        count(*) filter (where status in ('open', 'leased')) as open_judgements,
+        min(created_at) filter (where status in ('open', 'leased')) as oldest_open_judgement,
+        min(created_at) filter (where status in ('open', 'leased') and kind <> 'review') as oldest_unasked,
+        max(resolved_at) filter (where status = 'done' and kind <> 'review') as last_answer,
+        count(*) filter (where status = 'dead') as dead_judgements
     from memfold.judgements
     group by tenant_id, bucket_id
 ) as j on m.tenant_id = j.tenant_id and m.bucket_id = j.bucket_id;
@@ -152,7 +152,7 @@ select
     j.bucket_id,
     j.judgement_id,
     j.kind,
-    j.state,
+    j.status,
     j.similarity,
     j.guard,
     m.content,
@@ -180,7 +180,7 @@ inner join memfold.memories as m on j.tenant_id = m.tenant_id and j.memory_id = 
 inner join memfold.memories as o on j.tenant_id = o.tenant_id and j.other_id = o.memory_id
 left join memfold.memory_counters as k on j.tenant_id = k.tenant_id and j.memory_id = k.memory_id
 left join memfold.memory_counters as l on j.tenant_id = l.tenant_id and j.other_id = l.memory_id
-where j.state in ('open', 'leased', 'dead');
+where j.status in ('open', 'leased', 'dead');
 comment on view memfold.open_judgements is
 'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
 for a person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' |
@@ -210,7 +210,7 @@ from (
     select
         tenant_id,
         (coalesce(resolved_at, created_at) at time zone 'UTC')::date as day,
-        count(*) filter (where state = 'done') as judgements,
+        count(*) filter (where status = 'done') as judgements,
         sum(attempts) as calls,
         coalesce(sum(input_tokens), 0) as input_tokens,
         coalesce(sum(output_tokens), 0) as output_tokens,
@@ -220,7 +220,7 @@ from (
         count(*) filter (where verdict = 'contradiction') as contradictions,
         count(*) filter (where verdict = 'distinct') as distincts,
         count(*) filter (where verdict = 'unsure') as unsure,
-        count(*) filter (where state = 'dead') as dead,
+        count(*) filter (where status = 'dead') as dead,
         0 as avoided_by_hash,
         0 as avoided_by_alias,
         0 as avoided_by_vector
@@ -230,7 +230,7 @@ from (
     union all
     select
         tenant_id,
-        (at at time zone 'UTC')::date,
+        (recorded_at at time zone 'UTC')::date,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         count(*) filter (where tier = 1 and method <> 'alias'),
         count(*) filter (where tier = 1 and method = 'alias'),

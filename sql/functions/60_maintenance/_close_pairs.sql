@@ -6,7 +6,7 @@ begin
         select v.model
         from memfold.memory_vectors as v
         where v.tenant_id = _most_used_model.tenant_id collate "C" and v.bucket_id = _most_used_model.bucket_id collate "C"
-            and v.live
+            and v.is_active
         group by v.model
         order by pg_catalog.count(*) desc, v.model
         limit 1
@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._most_used_model(text, text) from public;
 comment on function memfold_internal._most_used_model(text, text) is
-'The embedding model with most live vectors in a bucket. Null: it has none.';
+'The embedding model with most active vectors in a bucket. Null: it has none.';
 
 create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
 language plpgsql stable

@@ -7,7 +7,7 @@ begin
         from memfold.judgements as j
         cross join lateral pg_catalog.unnest((memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
         where j.tenant_id = _waiting.tenant_id collate "C" and j.bucket_id = _waiting.bucket_id collate "C"
-            and j.state in ('open', 'leased')
+            and j.status in ('open', 'leased')
     );
 end;
 $$;

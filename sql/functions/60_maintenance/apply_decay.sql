@@ -1,7 +1,7 @@
 create or replace function memfold.apply_decay(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default '*',
-    at timestamptz default now(),
+    as_of timestamptz default now(),
     max_operations bigint default 10000
 ) returns memfold.decay_report
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -16,16 +16,16 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', apply_decay.bucket_id, true);
-    if not coalesce(max_operations between 1 and 1000000 and isfinite(at), false) then
+    if not coalesce(max_operations between 1 and 1000000 and isfinite(as_of), false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            format('max_operations was %s, at %s.', coalesce(max_operations::text, 'null'), coalesce(at::text, 'null')),
-            'max_operations is 1 to 1000000, at a time.');
+            format('max_operations was %s, as_of was %s.', coalesce(max_operations::text, 'null'), coalesce(as_of::text, 'null')),
+            'max_operations is 1 to 1000000; as_of is a finite time.');
     end if;
     select array_agg(d.memory_id) filter (where d.number <= max_operations), count(*) into v_ids, v_due
     from (
         -- those that have waited longest, so that a run that is bounded comes to all
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
-        from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, at, null) as e
+        from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, null) as e
     ) as d;
     -- in order, before anything is computed of what may have changed meanwhile
     perform from memfold.memory_counters as k
@@ -33,15 +33,15 @@ begin
     order by k.memory_id
     for no key update;
     update memfold.memory_counters as k
-    set decayed_confidence = e.confidence, decayed_at = case when e.confidence is not null then at end
-    from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, at, v_ids) as e
+    set decayed_confidence = e.confidence, decayed_at = case when e.confidence is not null then as_of end
+    from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, v_ids) as e
     where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
     get diagnostics v_result.decayed = row_count;
     v_result.remaining := v_due - coalesce(cardinality(v_ids), 0);
-    insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, status, arguments, report, started_at, ended_at, actor)
     values (
         v_tenant_id, apply_decay.bucket_id, 'decay', 'done',
-        jsonb_build_object('at', at, 'max_operations', max_operations),
+        jsonb_build_object('as_of', as_of, 'max_operations', max_operations),
         jsonb_build_object('decayed', v_result.decayed, 'remaining', v_result.remaining),
         v_started, clock_timestamp(), memfold_internal._actor()
     )
@@ -52,13 +52,13 @@ $$;
 revoke all on function memfold.apply_decay(text, text, timestamptz, bigint) from public;
 grant execute on function memfold.apply_decay(text, text, timestamptz, bigint) to memfold_app;
 comment on function memfold.apply_decay(text, text, timestamptz, bigint) is
-'Writes effective_confidence(memory_id, at) of the active memories of a bucket (''*'': of all) into memory_counters
+'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) into memory_counters
 (decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
 run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
 null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
 many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
 
-create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, at timestamptz, memory_ids uuid[])
+create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, as_of timestamptz, memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
 language plpgsql stable
 as $$
@@ -78,8 +78,8 @@ begin
     )
     select e.memory_id, e.confidence, e.decayed_at
     from (
-        select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < at and c.decay_rate > 0
-            then memfold_internal._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval)
+        select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < as_of and c.decay_rate > 0
+            then memfold_internal._effective(c.confidence, c.last_used, as_of, c.decay_rate, c.decay_floor, c.decay_interval)
             end as confidence
         from (
             select k.memory_id, k.decayed_confidence, k.decayed_at, greatest(k.last_accessed, k.last_seen) as last_used,

@@ -7,7 +7,7 @@ begin
     -- One by one, here and below: a join with the ids reads all judgements where the statistics are young.
     foreach v_id in array judgement_ids loop
         update memfold.judgements as o
-        set state = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
+        set status = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
             resolved_at = memfold_internal._clock()
         where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = v_id;
     end loop;
@@ -82,7 +82,7 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
-    if r.state = 'undone' then
+    if r.status = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
             'What it had folded is recorded as distinct; a new run asks about what is left.');
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
@@ -95,11 +95,11 @@ begin
     -- before anybody has to wait
     select count(*) into v_waiting
     from memfold.judgements as o
-    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis';
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis';
     v_ids := array(
         select o.judgement_id
         from memfold.judgements as o
-        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state in ('open', 'leased') and o.kind <> 'synthesis'
+        where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis'
         order by o.judgement_id
         limit least(max_operations, 100)
     );
@@ -125,13 +125,13 @@ begin
         foreach v_id in array v_ids[v_from:v_from + 9] loop
             select o.* into j
             from memfold.judgements as o
-            where o.tenant_id = r.tenant_id and o.judgement_id = v_id and o.state in ('open', 'leased')
+            where o.tenant_id = r.tenant_id and o.judgement_id = v_id and o.status in ('open', 'leased')
             for no key update;
             continue when not found;
             n := memfold_internal._refresh_judgement(j);
-            if n.state = 'moot' then
+            if n.status = 'obsolete' then
                 update memfold.judgements as o
-                set state = 'moot', reason = n.reason, resolved_at = memfold_internal._clock()
+                set status = 'obsolete', reason = n.reason, resolved_at = memfold_internal._clock()
                 where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
                 perform memfold_internal._close_parts(j, '{}', '{}');
                 v_waiting := v_waiting - 1;
@@ -172,7 +172,7 @@ begin
     end loop;
     if v_waiting <= 0 then
         -- others may have asked or answered meanwhile
-        select count(*) filter (where o.kind <> 'synthesis' and o.state in ('open', 'leased')), count(*)
+        select count(*) filter (where o.kind <> 'synthesis' and o.status in ('open', 'leased')), count(*)
         into v_waiting, v_asked
         from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
@@ -189,5 +189,5 @@ grant execute on function memfold.approve_run(uuid, text, bigint, text) to memfo
 comment on function memfold.approve_run(uuid, text, bigint, text) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is moot.
+the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.
 The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

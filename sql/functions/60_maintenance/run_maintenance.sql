@@ -54,7 +54,7 @@ begin
             round((extract(epoch from clock_timestamp() - v_task_started) * 1000)::numeric, 1));
     end loop;
     v_report := jsonb_build_object('counts', v_counts, 'ms', v_times, 'left', v_left, 'busy', v_busy, 'errors', v_errors);
-    insert into memfold.runs as r (tenant_id, bucket_id, kind, state, arguments, report, started_at, ended_at, actor)
+    insert into memfold.runs as r (tenant_id, bucket_id, kind, status, arguments, report, started_at, ended_at, actor)
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
@@ -70,7 +70,7 @@ keys (idempotency keys older than the policy''s key_retention), runs (closes tho
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-state failed where a task has failed). Raises MF001 to MF003, MF022.';
+status failed where a task has failed). Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
@@ -116,12 +116,12 @@ begin
     elsif task = 'runs' then
         select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
-        where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.state = 'open'
+        where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.status = 'open'
             and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j
-                where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.state in ('open', 'leased')
+                where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.status in ('open', 'leased')
             );
     elsif task in ('clean', 'sweep') then
         v_bucket_id := coalesce(after, '');
@@ -191,28 +191,28 @@ begin
     where p.tenant_id in (v_tenant_id, '*') and p.memory_type = '*';
     for v_key in
         with old as materialized (
-            select k.bucket_id, k.idempotency_key, k.at
+            select k.bucket_id, k.idempotency_key, k.recorded_at
             from memfold.idempotency_keys as k
-            where k.tenant_id = v_tenant_id and k.at < v_before and k.at > coalesce(after::timestamptz, '-infinity')
+            where k.tenant_id = v_tenant_id and k.recorded_at < v_before and k.recorded_at > coalesce(after::timestamptz, '-infinity')
                 and (k.idempotency_key < 'import:' or k.idempotency_key >= 'import;')
-            order by k.at
+            order by k.recorded_at
             limit 5000
         )
-        select o.*, o.at < pg_catalog.now() - (b.policy).key_retention as is_expired
+        select o.*, o.recorded_at < pg_catalog.now() - (b.policy).key_retention as is_expired
         from old as o
         join (
             select x.bucket_id, memfold_internal._policy(v_tenant_id, x.bucket_id, '*') as policy
             from (select distinct o.bucket_id from old as o) as x
         ) as b on b.bucket_id = o.bucket_id
-        order by o.at
+        order by o.recorded_at
     loop
         v_seen := v_seen + 1;
         v_stays := v_stays or not v_key.is_expired;
-        v_last := v_key.at;
+        v_last := v_key.recorded_at;
         if v_key.is_expired then
             delete from memfold.idempotency_keys as k
             where k.tenant_id = v_tenant_id and k.bucket_id = v_key.bucket_id and k.idempotency_key = v_key.idempotency_key
-                and k.at = v_key.at;
+                and k.recorded_at = v_key.recorded_at;
             v_step.number := v_step.number + 1;
         end if;
     end loop;

@@ -208,9 +208,9 @@ begin
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
     if into_run is not null then
         r := memfold_internal._run(tenant_id, into_run);
-        if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.state = 'undone' then
+        if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.status = 'undone' then
             perform memfold_internal._fail('MF022', 'into_run cannot be gone on with',
-                format('It is of kind %s, bucket %L, and %s.', r.kind, r.bucket_id, r.state),
+                format('It is of kind %s, bucket %L, and %s.', r.kind, r.bucket_id, r.status),
                 'Name a run of sweep_duplicates() of this bucket that was not undone, or none.');
         end if;
     end if;
@@ -248,7 +248,7 @@ begin
             order by i.place
         loop
             v_guard := coalesce(p.guard, case
-                when p.is_guarded and (p.on_ambiguous <> 'keep' or p.on_merge = 'synthesise' and p.is_mergeable)
+                when p.is_guarded and (p.on_ambiguous <> 'insert' or p.on_merge = 'synthesise' and p.is_mergeable)
                     then memfold_internal._guard_pair(tenant_id, q.content, q.other_content, q.object, q.other_object)
                 else '{}' end);
             if p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable and v_guard = '{}' then
@@ -290,8 +290,8 @@ begin
             r := memfold_internal._start_run(tenant_id, bucket_id, 'sweep', jsonb_build_object(
                 'embedding_model', v_model, 'max_operations', max_operations));
         else
-            update memfold.runs as o set state = 'open', ended_at = null
-            where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.state <> 'undone';
+            update memfold.runs as o set status = 'open', ended_at = null
+            where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status <> 'undone';
         end if;
         for p in
             select a.action, a.method, array_agg(a.place order by a.place) as places

@@ -134,7 +134,7 @@ begin
     from memfold.calibration_changes as h
     where h.model = undo_calibration.model collate "C" and h.undoes is null
         and not exists (select from memfold.calibration_changes as u where u.undoes = h.change_id)
-    order by h.at desc, h.change_id desc
+    order by h.recorded_at desc, h.change_id desc
     limit 1;
     if not found then
         perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),

@@ -26,12 +26,12 @@ begin
         where j.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
             -- of a cluster, what each of its memories is to the oldest
-            and j.state = 'done' and j.member_ids is null
+            and j.status = 'done' and j.member_ids is null
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all
         -- what was decided without a judgement
-        select e.memory_id, e.target_id, e.at,
+        select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
                 when e.reason like 'refinement,%' then 'refinement' else 'duplicate' end,
             case when e.undone then 'undo' when e.tier = 3 then 'person'

@@ -69,7 +69,7 @@ begin
             status := 'busy';
         else
             -- whether it is a neighbour stays as it is from here on
-            insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, live, embedding)
+            insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)
             select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status = 'active',
                 memfold_internal._unit(v_item.embedding)
             from memfold.memories as m

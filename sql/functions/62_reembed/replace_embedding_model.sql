@@ -104,7 +104,7 @@ begin
     end if;
     update memfold.runs as o
     set report = o.report || jsonb_build_object('dropped', coalesce((o.report ->> 'dropped')::bigint, 0) + dropped),
-        state = case when dropped < max_results then 'done' else o.state end,
+        status = case when dropped < max_results then 'done' else o.status end,
         ended_at = case when dropped < max_results then v_now end
     where o.tenant_id = v_tenant_id and o.run_id = drop_embeddings.run_id;
 end;

@@ -20,7 +20,7 @@ begin
     end if;
     select r.run_id into v_run_id
     from memfold.runs as r
-    where r.tenant_id = start_reembedding.tenant_id collate "C" and r.kind = 'reembedding' and r.state = 'open'
+    where r.tenant_id = start_reembedding.tenant_id collate "C" and r.kind = 'reembedding' and r.status = 'open'
         and r.arguments @> jsonb_build_object('from_model', from_model, 'to_model', to_model)
     order by r.run_id
     limit 1;
@@ -146,7 +146,7 @@ begin
     v_missing := memfold_internal._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
     update memfold.runs as o
     set report = o.report || jsonb_build_object('added', coalesce((o.report ->> 'added')::bigint, 0), 'missing', v_missing),
-        state = case when v_missing = 0 then 'done' else o.state end,
+        status = case when v_missing = 0 then 'done' else o.status end,
         ended_at = case when v_missing = 0 then coalesce(o.ended_at, v_now) end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     return v_missing;

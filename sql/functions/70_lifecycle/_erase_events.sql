@@ -95,9 +95,9 @@ begin
     update memfold.memory_events as e
     set guard = '{}'
     from (
-        select o.event_id, o.at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
+        select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
     ) as o
-    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
     update memfold.memory_events_archive as e
     set guard = '{}'
     from (select t.id from pg_catalog.unnest(texts) as t (id)) as t

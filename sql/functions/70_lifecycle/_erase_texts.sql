@@ -3,7 +3,7 @@ language plpgsql volatile
 as $$
 declare
     v_cluster uuid;
-    v_state text;
+    v_status text;
     v_oldest uuid;
 begin
     for v_cluster in
@@ -24,8 +24,8 @@ begin
         where e.tenant_id = _remove_member.tenant_id collate "C" and e.memory_id = x.id and e.judgement_id = v_cluster;
         delete from memfold.judgements as h
         where h.tenant_id = _remove_member.tenant_id collate "C" and h.judgement_id = v_cluster
-        returning h.state into v_state;
-        if v_state in ('open', 'leased', 'dead') then
+        returning h.status into v_status;
+        if v_status in ('open', 'leased', 'dead') then
             -- an answer that is still to come finds nothing; the others are asked about by a later run
             delete from memfold.judgements as p
             where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster;

@@ -11,9 +11,9 @@ begin
         select e.memory_id, e.event_id, e.metadata, e.observed_at, e.source_turn_ids, u.undo_id,
             e.method is not distinct from 'archived' as is_summary,
             e.action = 'merged' and e.tier = 1 and e.observation and not e.on_timeline
-                and e.method is distinct from 'archived' and e.at < _archivable.before and e.run_id is null
-                and coalesce(u.at < _archivable.before and u.run_id is null, true) as is_restatement,
-            not e.observation and e.at < _archivable.before and e.run_id is null and e.undoes is null
+                and e.method is distinct from 'archived' and e.recorded_at < _archivable.before and e.run_id is null
+                and coalesce(u.recorded_at < _archivable.before and u.run_id is null, true) as is_restatement,
+            not e.observation and e.recorded_at < _archivable.before and e.run_id is null and e.undoes is null
                 and (e.action = 'merged' and e.tier = 1 or e.action = 'rejected' and e.tier is distinct from 3
                     -- of a text that came by a plain INSERT it may be the only row (_adopt_row)
                     or e.action = 'embedded' and exists (
@@ -22,7 +22,7 @@ begin
                     )) as is_idle
         from memfold.memory_events as e
         left join lateral (
-            select u.event_id as undo_id, u.at, u.run_id
+            select u.event_id as undo_id, u.recorded_at, u.run_id
             from memfold.memory_events as u
             where u.tenant_id = e.tenant_id and u.undoes = e.event_id
             offset 0
@@ -90,17 +90,17 @@ begin
     get diagnostics v_result.archived = row_count;
     -- with the key of the last row, which is gone
     insert into memfold.memory_events (
-        tenant_id, event_id, at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
+        tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
         source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at,
         turn_events
     )
-    select _archive.tenant_id, s.event_id, s.at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
+    select _archive.tenant_id, s.event_id, s.recorded_at, s.bucket_id, 'merged', 1, 'archived', s.memory_id, true,
         coalesce(t.turns, '{}'), s.source_confidence, s.extractor_confidence, '{}', s.observed_at, memfold_internal._actor(),
         s.observations, s.without_turns, s.first_observed_at, coalesce(t.holders, '{}')
     from (
         select g.memory_id, v_summaries[g.ordinality] as summary, min(g.bucket_id) as bucket_id,
             (pg_catalog.array_agg(g.event_id order by g.event_id desc))[1] as event_id,
-            (pg_catalog.array_agg(g.at order by g.event_id desc))[1] as at,
+            (pg_catalog.array_agg(g.recorded_at order by g.event_id desc))[1] as recorded_at,
             max(g.source_confidence) as source_confidence, max(g.extractor_confidence) as extractor_confidence,
             max(g.observed_at) as observed_at, min(coalesce(g.first_observed_at, g.observed_at)) as first_observed_at,
             sum(coalesce(g.observations, 1)) as observations,
@@ -265,7 +265,7 @@ begin
             select e.event_id
             from unnest(v_events) as i (id)
             join memfold.memory_events as e on e.tenant_id = v_tenant_id and e.event_id = i.id
-            where e.memory_id is null and e.action = 'rejected' and e.at < archive_events.before and e.run_id is null
+            where e.memory_id is null and e.action = 'rejected' and e.recorded_at < archive_events.before and e.run_id is null
                 and (v_next_event is null or e.event_id < v_next_event)
         ), null);
         v_result.is_left := v_next_event is not null;

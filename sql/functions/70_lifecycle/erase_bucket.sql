@@ -100,22 +100,22 @@ begin
     perform memfold_internal._maintain(true);
     delete from memfold.memory_events as e
     using (
-        select o.event_id, o.at from memfold.memory_events as o
+        select o.event_id, o.recorded_at from memfold.memory_events as o
         where o.tenant_id = v_tenant_id and o.action <> 'erased'
             -- of a bucket: candidates that were refused, the only rows without a memory
             and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
         limit v_left
     ) as o
-    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
     delete from memfold.memory_events_archive as e
     using (
-        select o.event_id, o.at from memfold.memory_events_archive as o
+        select o.event_id, o.recorded_at from memfold.memory_events_archive as o
         where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
         limit v_left
     ) as o
-    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.at = o.at;
+    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
     perform memfold_internal._maintain(false);
@@ -163,7 +163,7 @@ begin
     select o.* into r
     from memfold.runs as o
     where o.tenant_id = _erasure_run.tenant_id collate "C" and o.bucket_id = _erasure_run.bucket_id collate "C"
-        and o.kind = 'erasure' and o.state = 'open'
+        and o.kind = 'erasure' and o.status = 'open'
     order by o.run_id desc
     limit 1;
     if not found then
@@ -186,7 +186,7 @@ declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as o
-    set report = v_report, state = case when result.remaining = 0 then 'done' else 'open' end,
+    set report = v_report, status = case when result.remaining = 0 then 'done' else 'open' end,
         ended_at = case when result.remaining = 0 then v_now end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
     if result.remaining = 0 then
