@@ -173,7 +173,7 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
                     time.sleep(1)
                 watch.phase = phase
                 began = time.perf_counter()
-                session.execute("select memfold.erase_source('bench', %s)", [f"turn {marks[number]}"])
+                session.execute("select memfold.erase_source(%s, 'bench')", [f"turn {marks[number]}"])
                 calls = [time.perf_counter() - began]
                 watch.phase = "after"
                 stop.set()

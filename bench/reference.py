@@ -31,7 +31,7 @@ create table reference.memories (
 
 create table reference.events (like memfold.memory_events including indexes including storage);
 alter table reference.events
-alter event_id set default uuidv7(), alter at set default clock_timestamp(),
+alter event_id set default uuidv7(), alter recorded_at set default clock_timestamp(),
 alter source_turn_ids set default '{}', alter observation set default false,
 alter on_timeline set default false;
 create table reference.sources (like memfold.memory_sources including indexes including storage);
@@ -40,7 +40,7 @@ create table reference.sources (like memfold.memory_sources including indexes in
 create table reference.facts (like memfold.memories including indexes including storage including defaults)
 with (fillfactor = 90);
 alter table reference.facts alter memory_id set default uuidv7(), alter created_at set default now(),
-alter plain set default false;
+alter is_ingested set default true;
 create table reference.counters
 (like memfold.memory_counters including indexes including storage including defaults) with (fillfactor = 50);
 create table reference.vectors

@@ -33,11 +33,11 @@ grant select on bench.pool to bench_app
 """
 SEARCH = (
     "select r.* from bench.pool as p cross join lateral"
-    " memfold.search_memories('{tenant}', 'default', p.embedding, 'bench', {options}) as r where p.id = :i::bigint"
+    " memfold.search_memories(p.embedding, 'bench', '{tenant}', 'default', {options}) as r where p.id = :i::bigint"
 )
 FIND = (
     "select r.* from bench.pool as p cross join lateral"
-    " memfold.find_similar('{tenant}', 'default', p.embedding, 'bench', -1, max_results => 30) as r"
+    " memfold.find_similar(p.embedding, 'bench', '{tenant}', 'default', -1, max_results => 30) as r"
     " where p.id = :i::bigint"
 )
 VARIANTS = {
@@ -143,7 +143,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
     row = count(
         "select avg(r.collapsed) from bench.pool as p cross join lateral ("
         " select sum(s.collapsed_count) as collapsed from memfold.search_memories("
-        f" '{harness.TENANT}', 'default', p.embedding, 'bench') as s) as r where p.id = any(%s)",
+        f" p.embedding, 'bench', '{harness.TENANT}', 'default') as s) as r where p.id = any(%s)",
         [ids],
     ).fetchone()
     collapsed = row[0] if row else 0

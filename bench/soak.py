@@ -246,12 +246,18 @@ class _Soak:
 
     def judge(self, connection: psycopg.Connection[Any], rng: random.Random) -> None:
         claimed = self.timed(
-            connection, "claim", "select judgement_id from claim_judgements('soak', 5, tenant_id => 'bench')"
+            connection,
+            "claim",
+            "select judgement_id from claim_judgements('soak', max_results => 5, tenant_id => 'bench')",
         )
         for (judgement,) in claimed:
             verdict = rng.choice(("duplicate", "refinement", "contradiction", "distinct", "distinct"))
             self.timed(
-                connection, "resolve", "select status from resolve_judgement(%s, %s, 0.9)", judgement, verdict
+                connection,
+                "resolve",
+                "select status from resolve_judgement(%s, %s, confidence => 0.9)",
+                judgement,
+                verdict,
             )
         if not claimed:
             self.stop.wait(0.5)
@@ -260,7 +266,8 @@ class _Soak:
         fact = rng.randrange(self.facts)
         kind = "search" if fact % 2 else "search by the index"
         self.timed(
-            connection, kind, "select memory_id from search_memories('bench', %s, %s, %s, touch => true)",
+            connection, kind, "select memory_id from search_memories(tenant_id => 'bench', bucket_id => %s,"
+                " query_embedding => %s, embedding_model => %s, touch => true)",
             "default" if fact % 2 else "wide", self.data.real_vectors[fact], harness.MODEL,
         )  # fmt: skip
 
@@ -375,7 +382,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, minutes: float, facts:
             connection.execute(f"alter system set {setting}".encode())
         connection.execute("select pg_reload_conf()")
         try:
-            connection.execute("select memfold.set_predicate('bench', 'lives_in')")
+            connection.execute("select memfold.set_predicate('lives_in', 'bench')")
             connection.execute(
                 "select memfold.set_policy('bench', decay_rate => 0.01, decay_interval => '1 hour')"
             )

@@ -24,7 +24,7 @@ BATCH = (
     " from generate_series(1, 200) as n), 'bench')"
 )
 SEARCH = (
-    "select count(*) from bench.pool as p, memfold.search_memories('bench', 'default', p.embedding, 'bench',"
+    "select count(*) from bench.pool as p, memfold.search_memories(p.embedding, 'bench', 'bench', 'default',"
     " subject => p.subject) as r where p.id = :i"
 )
 KNOWN = f"select * from memfold.known_memory({reference.FACT.format(number=':i')}, 'bench')"

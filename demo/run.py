@@ -32,8 +32,8 @@ MEMFOLD = Path(sys.executable).with_name("memfold")
 TYPED = os.path.relpath(MEMFOLD) if MEMFOLD.exists() else "memfold"
 
 SET_UP = (
-    f"select set_predicate('{TENANT}', 'works_at')",
-    f"select set_predicate('{TENANT}', 'lives_in')",
+    f"select set_predicate('works_at', '{TENANT}')",
+    f"select set_predicate('lives_in', '{TENANT}')",
     f"select register_embedding_model('{MODEL}', 384)",
 )
 

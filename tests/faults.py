@@ -289,7 +289,7 @@ def turned(angle: float) -> dict[str, str]:
 def prepare(db: DB, tenant: str) -> None:
     """The rules of a tenant's buckets; safe to repeat."""
     db.execute("select memfold.register_embedding_model(%s, 4)", [MODEL])
-    db.execute("select memfold.set_predicate(%s, 'works_at')", [tenant])
+    db.execute("select memfold.set_predicate('works_at', %s)", [tenant])
     for bucket in ("fold", "mess"):
         keeping(db, tenant, bucket)
 
@@ -695,7 +695,7 @@ class Judge(Client):
         self.tried(
             deed,
             lambda: db.execute(
-                "select tenant_id, judgement_id from memfold.claim_judgements(%s, 4, %s)",
+                "select tenant_id, judgement_id from memfold.claim_judgements(%s, max_results => 4, lease => %s)",
                 [self.name, f"{LEASE} seconds"],
             ).fetchall(),
         )
@@ -710,7 +710,8 @@ class Judge(Client):
                 self.tried(
                     failed := Deed("fail", tenant, judgement_id),
                     lambda failed=failed: db.execute(
-                        "select memfold.fail_judgement(%s, 'no answer', %s, retry_after => '0.1 s', tenant_id => %s)",
+                        "select memfold.fail_judgement(%s, 'no answer', worker => %s, retry_after => '0.1 s',"
+                        " tenant_id => %s)",
                         [failed.subject, self.name, failed.tenant],
                     ).fetchone(),
                 )
@@ -723,7 +724,8 @@ class Judge(Client):
                 self.tried(
                     answer,
                     lambda answer=answer, verdict=verdict: db.execute(
-                        "select status, event_id from memfold.resolve_judgement(%s, %s, 0.9, model => %s, tenant_id => %s)",
+                        "select status, event_id from memfold.resolve_judgement("
+                        "%s, %s, confidence => 0.9, model => %s, tenant_id => %s)",
                         [answer.subject[0], verdict, answer.subject[1], answer.tenant],
                     ).fetchone(),
                 )
@@ -765,7 +767,7 @@ class Maintenance(Client):
                     run_id = deed.answer[0][0]
                     self.one(
                         "approve", tenant, run_id,
-                        "select memfold.approve_run(%s, 'duplicate', 20, %s)", run_id, tenant,
+                        "select memfold.approve_run(%s, %s, 'duplicate', 20)", run_id, tenant,
                     )  # fmt: skip
             case "sweep":
                 self.one(
@@ -800,14 +802,14 @@ class Maintenance(Client):
                     "undo", tenant,
                     "select event_id from memfold.memory_events where tenant_id = %s and bucket_id in ('fold', 'mess')"
                     " and action = 'merged' order by event_id desc offset %s limit 1",
-                    "select event_id from memfold.undo(%s, 'for a try', %s)",
+                    "select event_id from memfold.undo(%s, %s, 'for a try')",
                 )  # fmt: skip
             case "undo_run":
                 self.take_back(
                     "undo_run", tenant,
                     "select run_id from memfold.runs where tenant_id = %s and kind <> 'maintenance' and status <> 'undone'"
                     " order by run_id desc offset %s limit 1",
-                    "select event_id from memfold.undo_run(%s, 'for a try', %s)",
+                    "select event_id from memfold.undo_run(%s, %s, 'for a try')",
                 )  # fmt: skip
             case _:
                 self.one("maintenance", tenant, None, "select memfold.run_maintenance(%s)", tenant)
@@ -869,7 +871,7 @@ PROMISES = {
         where tenant_id = any(%(tenants)s) group by 1, 2 having count(*) > 1""",
     "no pair is asked twice": """
         select tenant_id, least(memory_id, other_id), greatest(memory_id, other_id), count(*),
-            array_agg(kind || ' ' || state)
+            array_agg(kind || ' ' || status)
         from memfold.judgements where tenant_id = any(%(tenants)s) and status <> 'obsolete' and kind <> 'review'
         group by 1, 2, 3 having count(*) > 1""",
     "no pair waits twice": """
@@ -1149,12 +1151,14 @@ def drain(world: World, db: DB) -> int:
     db.execute("select memfold.retry_judgements(%s)", [None])
     while True:
         claimed = db.execute(
-            "select tenant_id, judgement_id from memfold.claim_judgements('the last', 100, '1 minute')"
+            "select tenant_id, judgement_id from memfold.claim_judgements('the last', max_results => 100,"
+            " lease => '1 minute')"
         ).fetchall()
         for tenant, judgement_id in claimed:
             with contextlib.suppress(psycopg.errors.SerializationFailure):
                 db.execute(
-                    "select memfold.resolve_judgement(%s, 'distinct', 0.9, model => 'the last', tenant_id => %s)",
+                    "select memfold.resolve_judgement("
+                    "%s, 'distinct', confidence => 0.9, model => 'the last', tenant_id => %s)",
                     [judgement_id, tenant],
                 )
                 answered += 1

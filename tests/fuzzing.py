@@ -342,7 +342,7 @@ class Values:
         """A text that an argument of this name takes."""
         if name in ("tenant_id", "tenant"):
             return self.tenant
-        if name in ("bucket_id", "bucket"):
+        if name == "bucket_id":
             return str(self.one(self.buckets))
         if "model" in name or name == "replaced_by":
             return (
@@ -709,7 +709,7 @@ class Fuzzer:
                     json.dumps([float(i == axis) for axis in range(DIMENSIONS)]),
                 ],
             )
-        self.admin.execute("select memfold.set_predicate(%s, 'lives_in')", [BYSTANDER])
+        self.admin.execute("select memfold.set_predicate('lives_in', %s)", [BYSTANDER])
         self.admin.execute("select memfold.set_policy(%s, 'default')", [BYSTANDER])
 
     def _digest(self) -> dict[str, Any]:
@@ -746,7 +746,7 @@ class Fuzzer:
                 " values (%s, 0.9, 0.8, '{}', '', %s) returning calibration_id::text", models[0], method,
             )  # fmt: skip
             self.values.ids.setdefault("calibration", []).append(found)
-        self.admin.execute("select memfold.set_predicate(%s, 'lives_in')", [self.tenant])
+        self.admin.execute("select memfold.set_predicate('lives_in', %s)", [self.tenant])
         self.admin.execute(
             "insert into memfold.tenant_roles values (%s, %s)"
             " on conflict (role_name) do update set tenant_id = excluded.tenant_id",

@@ -96,7 +96,7 @@ def populate(db: DB, side: Side) -> None:
         more.setdefault("subject", say("subject"))
         return ingest(db, say(text), metadata={side.word: side.word}, **more)
 
-    db.execute("select memfold.set_predicate(%s, %s)", [tenant, say("drives")])
+    db.execute("select memfold.set_predicate(tenant_id => %s, predicate => %s)", [tenant, say("drives")])
     db.execute(
         "select memfold.set_policy(%s, %s, memory_type => %s, lexical_threshold => 0.9, metadata_max => %s,"
         " protected_types => %s, on_ambiguous => 'judge')",
@@ -134,7 +134,10 @@ def populate(db: DB, side: Side) -> None:
         told(f"drives {place}", predicate=say("drives"), object=say(place))
     unseen = told("owns a boat", subject=say("boatman"))
     wrong = told("owns a plane", subject=say("pilot"))
-    db.execute("select memfold.reject_memory(%s, %s, %s)", [wrong.memory_id, say("reason"), tenant])
+    db.execute(
+        "select memfold.reject_memory(%s, reason => %s, tenant_id => %s)",
+        [wrong.memory_id, say("reason"), tenant],
+    )
     ids["pair_id"] = _one(
         db,
         "select memfold.add_labelled_pair(%s, %s, 'distinct', tenant_id => %s)",
@@ -154,7 +157,7 @@ def populate(db: DB, side: Side) -> None:
         [tenant, ids["batch_id"], *map(say, ("staged", "bucket", "type", "subject", "predicate", "object")),
          [say("turn")], say("session"), json.dumps({side.word: side.word}), say("staged key")],
     )  # fmt: skip
-    archived = _one(db, "select (memfold.archive_events(clock_timestamp(), 1000, %s)).archived", tenant)
+    archived = _one(db, "select (memfold.archive_events(clock_timestamp(), %s, 1000)).archived", tenant)
     assert archived > 0
     db.execute(
         "insert into memfold.archive_positions values (%s, %s, %s) on conflict do nothing",
@@ -171,7 +174,7 @@ def populate(db: DB, side: Side) -> None:
 
 def answer_with(db: DB, side: Side, judgement_id: uuid.UUID | None, verdict: str) -> None:
     db.execute(
-        "select memfold.resolve_judgement(%s, %s, 0.99, %s, model => %s, tenant_id => %s)",
+        "select memfold.resolve_judgement(%s, %s, confidence => 0.99, reason => %s, model => %s, tenant_id => %s)",
         [judgement_id, verdict, side.say("reason"), side.say("judge"), side.tenant],
     )
 
@@ -435,7 +438,6 @@ def _word(text: str) -> Give:
 SIDED: dict[str, Give] = {
     "tenant_id": lambda side: side.tenant,
     "bucket_id": _word("bucket"),
-    "bucket": _word("bucket"),
     "memory_id": _id("memory_id"),
     "id": _id("memory_id"),
     "attach_embedding.memory_id": _id("unseen_id"),
@@ -553,7 +555,7 @@ def base(function: Function, side: Side, *, everything: bool = False) -> dict[st
 def owns(function: Function, side: Side) -> list[dict[str, Any]]:
     """Calls of the side for its own: with everything, with little, so that one of them goes through."""
     full = base(function, side)
-    core = {a.name for a in function.arguments if not a.optional} | {"tenant_id", "bucket_id", "bucket"}
+    core = {a.name for a in function.arguments if not a.optional} | {"tenant_id", "bucket_id"}
     calls = [
         full,
         base(function, side, everything=True),

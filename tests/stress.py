@@ -155,10 +155,10 @@ class _Calls:
                     " ('merged', 'replaced', 'superseded', 'historical', 'rejected', 'pruned')"
                     " order by md5(event_id::text || %s) limit 1", TENANT, bucket, str(r.random()),
                 )  # fmt: skip
-                event and one("select count(*) from memfold.undo(%s, 'test', %s)", event, TENANT)
+                event and one("select count(*) from memfold.undo(%s, %s, 'test')", event, TENANT)
             case "reject_memory":
                 memory = self.memory(bucket)
-                memory and one("select memfold.reject_memory(%s, 'test', %s)", memory, TENANT)
+                memory and one("select memfold.reject_memory(%s, %s, 'test')", memory, TENANT)
             case "merge_memories" | "supersede_memory":
                 pair = self.memory(bucket), self.memory(bucket)
                 all(pair) and one(f"select memfold.{name}(%s, %s, 'test', %s)", *pair, TENANT)
@@ -168,7 +168,8 @@ class _Calls:
                 memory and one("select memfold.update_memory(%s, %s, tenant_id => %s)", memory, text, TENANT)
             case "judge":
                 claimed = self.db.execute(
-                    "select judgement_id from memfold.claim_judgements('w', %s, '3 seconds', %s, %s)",
+                    "select judgement_id from memfold.claim_judgements('w', max_results => %s,"
+                    " lease => '3 seconds', review => %s, tenant_id => %s)",
                     [r.choice([1, 5, 20]), r.random() < 0.3, TENANT],
                 ).fetchall()
                 for (judgement,) in claimed:
@@ -180,7 +181,8 @@ class _Calls:
                         )
                     elif r.random() < 0.9:
                         one(
-                            "select memfold.resolve_judgement(%s, %s, %s, 'because', %s, tenant_id => %s)", judgement,
+                            "select memfold.resolve_judgement(%s, %s, confidence => %s, "
+                            "reason => 'because', merged_text => %s, tenant_id => %s)", judgement,
                             r.choice(["duplicate", "refinement", "contradiction", "distinct"]), r.choice([0.5, 0.9, 1]),
                             r.choice([None, f"merged {r.randrange(50)}"]), TENANT,
                         )  # fmt: skip
@@ -192,10 +194,15 @@ class _Calls:
             case "approve_run":
                 run = self.run_of()
                 verdict = r.choice(["duplicate", "distinct"])
-                run and one("select memfold.approve_run(%s, %s, 20, %s)", run, verdict, TENANT)
+                run and one(
+                    "select memfold.approve_run(%s, verdict => %s, max_operations => 20, tenant_id => %s)",
+                    run,
+                    verdict,
+                    TENANT,
+                )
             case "undo_run":
                 run = self.run_of()
-                run and one("select count(*) from memfold.undo_run(%s, 'test', %s)", run, TENANT)
+                run and one("select count(*) from memfold.undo_run(%s, %s, 'test')", run, TENANT)
             case "sweep_duplicates":
                 one(
                     "select count(*) from memfold.sweep_duplicates(%s, %s, 'm4', %s, %s)", TENANT, bucket,
@@ -234,12 +241,14 @@ class _Calls:
                 )
             case "archive_events":
                 one(
-                    "select memfold.archive_events(clock_timestamp() - interval '2 seconds', %s, %s)",
+                    "select memfold.archive_events(clock_timestamp() - interval '2 seconds',"
+                    " max_events => %s, tenant_id => %s)",
                     r.choice([50, 1000]), TENANT,
                 )  # fmt: skip
             case "search_memories":
                 one(
-                    "select count(*) from memfold.search_memories(%s, %s, %s, 'm4')",
+                    "select count(*) from memfold.search_memories("
+                    "tenant_id => %s, bucket_id => %s, query_embedding => %s, embedding_model => 'm4')",
                     TENANT,
                     bucket,
                     self.vector("Bob", 3),
@@ -260,19 +269,23 @@ class _Calls:
                 )
             case "set_predicate":
                 one(
-                    "select memfold.set_predicate(%s, 'lives in', 'one', %s)", TENANT,
+                    "select memfold.set_predicate('lives in', %s, 'one', %s)", TENANT,
                     r.choice([None, "newest_wins", "keep_existing", "keep_both", "review"]),
                 )  # fmt: skip
             case "erase_memory":
                 memory = self.memory(ERASED)
-                memory and one("select memfold.erase_memory(%s, 'test', %s)", memory, TENANT)
+                memory and one("select memfold.erase_memory(%s, %s, 'test')", memory, TENANT)
             case "erase_source":
                 turn = one(
                     "select source_turn_ids[1] from memfold.memory_events where tenant_id = %s and bucket_id = %s"
                     " and observation and source_turn_ids[1] like 'T%%' order by md5(event_id::text || %s) limit 1",
                     TENANT, ERASED, str(r.random()),
                 )  # fmt: skip
-                turn and one("select memfold.erase_source(%s, %s, 'test')", TENANT, turn)
+                turn and one(
+                    "select memfold.erase_source(tenant_id => %s, source_turn_id => %s, reason => 'test')",
+                    TENANT,
+                    turn,
+                )
             case _:
                 raise ValueError(name)
 
@@ -294,7 +307,7 @@ class Stress:
     def prepare(self) -> None:
         with self.connect() as db:
             db.execute("select memfold.register_embedding_model('m4', 4)")
-            db.execute("select memfold.set_predicate(%s, 'lives in', 'one')", [TENANT])
+            db.execute("select memfold.set_predicate('lives in', %s, 'one')", [TENANT])
             db.execute("select memfold.set_policy(%s, %s, lexical_threshold => 0.9)", [TENANT, BUCKETS[1]])
 
     def run(self, calls: int) -> Outcome:

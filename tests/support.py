@@ -84,7 +84,7 @@ def answer(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
     names = "".join(f", {name} => %s" for name in named)
     row = db.execute(
         "select * from memfold.resolve_judgement((select judgement_id from memfold.judgements"
-        " where tenant_id = 'acme' and status in ('open', 'leased')), %s, %s,"
+        " where tenant_id = 'acme' and status in ('open', 'leased')), %s, confidence => %s,"
         f" model => 'a judge', tenant_id => 'acme'{names})".encode(),
         [verdict, confidence, *named.values()],
     ).fetchone()

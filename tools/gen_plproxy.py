@@ -300,7 +300,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold_internal._route_queue(tenant_id, shard);
-    select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
+    select * from memfold.claim_judgements("worker" => $2, "max_results" => $3, "lease" => $4, "review" => $5,
         "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
         "judgement_ids" => $7);
 $$;
@@ -325,12 +325,13 @@ declare
     v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
-    v_left bigint := max;
+    v_left bigint := max_results;
     v_given bigint;
     v_lost integer := 0;
 begin
     if v_tenant_id is not null then
-        return query select * from memfold_internal._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
+        return query select * from memfold_internal._claim_on(0, worker, max_results, lease, review,
+            v_tenant_id, judgement_ids);
         return;
     end if;
     for v_step in 1..v_shards loop

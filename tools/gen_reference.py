@@ -37,7 +37,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select vector_index_ddl('toy:2500')",
         ],
         "set_predicate": [
-            "select set_predicate('acme', 'lives_in')",
+            "select set_predicate('lives_in', 'acme')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
         ],
         "set_policy": [
@@ -96,7 +96,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
     "Read": {
         "find_similar": [
             "select memory_id, similarity, content\n"
-            "from find_similar('acme', 'default', '[0.9, 0.1, 0.4]', 'toy', threshold => 0.9)",
+            "from find_similar('[0.9, 0.1, 0.4]', 'toy', 'acme', 'default', threshold => 0.9)",
         ],
         "current_memory": [
             "select c.content, c.status\n"
@@ -114,7 +114,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "search_memories": [
             "select content, round(score::numeric, 3) as score, similarity, collapsed_count\n"
-            "from search_memories('acme', 'default', '[0.9, 0.1, 0.4]', 'toy', max_results => 3)",
+            "from search_memories('[0.9, 0.1, 0.4]', 'toy', 'acme', 'default', max_results => 3)",
         ],
         "record_feedback": [
             "select f.* from memories as m, record_feedback(m.memory_id, true, 'acme') as f\n"
@@ -123,7 +123,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "effective_confidence": [
             "select decay_rate from set_policy('acme', 'notes', decay_rate => 0.01)",
             "select action from ingest_memory('Alice may move.', 'acme', 'notes', observed_at => '2025-01-01')",
-            "select round(effective_confidence(memory_id, '2025-03-02', 'acme')::numeric, 3)\n"
+            "select round(effective_confidence(memory_id, 'acme', '2025-03-02')::numeric, 3)\n"
             "from memories where content = 'Alice may move.'",
         ],
         "apply_decay": ["select decayed, remaining from apply_decay('acme')"],
@@ -145,7 +145,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "resolve_judgement": [
             "select r.*\n"
-            "from open_judgements as j, resolve_judgement(j.judgement_id, 'refinement', 0.9,\n"
+            "from open_judgements as j, resolve_judgement(j.judgement_id, 'refinement', confidence => 0.9,\n"
             "    reason => 'names the kind of tea', model => 'some-model', input_tokens => 412,\n"
             "    output_tokens => 38, cost => 0.00018, tenant_id => 'acme') as r\n"
             "where j.tenant_id = 'acme' and j.content = 'Bob drinks green tea.'",
@@ -159,19 +159,19 @@ PARTS: dict[str, dict[str, list[str]]] = {
     "A person's hand": {
         "undo": [
             "select u.*\n"
-            "from memory_events as e, undo(e.event_id, 'he drinks both', 'acme') as u\n"
+            "from memory_events as e, undo(e.event_id, 'acme', 'he drinks both') as u\n"
             "where e.tenant_id = 'acme' and e.action = 'replaced'",
         ],
         "merge_memories": [
             "select r.action, r.tier, r.method\n"
-            "from memories as a, memories as b, merge_memories(a.memory_id, b.memory_id, 'it is', 'acme') as r\n"
+            "from memories as a, memories as b, merge_memories(a.memory_id, b.memory_id, 'acme', 'it is') as r\n"
             "where a.content = 'Bob drinks green tea.' and b.content = 'Bob drinks tea.'",
         ],
         "supersede_memory": [
             "select count(ingest_memory(content, 'acme', subject => 'Carol'))\n"
             "from unnest('{Carol works from home.,Carol works in the office.}'::text[]) as c (content)",
             "select r.action, r.tier, r.method\n"
-            "from memories as a, memories as b, supersede_memory(a.memory_id, b.memory_id, 'she said', 'acme') as r\n"
+            "from memories as a, memories as b, supersede_memory(a.memory_id, b.memory_id, 'acme', 'she said') as r\n"
             "where a.content = 'Carol works from home.' and b.content = 'Carol works in the office.'",
         ],
         "update_memory": [
@@ -181,7 +181,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "reject_memory": [
             "select r.action, r.tier, r.method\n"
-            "from memories as m, reject_memory(m.memory_id, 'a joke', 'acme') as r\n"
+            "from memories as m, reject_memory(m.memory_id, 'acme', 'a joke') as r\n"
             "where m.content = 'Bob drinks tea.'",
             "select action, tier, method from ingest_memory('Bob drinks green tea', 'acme', subject => 'Bob')",
         ],
@@ -202,7 +202,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "where tenant_id = 'acme' and kind = 'consolidation'",
         ],
         "undo_run": [
-            "select u.status, u.content from runs as r, undo_run(r.run_id, 'too eager', 'acme') as u\n"
+            "select u.status, u.content from runs as r, undo_run(r.run_id, 'acme', 'too eager') as u\n"
             "where r.tenant_id = 'acme' and r.kind = 'consolidation'",
         ],
         "duplicate_pairs": ["select threshold, pairs from duplicate_pairs('acme', 'trips')"],
@@ -239,7 +239,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select * from collect_pairs('acme', embedding_model => 'toy', min_age => '0 days')"
         ],
         "pairs_to_label": [
-            "select content_a, content_b, label, evidence, similarity\nfrom pairs_to_label('acme', 'toy', max => 2)",
+            "select content_a, content_b, label, evidence, similarity\nfrom pairs_to_label('acme', 'toy', max_results => 2)",
         ],
         "remove_labelled_pair": [
             "select remove_labelled_pair(pair_id, 'acme') from labelled_pairs where content_b = 'Eve likes Rome.'",
@@ -266,7 +266,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "add_embeddings": [
             "select a.status\n"
             "from (select * from missing_embeddings('toy', 'toy/2', max_results => 1, tenant_id => 'acme')) as m,\n"
-            "    add_embeddings('toy/2', array[m.memory_id], array[m.content], array['[1, 0]'::vector],\n"
+            "    add_embeddings(array[m.memory_id], array[m.content], array['[1, 0]'::vector], 'toy/2',\n"
             "        tenant_id => 'acme') as a",
         ],
         "reembed_status": [
@@ -305,13 +305,13 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "import_bucket": [],
         "erase_source": [
-            "select * from erase_source('globex', 'turn-1', 'request 17')",
+            "select * from erase_source('turn-1', 'globex', 'request 17')",
             "select content, status from memories where tenant_id = 'globex' and bucket_id = 'eve'",
             "select method, cause, reason, actor from memory_events\n"
             "where tenant_id = 'globex' and action = 'erased' and bucket_id = 'eve'",
         ],
         "erase_memory": [
-            "select e.* from memories as m, erase_memory(m.memory_id, 'request 18', 'globex') as e\n"
+            "select e.* from memories as m, erase_memory(m.memory_id, 'globex', 'request 18') as e\n"
             "where m.tenant_id = 'globex' and m.content = 'Eve rides a bike.'",
         ],
         "erase_bucket": ["select * from erase_bucket('globex', 'eve')"],

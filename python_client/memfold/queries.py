@@ -67,9 +67,9 @@ FIND_SIMILAR = _function(
     "max_results",
 )
 ATTACH = _function("attach_embedding", "memory_id", "embedding", "embedding_model", "tenant_id")
-PENDING = _function("pending_embeddings", "tenant_id", "bucket", "max_results")
+PENDING = _function("pending_embeddings", "tenant_id", "bucket_id", "max_results")
 EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
-REGISTER_MODEL = _function("register_embedding_model", "model", "dimensions")
+REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of")
 SEARCH = _function(
@@ -110,7 +110,9 @@ UPDATE = _function(
 )
 
 # tier 3
-CLAIM = _function("claim_judgements", "worker", "max", "lease", "review", "tenant_id", "judgement_ids")
+CLAIM = _function(
+    "claim_judgements", "worker", "tenant_id", "max_results", "lease", "review", "judgement_ids"
+)
 RESOLVE = _function(
     "resolve_judgement",
     "judgement_id",
@@ -297,8 +299,10 @@ order by event_id desc
 ADD_PAIRS = _function("add_labelled_pairs", "pairs", "tenant_id")
 ADD_PAIR = _function("add_labelled_pair", "content_a", "content_b", "label", "tenant_id")
 REMOVE_PAIR = _function("remove_labelled_pair", "pair_id", "tenant_id")
-COLLECT_PAIRS = _function("collect_pairs", "tenant_id", "bucket_id", "embedding_model", "max", "min_age")
-PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "max")
+COLLECT_PAIRS = _function(
+    "collect_pairs", "tenant_id", "bucket_id", "embedding_model", "max_results", "min_age"
+)
+PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "max_results")
 
 # the command line ------------------------------------------------------------------------------------------
 

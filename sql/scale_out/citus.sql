@@ -629,10 +629,10 @@ comment on function memfold_internal._queues(text) is
 
 create or replace function memfold.claim_judgements(
     worker text,
-    max bigint default 10,
+    tenant_id text default null,
+    max_results bigint default 10,
     lease interval default '1 minute',
     review boolean default false,
-    tenant_id text default null,
     judgement_ids uuid[] default null
 ) returns setof memfold.claimed_judgement
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

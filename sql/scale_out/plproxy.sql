@@ -330,6 +330,8 @@ create type memfold.found_memory as (memory_id uuid, content text, memory_type t
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
 
+create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamp with time zone);
+
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 
 create type memfold.resolution as (status text, verdict text, action text, memory_id uuid, event_id uuid);
@@ -561,23 +563,23 @@ grant select on memfold.embedding_models to memfold_owner, memfold_app, memfold_
 
 -- Functions ---------------------------------------------------------------------------------------------------------
 
-create function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid DEFAULT NULL::uuid, patient boolean DEFAULT false, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), run_id uuid DEFAULT NULL::uuid, wait boolean DEFAULT false)
 returns TABLE(memory_id uuid, status text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.add_embeddings("embedding_model" => $1, "memory_ids" => $2, "contents" => $3, "embeddings" => $4, "run_id" => $5, "patient" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
+    select * from memfold.add_embeddings("memory_ids" => $1, "contents" => $2, "embeddings" => $3, "embedding_model" => $4, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $5, true), "run_id" => $6, "wait" => $7);
 $$;
-comment on function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid, patient boolean, tenant_id text) is
+comment on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) is
 'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
 no ledger row is written. contents: the texts that were embedded. status of each: added; known (it has one); busy (somebody
 writes to its scope: call again); later (the call had worked for 50 ms, and writers wait for none longer: call again); gone (there
-is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. patient: one
-memory, and waits its turn. run_id: of start_reembedding(), whose count it adds to.
+is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. wait: one
+memory, and the call waits for the lock of its scope. run_id: of start_reembedding(), whose count it adds to.
 Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
-revoke all on function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid, patient boolean, tenant_id text) from public;
-grant execute on function memfold.add_embeddings(embedding_model text, memory_ids uuid[], contents text[], embeddings vector[], run_id uuid, patient boolean, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) from public;
+grant execute on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) to memfold_app, memfold_owner;
 
 create function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), similarities jsonb DEFAULT '{}'::jsonb, origin text DEFAULT 'labelled'::text)
 returns uuid
@@ -625,31 +627,31 @@ many remain: call again, with the same time, until none do. Leaves a row in runs
 revoke all on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) from public;
 grant execute on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) to memfold_app, memfold_owner;
 
-create function memfold.approve_run(run_id uuid, verdict text DEFAULT 'duplicate'::text, max_operations bigint DEFAULT 100, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.approve_run(run_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), verdict text DEFAULT 'duplicate'::text, max_operations bigint DEFAULT 100)
 returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.approve_run("run_id" => $1, "verdict" => $2, "max_operations" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.approve_run("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "verdict" => $3, "max_operations" => $4);
 $$;
-comment on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) is
+comment on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
 the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.
 The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
-revoke all on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) from public;
-grant execute on function memfold.approve_run(run_id uuid, verdict text, max_operations bigint, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) from public;
+grant execute on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) to memfold_app, memfold_owner;
 
-create function memfold.archive_events(before timestamp with time zone, max_events bigint DEFAULT 1000, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.archive_events(before timestamp with time zone, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), max_events bigint DEFAULT 1000)
 returns memfold.archived_rows
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.archive_events("before" => $1, "max_events" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.archive_events("before" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "max_events" => $3);
 $$;
-comment on function memfold.archive_events(before timestamp with time zone, max_events bigint, tenant_id text) is
+comment on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) is
 'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
 them: restatements of one text, for which one row of method archived stands from then on (of those with the same metadata the
 first and the last stay), restatements that were undone, candidates that were refused, and recalled ones. Everything else
@@ -658,8 +660,8 @@ statistics stay as they are; undo() and a repeated call with an idempotency key 
 Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
 moved, how many stand for them, and whether to call it again. Writers of these scopes wait meanwhile, but not restatements.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';
-revoke all on function memfold.archive_events(before timestamp with time zone, max_events bigint, tenant_id text) from public;
-grant execute on function memfold.archive_events(before timestamp with time zone, max_events bigint, tenant_id text) to memfold_owner;
+revoke all on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) from public;
+grant execute on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) to memfold_owner;
 
 create function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.ingest_result
@@ -734,7 +736,7 @@ A row that came by a plain INSERT and waits for ingest_plain_rows() is no differ
 revoke all on function memfold.check_invariants(tenant_id text) from public;
 grant execute on function memfold.check_invariants(tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean DEFAULT true, max_operations bigint DEFAULT 200)
+create function memfold.clean_exact_duplicates(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, dry_run boolean DEFAULT true, max_operations bigint DEFAULT 200)
 returns TABLE(run_id uuid, memory_id uuid, keep_id uuid, content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -750,25 +752,25 @@ and pairs that were judged, or told apart by an undo, are left out. Raises MF001
 revoke all on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) from public;
 grant execute on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) to memfold_app, memfold_owner;
 
-create function memfold.collect_pairs(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, embedding_model text DEFAULT NULL::text, max bigint DEFAULT 10000, min_age interval DEFAULT '30 days'::interval)
+create function memfold.collect_pairs(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, embedding_model text DEFAULT NULL::text, max_results bigint DEFAULT 10000, min_age interval DEFAULT '30 days'::interval)
 returns TABLE(evidence text, label text, pairs bigint)
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres'
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.collect_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "max" => $4, "min_age" => $5);
+    select * from memfold.collect_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "max_results" => $4, "min_age" => $5);
 $$;
-comment on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max bigint, min_age interval) is
+comment on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) is
 'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
 what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
 guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
 and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
-the thresholds that they would confirm. At most max pairs, weak ones last, newest first. A pair with a stronger label keeps it.
+the thresholds that they would confirm. At most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it.
 Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
-revoke all on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max bigint, min_age interval) from public;
-grant execute on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max bigint, min_age interval) to memfold_app, memfold_owner;
+revoke all on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) from public;
+grant execute on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) to memfold_app, memfold_owner;
 
-create function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text DEFAULT NULL::text, threshold double precision DEFAULT NULL::double precision, approval text DEFAULT 'judge'::text, max_operations bigint DEFAULT 1000, max_judgements bigint DEFAULT 1000, dry_run boolean DEFAULT true)
+create function memfold.consolidate(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, embedding_model text DEFAULT NULL::text, threshold double precision DEFAULT NULL::double precision, approval text DEFAULT 'judge'::text, max_operations bigint DEFAULT 1000, max_judgements bigint DEFAULT 1000, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, cluster bigint, memory_id uuid, representative_id uuid, similarity double precision, guard text[], content text, representative_content text, action text)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
@@ -848,38 +850,38 @@ the role may read.';
 revoke all on function memfold.current_memory(id uuid, tenant_id text) from public;
 grant execute on function memfold.current_memory(id uuid, tenant_id text) to memfold_app, memfold_auditor, memfold_owner;
 
-create function memfold.derive_scope(tenant_id text, memory_ids uuid[])
+create function memfold.derive_scope(memory_ids uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.derive_scope("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "memory_ids" => $2);
+    select * from memfold.derive_scope("memory_ids" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
-comment on function memfold.derive_scope(tenant_id text, memory_ids uuid[]) is
+comment on function memfold.derive_scope(memory_ids uuid[], tenant_id text) is
 'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
 force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
 bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
-revoke all on function memfold.derive_scope(tenant_id text, memory_ids uuid[]) from public;
-grant execute on function memfold.derive_scope(tenant_id text, memory_ids uuid[]) to memfold_owner;
+revoke all on function memfold.derive_scope(memory_ids uuid[], tenant_id text) from public;
+grant execute on function memfold.derive_scope(memory_ids uuid[], tenant_id text) to memfold_owner;
 
-create function memfold.drop_embeddings(model text, after uuid DEFAULT NULL::uuid, max_results bigint DEFAULT 1000, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), INOUT run_id uuid DEFAULT NULL::uuid, OUT dropped bigint, OUT last_id uuid)
+create function memfold.drop_embeddings(embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), after uuid DEFAULT NULL::uuid, max_results bigint DEFAULT 1000, INOUT run_id uuid DEFAULT NULL::uuid, OUT dropped bigint, OUT last_id uuid)
 returns record
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.drop_embeddings("model" => $1, "after" => $2, "max_results" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "run_id" => $5);
+    select * from memfold.drop_embeddings("embedding_model" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "after" => $3, "max_results" => $4, "run_id" => $5);
 $$;
-comment on function memfold.drop_embeddings(model text, after uuid, max_results bigint, tenant_id text, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) is
+comment on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) is
 'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
 many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
 it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
 Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
-revoke all on function memfold.drop_embeddings(model text, after uuid, max_results bigint, tenant_id text, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) from public;
-grant execute on function memfold.drop_embeddings(model text, after uuid, max_results bigint, tenant_id text, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) to memfold_owner;
+revoke all on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) from public;
+grant execute on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) to memfold_owner;
 
-create function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text DEFAULT NULL::text, thresholds double precision[] DEFAULT '{0.98,0.95,0.9}'::double precision[])
+create function memfold.duplicate_pairs(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, embedding_model text DEFAULT NULL::text, thresholds double precision[] DEFAULT '{0.98,0.95,0.9}'::double precision[])
 returns TABLE(threshold double precision, pairs bigint)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
@@ -894,38 +896,38 @@ MF022.';
 revoke all on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) from public;
 grant execute on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) to memfold_app, memfold_owner;
 
-create function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone DEFAULT now(), tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.effective_confidence(memory_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), as_of timestamp with time zone DEFAULT now())
 returns double precision
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.effective_confidence("memory_id" => $1, "as_of" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.effective_confidence("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "as_of" => $3);
 $$;
-comment on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) is
+comment on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
 days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
 it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
-revoke all on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) from public;
-grant execute on function memfold.effective_confidence(memory_id uuid, as_of timestamp with time zone, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) from public;
+grant execute on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) to memfold_app, memfold_owner;
 
-create function memfold.embed_pending(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket text DEFAULT NULL::text, max_results bigint DEFAULT 32)
+create function memfold.embed_pending(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_results bigint DEFAULT 32)
 returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.embed_pending("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
+    select * from memfold.embed_pending("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
 $$;
-comment on function memfold.embed_pending(tenant_id text, bucket text, max_results bigint) is
+comment on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) is
 'Where a policy embeds in the database: makes the vectors of memories that were stored without one, and runs the tier 2 that
 was skipped, as attach_embedding() does. For what came by a plain INSERT or before the policy, or while as many sessions as are
 allowed held a model. At most max_results (1 to 1,000) a call, oldest first, of one bucket where given; returns how many: call
 it until it returns 0, which it also does where this session may hold no model, or another one is at it. Raises MF001 to
 MF003, MF022, MF056 to MF059; 40001 and 40P01 as ingest_memory() does.';
-revoke all on function memfold.embed_pending(tenant_id text, bucket text, max_results bigint) from public;
-grant execute on function memfold.embed_pending(tenant_id text, bucket text, max_results bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) from public;
+grant execute on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
 
 create function memfold.end_reembedding(run_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns bigint
@@ -941,7 +943,7 @@ many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
 revoke all on function memfold.end_reembedding(run_id uuid, tenant_id text) from public;
 grant execute on function memfold.end_reembedding(run_id uuid, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.end_session(session_id text, tenant_id text, bucket_id text DEFAULT 'default'::text, dry_run boolean DEFAULT false)
+create function memfold.end_session(session_id text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, dry_run boolean DEFAULT false)
 returns TABLE(run_id uuid, merged_groups bigint, superseded_count bigint, compression_ratio double precision, avg_similarity double precision, considered bigint)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -960,7 +962,7 @@ null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.
 revoke all on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) from public;
 grant execute on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) to memfold_app, memfold_owner;
 
-create function memfold.erase_bucket(tenant_id text, bucket_id text, reason text DEFAULT NULL::text, max_memories bigint DEFAULT 200)
+create function memfold.erase_bucket(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, reason text DEFAULT NULL::text, max_memories bigint DEFAULT 200)
 returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -977,39 +979,39 @@ Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) from public;
 grant execute on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
 
-create function memfold.erase_memory(memory_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.erase_memory(memory_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.erase_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.erase_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
-comment on function memfold.erase_memory(memory_id uuid, reason text, tenant_id text) is
+comment on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) is
 'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
 judgements and ledger rows. What it had superseded by itself is current again, as if it had never been said. Said again, it is a
 new memory: to refuse it from now on, use reject_memory(). It cannot be undone. A row of the ledger without content
 stays for each text, with reason. Raises MF001 to MF003, MF018 (no such memory), MF025.';
-revoke all on function memfold.erase_memory(memory_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.erase_memory(memory_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
-create function memfold.erase_source(tenant_id text, source_turn_id text, reason text DEFAULT NULL::text, max_memories bigint DEFAULT 100)
+create function memfold.erase_source(source_turn_id text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text, max_memories bigint DEFAULT 100)
 returns memfold.erasure
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.erase_source("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "source_turn_id" => $2, "reason" => $3, "max_memories" => $4);
+    select * from memfold.erase_source("source_turn_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3, "max_memories" => $4);
 $$;
-comment on function memfold.erase_source(tenant_id text, source_turn_id text, reason text, max_memories bigint) is
+comment on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) is
 'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
 other turns support stays, in the words of one of them, with its counters derived anew; where the turn''s own text was the
 one that others were folded into, the oldest of these takes its place and the folds stay. An observation of several turns stays,
 without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
 (1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
 the scopes concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
-revoke all on function memfold.erase_source(tenant_id text, source_turn_id text, reason text, max_memories bigint) from public;
-grant execute on function memfold.erase_source(tenant_id text, source_turn_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) from public;
+grant execute on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
 
 create function memfold.erase_tenant(tenant_id text, reason text DEFAULT NULL::text, max_memories bigint DEFAULT 200)
 returns memfold.erasure
@@ -1042,7 +1044,7 @@ force now. Raises MF018.';
 revoke all on function memfold.explain_memory(memory_id uuid, tenant_id text) from public;
 grant execute on function memfold.explain_memory(memory_id uuid, tenant_id text) to memfold_app, memfold_auditor, memfold_owner;
 
-create function memfold.export_bucket(tenant_id text, bucket_id text DEFAULT 'default'::text)
+create function memfold.export_bucket(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
 returns SETOF jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1058,56 +1060,56 @@ Large buckets: read it through a cursor; the server keeps it in temporary files.
 revoke all on function memfold.export_bucket(tenant_id text, bucket_id text) from public;
 grant execute on function memfold.export_bucket(tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
-create function memfold.fail_judgement(judgement_id uuid, error text, worker text DEFAULT NULL::text, counted boolean DEFAULT true, retry_after interval DEFAULT NULL::interval, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), worker text DEFAULT NULL::text, counted boolean DEFAULT true, retry_after interval DEFAULT NULL::interval, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision)
 returns text
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_judge(tenant_id);
-    select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "worker" => $3, "counted" => $4, "retry_after" => $5, "model" => $6, "input_tokens" => $7, "output_tokens" => $8, "cost" => $9, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $10, true));
+    select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "worker" => $4, "counted" => $5, "retry_after" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10);
 $$;
-comment on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) is
+comment on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) is
 'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
 synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
 what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
 error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
-revoke all on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) from public;
-grant execute on function memfold.fail_judgement(judgement_id uuid, error text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision, tenant_id text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) from public;
+grant execute on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) to memfold_app, memfold_judge, memfold_owner;
 
-create function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
+create function memfold.find_similar(embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
 returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.find_similar("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding" => $3, "embedding_model" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
+    select * from memfold.find_similar("embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
-comment on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
+comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
 nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
 its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';
-revoke all on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
-grant execute on function memfold.find_similar(tenant_id text, bucket_id text, embedding vector, embedding_model text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
+grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb)
+create function memfold.import_bucket(lines jsonb, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
 returns bigint
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.import_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "lines" => $3);
+    select * from memfold.import_bucket("lines" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3);
 $$;
-comment on function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb) is
+comment on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) is
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
 policies are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
-revoke all on function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb) from public;
-grant execute on function memfold.import_bucket(tenant_id text, bucket_id text, lines jsonb) to memfold_owner;
+revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
 
 create function memfold.ingest_memories(candidates jsonb, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), on_error text DEFAULT 'report'::text)
 returns SETOF memfold.batch_result
@@ -1127,7 +1129,7 @@ prints a vector. Raises MF022, MF025, MF035; may raise 40001: retry it with the 
 revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) from public;
 grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) to memfold_app, memfold_owner;
 
-create function memfold.ingest_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
+create function memfold.ingest_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
@@ -1147,7 +1149,7 @@ Bad input raises MF001 to MF016 or MF061 and changes nothing; a call may raise 4
 revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
 
-create function memfold.ingest_plain_rows(tenant_id text, bucket_id text DEFAULT NULL::text, max_rows bigint DEFAULT 1000)
+create function memfold.ingest_plain_rows(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_rows bigint DEFAULT 1000)
 returns memfold.plain_rows
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1179,7 +1181,7 @@ tenant has not ingested for a day are removed. Raises MF022, MF025, MF035; may r
 revoke all on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) from public;
 grant execute on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) to memfold_app, memfold_owner;
 
-create function memfold.known_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, metadata jsonb DEFAULT '{}'::jsonb)
+create function memfold.known_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, metadata jsonb DEFAULT '{}'::jsonb)
 returns TABLE(memory_id uuid, matched_id uuid, status text, content_hash bytea)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1194,66 +1196,66 @@ Nothing is written. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) from public;
 grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_app, memfold_owner;
 
-create function memfold.merge_memories(memory_id uuid, into_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.merge_memories("memory_id" => $1, "into_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.merge_memories("memory_id" => $1, "into_id" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "reason" => $4);
 $$;
-comment on function memfold.merge_memories(memory_id uuid, into_id uuid, reason text, tenant_id text) is
+comment on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) is
 'A person folds one memory into another of the same bucket, whatever their scopes: memory_id becomes an alias of into_id,
 which counts its observations from now on. Ids of aliases stand for where they lead. undo(event_id) takes it back.
 Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
-revoke all on function memfold.merge_memories(memory_id uuid, into_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.merge_memories(memory_id uuid, into_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
-create function memfold.missing_embeddings(from_model text, to_model text, after uuid DEFAULT NULL::uuid, max_results bigint DEFAULT 100, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.missing_embeddings(from_model text, to_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), after uuid DEFAULT NULL::uuid, max_results bigint DEFAULT 100)
 returns TABLE(memory_id uuid, bucket_id text, content text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.missing_embeddings("from_model" => $1, "to_model" => $2, "after" => $3, "max_results" => $4, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $5, true));
+    select * from memfold.missing_embeddings("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "after" => $4, "max_results" => $5);
 $$;
-comment on function memfold.missing_embeddings(from_model text, to_model text, after uuid, max_results bigint, tenant_id text) is
+comment on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) is
 'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
 after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
 pending_embeddings(). Raises MF001 to MF003, MF022.';
-revoke all on function memfold.missing_embeddings(from_model text, to_model text, after uuid, max_results bigint, tenant_id text) from public;
-grant execute on function memfold.missing_embeddings(from_model text, to_model text, after uuid, max_results bigint, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) from public;
+grant execute on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.pairs_to_label(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), embedding_model text DEFAULT NULL::text, max bigint DEFAULT 100)
+create function memfold.pairs_to_label(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), embedding_model text DEFAULT NULL::text, max_results bigint DEFAULT 100)
 returns TABLE(pair_id uuid, content_a text, content_b text, label text, evidence text, similarity double precision, guard text[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.pairs_to_label("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "embedding_model" => $2, "max" => $3);
+    select * from memfold.pairs_to_label("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "embedding_model" => $2, "max_results" => $3);
 $$;
-comment on function memfold.pairs_to_label(tenant_id text, embedding_model text, max bigint) is
+comment on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) is
 'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
-between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max. add_labelled_pair() of
+between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max_results. add_labelled_pair() of
 both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';
-revoke all on function memfold.pairs_to_label(tenant_id text, embedding_model text, max bigint) from public;
-grant execute on function memfold.pairs_to_label(tenant_id text, embedding_model text, max bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) from public;
+grant execute on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.pending_embeddings(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket text DEFAULT NULL::text, max_results bigint DEFAULT 100)
-returns TABLE(memory_id uuid, bucket_id text, content text, created_at timestamp with time zone)
+create function memfold.pending_embeddings(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_results bigint DEFAULT 100)
+returns SETOF memfold.pending_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.pending_embeddings("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket" => $2, "max_results" => $3);
+    select * from memfold.pending_embeddings("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
 $$;
-comment on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) is
+comment on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) is
 'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
 hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';
-revoke all on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) from public;
-grant execute on function memfold.pending_embeddings(tenant_id text, bucket text, max_results bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) from public;
+grant execute on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.preview_memory(content text, tenant_id text, bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
+create function memfold.preview_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
@@ -1267,7 +1269,7 @@ written, no lock is taken. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
 
-create function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision DEFAULT 0.3, unused_for interval DEFAULT '90 days'::interval, max_operations bigint DEFAULT 200, dry_run boolean DEFAULT true)
+create function memfold.prune_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_confidence double precision DEFAULT 0.3, unused_for interval DEFAULT '90 days'::interval, max_operations bigint DEFAULT 200, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, memory_id uuid, content text, confidence double precision, last_used timestamp with time zone, helpful_count bigint, harmful_count bigint, reason text)
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
@@ -1312,20 +1314,20 @@ for the new one too; the last run, and what it has added. Reads all the tenant''
 revoke all on function memfold.reembed_status(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.reembed_status(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision)
+create function memfold_internal._all_register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.register_embedding_model("model" => $1, "dimensions" => $2, "merge_threshold" => $3, "judge_threshold" => $4);
+    select * from memfold.register_embedding_model("embedding_model" => $1, "dimensions" => $2, "merge_threshold" => $3, "judge_threshold" => $4);
 $$;
 comment on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) is
 'register_embedding_model() on every server that it is for.';
 revoke all on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) from public;
 grant execute on function memfold_internal._all_register_embedding_model(text, bigint, double precision, double precision) to memfold_owner;
 
-create function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision DEFAULT 0.92, judge_threshold double precision DEFAULT 0.85)
+create function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision DEFAULT 0.92, judge_threshold double precision DEFAULT 0.85)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1333,27 +1335,27 @@ begin
     perform memfold_internal._all_register_embedding_model($1, $2, $3, $4);
 end;
 $$;
-comment on function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) is
+comment on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) is
 'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
 and from which on it asks a judge. Registering it again changes nothing. Models are
 everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
-revoke all on function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) from public;
-grant execute on function memfold.register_embedding_model(model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) to memfold_owner;
+revoke all on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) from public;
+grant execute on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) to memfold_owner;
 
-create function memfold.reject_memory(memory_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.reject_memory(memory_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.reject_memory("memory_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.reject_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
-comment on function memfold.reject_memory(memory_id uuid, reason text, tenant_id text) is
+comment on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) is
 'A person says: not this. The memory (of an alias: where it leads) becomes a tombstone: it is no longer shown, and its text
 and those of its aliases are rejected when they arrive again. A value that it had superseded is current again.
 undo(event_id) takes it back. Raises MF018 (no such memory), MF034 (it is rejected already), MF025.';
-revoke all on function memfold.reject_memory(memory_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.reject_memory(memory_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
 create function memfold.remove_labelled_pair(pair_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns void
@@ -1368,20 +1370,20 @@ comment on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) i
 revoke all on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) from public;
 grant execute on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_replace_embedding_model(model text, replaced_by text)
+create function memfold_internal._all_replace_embedding_model(embedding_model text, replaced_by text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.replace_embedding_model("model" => $1, "replaced_by" => $2);
+    select * from memfold.replace_embedding_model("embedding_model" => $1, "replaced_by" => $2);
 $$;
 comment on function memfold_internal._all_replace_embedding_model(text, text) is
 'replace_embedding_model() on every server that it is for.';
 revoke all on function memfold_internal._all_replace_embedding_model(text, text) from public;
 grant execute on function memfold_internal._all_replace_embedding_model(text, text) to memfold_owner;
 
-create function memfold.replace_embedding_model(model text, replaced_by text)
+create function memfold.replace_embedding_model(embedding_model text, replaced_by text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1389,22 +1391,22 @@ begin
     perform memfold_internal._all_replace_embedding_model($1, $2);
 end;
 $$;
-comment on function memfold.replace_embedding_model(model text, replaced_by text) is
-'Cut-over, for all tenants: from now on vectors of model are refused (MF047), in ingest and in search, and its stored ones may be
+comment on function memfold.replace_embedding_model(embedding_model text, replaced_by text) is
+'Cut-over, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in search, and its stored ones may be
 dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
-Raises MF013, MF022, MF046 (memories that are embedded by model are not by replaced_by), MF047 (replaced_by is replaced itself).';
-revoke all on function memfold.replace_embedding_model(model text, replaced_by text) from public;
-grant execute on function memfold.replace_embedding_model(model text, replaced_by text) to memfold_owner;
+Raises MF013, MF022, MF046 (memories that are embedded by embedding_model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+revoke all on function memfold.replace_embedding_model(embedding_model text, replaced_by text) from public;
+grant execute on function memfold.replace_embedding_model(embedding_model text, replaced_by text) to memfold_owner;
 
-create function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, richer_memory_id uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, member_ids uuid[] DEFAULT NULL::uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), confidence double precision DEFAULT 1, reason text DEFAULT NULL::text, merged_text text DEFAULT NULL::text, richer_memory_id uuid DEFAULT NULL::uuid, model text DEFAULT NULL::text, input_tokens bigint DEFAULT NULL::bigint, output_tokens bigint DEFAULT NULL::bigint, cost double precision DEFAULT NULL::double precision, member_ids uuid[] DEFAULT NULL::uuid[])
 returns memfold.resolution
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_judge(tenant_id);
-    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "confidence" => $3, "reason" => $4, "merged_text" => $5, "richer_memory_id" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10, "member_ids" => $11, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $12, true));
+    select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "confidence" => $4, "reason" => $5, "merged_text" => $6, "richer_memory_id" => $7, "model" => $8, "input_tokens" => $9, "output_tokens" => $10, "cost" => $11, "member_ids" => $12);
 $$;
-comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) is
+comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) is
 'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
 newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
 decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
@@ -1414,10 +1416,10 @@ what all say; without one, or with one of punctuation alone, all are kept, with 
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
-revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) from public;
-grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[], tenant_id text) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;
+grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-create function memfold.run_maintenance(tenant_id text, tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
+create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,syntheses,staged,keys,runs,embed}'::text[])
 returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1436,15 +1438,15 @@ status failed where a task has failed). Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
-create function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
+create function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
 returns SETOF memfold.found_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.search_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "query_embedding" => $3, "embedding_model" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
+    select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
 $$;
-comment on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
+comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
 policy''s); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
@@ -1457,8 +1459,8 @@ further, at up to 48 * max_results. Exact up to 10,000 vectors; of larger bucket
 their newest 10,000; exact, however many, of one session_id, and with as_of: what was believed at that time, values that were
 superseded since included, confidence as of then. touch (null: the policy''s, unless as_of is given or the transaction is read-only): counts
 what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
-revoke all on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
-grant execute on function memfold.search_memories(tenant_id text, bucket_id text, query_embedding vector, embedding_model text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
+revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
+grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint)
 returns setof memfold.policies
@@ -1473,7 +1475,7 @@ comment on function memfold_internal._all_set_policy(text, text, text, text, tex
 revoke all on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) from public;
 grant execute on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) to memfold_app, memfold_owner;
 
-create function memfold.set_policy(tenant_id text, bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text, key_retention interval DEFAULT NULL::interval, max_cluster_size bigint DEFAULT NULL::bigint)
+create function memfold.set_policy(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text, key_retention interval DEFAULT NULL::interval, max_cluster_size bigint DEFAULT NULL::bigint)
 returns memfold.policies
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1493,20 +1495,20 @@ is missing), MF058, MF059.';
 revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) from public;
 grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_set_predicate(tenant_id text, predicate text, cardinality text, conflict text)
+create function memfold_internal._all_set_predicate(predicate text, tenant_id text, cardinality text, conflict text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route_rules(tenant_id);
-    select * from memfold.set_predicate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "predicate" => $2, "cardinality" => $3, "conflict" => $4);
+    select * from memfold.set_predicate("predicate" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "cardinality" => $3, "conflict" => $4);
 $$;
 comment on function memfold_internal._all_set_predicate(text, text, text, text) is
 'set_predicate() on every server that it is for.';
 revoke all on function memfold_internal._all_set_predicate(text, text, text, text) from public;
 grant execute on function memfold_internal._all_set_predicate(text, text, text, text) to memfold_app, memfold_owner;
 
-create function memfold.set_predicate(tenant_id text, predicate text, cardinality text DEFAULT 'one'::text, conflict text DEFAULT NULL::text)
+create function memfold.set_predicate(predicate text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), cardinality text DEFAULT 'one'::text, conflict text DEFAULT NULL::text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1514,11 +1516,11 @@ begin
     perform memfold_internal._all_set_predicate($1, $2, $3, $4);
 end;
 $$;
-comment on function memfold.set_predicate(tenant_id text, predicate text, cardinality text, conflict text) is
+comment on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) is
 'Says how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many.
 It governs candidates from now on; what is stored stays as it is. Raises MF003, MF017.';
-revoke all on function memfold.set_predicate(tenant_id text, predicate text, cardinality text, conflict text) from public;
-grant execute on function memfold.set_predicate(tenant_id text, predicate text, cardinality text, conflict text) to memfold_app, memfold_owner;
+revoke all on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) from public;
+grant execute on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) to memfold_app, memfold_owner;
 
 create function memfold.start_reembedding(from_model text, to_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns uuid
@@ -1535,22 +1537,22 @@ add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF
 revoke all on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
-create function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.supersede_memory("memory_id" => $1, "by_id" => $2, "reason" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
+    select * from memfold.supersede_memory("memory_id" => $1, "by_id" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "reason" => $4);
 $$;
-comment on function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text, tenant_id text) is
+comment on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) is
 'A person retires a memory in favour of another of the same bucket: memory_id becomes history from now on, by_id is current.
 Stated again later, the retired one is current again. Ids of aliases stand for where they lead. undo(event_id) takes it
 back. Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
-revoke all on function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.supersede_memory(memory_id uuid, by_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
-create function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text DEFAULT NULL::text, dry_run boolean DEFAULT true, max_operations bigint DEFAULT 200, memory_ids uuid[] DEFAULT NULL::uuid[], into_run uuid DEFAULT NULL::uuid)
+create function memfold.sweep_duplicates(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, embedding_model text DEFAULT NULL::text, dry_run boolean DEFAULT true, max_operations bigint DEFAULT 200, memory_ids uuid[] DEFAULT NULL::uuid[], into_run uuid DEFAULT NULL::uuid)
 returns TABLE(run_id uuid, cluster bigint, memory_id uuid, representative_id uuid, similarity double precision, guard text[], content text, representative_content text, action text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1572,52 +1574,52 @@ MF022, MF025, MF038.';
 revoke all on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) from public;
 grant execute on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) to memfold_app, memfold_owner;
 
-create function memfold.undo(event_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.undo(event_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns SETOF memfold.undone_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.undo("event_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.undo("event_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
-comment on function memfold.undo(event_id uuid, reason text, tenant_id text) is
+comment on function memfold.undo(event_id uuid, tenant_id text, reason text) is
 'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
 every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';
-revoke all on function memfold.undo(event_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.undo(event_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.undo(event_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.undo(event_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
-create function memfold.undo_run(run_id uuid, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.undo_run(run_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns SETOF memfold.undone_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.undo_run("run_id" => $1, "reason" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
+    select * from memfold.undo_run("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
-comment on function memfold.undo_run(run_id uuid, reason text, tenant_id text) is
+comment on function memfold.undo_run(run_id uuid, tenant_id text, reason text) is
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
 for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
-revoke all on function memfold.undo_run(run_id uuid, reason text, tenant_id text) from public;
-grant execute on function memfold.undo_run(run_id uuid, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.undo_run(run_id uuid, tenant_id text, reason text) from public;
+grant execute on function memfold.undo_run(run_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_unregister_embedding_model(model text)
+create function memfold_internal._all_unregister_embedding_model(embedding_model text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on all;
-    select * from memfold.unregister_embedding_model("model" => $1);
+    select * from memfold.unregister_embedding_model("embedding_model" => $1);
 $$;
 comment on function memfold_internal._all_unregister_embedding_model(text) is
 'unregister_embedding_model() on every server that it is for.';
 revoke all on function memfold_internal._all_unregister_embedding_model(text) from public;
 grant execute on function memfold_internal._all_unregister_embedding_model(text) to memfold_owner;
 
-create function memfold.unregister_embedding_model(model text)
+create function memfold.unregister_embedding_model(embedding_model text)
 returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1625,27 +1627,27 @@ begin
     perform memfold_internal._all_unregister_embedding_model($1);
 end;
 $$;
-comment on function memfold.unregister_embedding_model(model text) is
+comment on function memfold.unregister_embedding_model(embedding_model text) is
 'Forgets an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations stay, for those who
 read them. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or something is left of it).';
-revoke all on function memfold.unregister_embedding_model(model text) from public;
-grant execute on function memfold.unregister_embedding_model(model text) to memfold_owner;
+revoke all on function memfold.unregister_embedding_model(embedding_model text) from public;
+grant execute on function memfold.unregister_embedding_model(embedding_model text) to memfold_owner;
 
-create function memfold.update_memory(memory_id uuid, content text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, reason text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
+create function memfold.update_memory(memory_id uuid, content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.update_memory("memory_id" => $1, "content" => $2, "object" => $3, "embedding" => $4, "embedding_model" => $5, "reason" => $6, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $7, true));
+    select * from memfold.update_memory("memory_id" => $1, "content" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "object" => $4, "embedding" => $5, "embedding_model" => $6, "reason" => $7);
 $$;
-comment on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) is
+comment on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) is
 'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
 scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
 the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
 back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
-revoke all on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) from public;
-grant execute on function memfold.update_memory(memory_id uuid, content text, object text, embedding vector, embedding_model text, reason text, tenant_id text) to memfold_app, memfold_owner;
+revoke all on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) from public;
+grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_app, memfold_owner;
 
 -- The judges' queue: of one tenant, or of all, server after server.
 
@@ -1656,7 +1658,7 @@ language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyl
 as $$
     cluster 'memfold';
     run on memfold_internal._route_queue(tenant_id, shard);
-    select * from memfold.claim_judgements("worker" => $2, "max" => $3, "lease" => $4, "review" => $5,
+    select * from memfold.claim_judgements("worker" => $2, "max_results" => $3, "lease" => $4, "review" => $5,
         "tenant_id" => case when $6 is not null then pg_catalog.set_config('memfold.tenant_id', $6, true) end,
         "judgement_ids" => $7);
 $$;
@@ -1673,7 +1675,7 @@ as $$
 $$;
 comment on function memfold_internal._retry_judgements_on(integer, text) is 'retry_judgements() on one server.';
 
-create function memfold.claim_judgements(worker text, max bigint DEFAULT 10, lease interval DEFAULT '00:01:00'::interval, review boolean DEFAULT false, tenant_id text DEFAULT NULL::text, judgement_ids uuid[] DEFAULT NULL::uuid[]) returns SETOF memfold.claimed_judgement
+create function memfold.claim_judgements(worker text, tenant_id text DEFAULT NULLIF(current_setting('memfold.tenant_id'::text, true), ''::text), max_results bigint DEFAULT 10, lease interval DEFAULT '00:01:00'::interval, review boolean DEFAULT false, judgement_ids uuid[] DEFAULT NULL::uuid[]) returns SETOF memfold.claimed_judgement
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -1681,12 +1683,13 @@ declare
     v_shards constant integer := memfold_internal._shards();
     -- each claim of a session begins behind the server that the last one ended with
     v_start constant integer := coalesce(nullif(current_setting('memfold.claimed_shard', true), '')::integer, 0);
-    v_left bigint := max;
+    v_left bigint := max_results;
     v_given bigint;
     v_lost integer := 0;
 begin
     if v_tenant_id is not null then
-        return query select * from memfold_internal._claim_on(0, worker, max, lease, review, v_tenant_id, judgement_ids);
+        return query select * from memfold_internal._claim_on(0, worker, max_results, lease, review,
+            v_tenant_id, judgement_ids);
         return;
     end if;
     for v_step in 1..v_shards loop
@@ -1713,7 +1716,7 @@ begin
 end;
 $$;
 
-create function memfold.retry_judgements(tenant_id text DEFAULT NULL::text) returns bigint
+create function memfold.retry_judgements(tenant_id text DEFAULT NULLIF(current_setting('memfold.tenant_id'::text, true), ''::text)) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -1729,13 +1732,13 @@ begin
 end;
 $$;
 
-comment on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) is
-'Leases at most max (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
+comment on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) is
+'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
 a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
-revoke all on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) from public;
-grant execute on function memfold.claim_judgements(worker text, max bigint, lease interval, review boolean, tenant_id text, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
+revoke all on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) from public;
+grant execute on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
 comment on function memfold.retry_judgements(tenant_id text) is
 'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which

@@ -27,6 +27,8 @@ comment on type memfold.ingest_result is
 the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of
 the memory that it was decided against, of method lexical the Jaccard similarity of words. similar: as in
 memory_events.similar_memories.';
+create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamptz);
+comment on type memfold.pending_memory is 'A memory that was stored without a vector, and the text to embed.';
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 comment on type memfold.plain_rows is
 'What ingest_plain_rows() did: rows that it ingested; buckets that it left alone because others were at work there.';

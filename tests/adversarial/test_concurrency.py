@@ -101,7 +101,7 @@ def test_one_key_many_calls(db: DB, connect: Connect) -> None:
 
 
 def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
 
     def work(i: int, connection: DB) -> None:
         for call in range(25):
@@ -165,7 +165,7 @@ def test_other_isolation_levels(db: DB, connect: Connect, level: str) -> None:
 
 def test_a_caller_that_waits_holding_a_row_gives_up(db: DB, connect: Connect) -> None:
     """Lock order: who may hold a row lock tries for the scope's key, and is told to retry."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     late = {"subject": "Ann", "predicate": "works_at", "object": "VW"}
     ingest(db, "Ann works at VW", **late, observed_at="2026-02-01")
     blocker = connect()

@@ -103,7 +103,7 @@ def stage(db: DB, connect: Connect) -> Iterator[Stage]:
     own, other, nobody = prober.sides()
     model(db)
     model(db, "m2")
-    db.execute("select set_predicate('*', 'born_in')")
+    db.execute("select set_predicate('born_in', '*')")
     roles = {name: f"{name}_{db.info.dbname}" for name in ("pooled", "bound", "forged", "stranger")}
     for name, role in roles.items():
         db.execute(f"drop role if exists {role}".encode())
@@ -341,8 +341,8 @@ FLIPS = (
     " set local memfold.tenant_id = 'birchwood-tenant'; fetch all from c",
     "prepare p as select t::text from memfold.memories as t; execute p;"
     " set local memfold.tenant_id = 'birchwood-tenant'; execute p",
-    "set local plan_cache_mode = force_generic_plan; select * from memfold.find_similar('alderwood-tenant',"
-    " 'birchwood bucket', '[1,0,0,0]', 'm', 0.1)",
+    "set local plan_cache_mode = force_generic_plan; select * from memfold.find_similar('[1,0,0,0]',"
+    " 'm', 'alderwood-tenant', 'birchwood bucket', 0.1)",
 )
 
 

@@ -158,7 +158,7 @@ def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
 
 def test_a_replay_of_what_is_superseded_meanwhile(db: DB, connect: Connect) -> None:
     """It holds the row of a value that is history now, and makes it current again: not while that one is busy."""
-    db.execute("select set_predicate('acme', 'lives in')")
+    db.execute("select set_predicate('lives in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives in"}
     old = ingest(db, "Ann lives in Bonn", **slot)
 
@@ -248,8 +248,8 @@ def test_a_predicate_becomes_single_valued_while_a_writer_waits(db: DB, connect:
     slot = {"subject": "Ann", "predicate": "lives in"}
     holder = connect()
     holder.execute("begin")
-    db.execute("select set_predicate('acme', 'lives in', 'many')")
-    holder.execute("select set_predicate('acme', 'lives in', 'one')")
+    db.execute("select set_predicate('lives in', 'acme', 'many')")
+    holder.execute("select set_predicate('lives in', 'acme', 'one')")
     ingest(holder, "Ann lives in Bonn", **slot)
     candidate = {"content": "Ann lives in Rome", **slot}
     waiting = Call(
@@ -306,7 +306,7 @@ def test_a_late_vector_of_what_is_gone(db: DB, connect: Connect, change: str) ->
     holder = connect()
     holder.execute("begin")
     if change == "erased":
-        holder.execute("select erase_memory(%s, 'test', 'acme')", [late.memory_id])
+        holder.execute("select erase_memory(%s, 'acme', 'test')", [late.memory_id])
     else:
         ingest(holder, "User likes tea")
         holder.execute(
@@ -403,7 +403,7 @@ def test_a_tree_that_has_grown_over_scopes_meanwhile(db: DB, connect: Connect, b
     holder, other = connect(), connect()
     holder.execute("begin")
     fold(holder, tea.memory_id, drink.memory_id)
-    reject = "select (reject_memory(%s, 'test', 'acme')).memory_id"
+    reject = "select (reject_memory(%s, 'acme', 'test')).memory_id"
 
     def work(connection: DB) -> Any:
         return connection.execute(reject.encode(), [tea.memory_id]).fetchone()
@@ -563,7 +563,7 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
     """Each value of a slot is decided by itself; with a sub-transaction each, 64 of them fill a backend's cache."""
     if db.info.server_version < 160000:
         pytest.skip("pg_stat_get_backend_subxact() is of version 16")
-    db.execute("select set_predicate('acme', 'status')")
+    db.execute("select set_predicate('status', 'acme')")
     writer = connect()
     writer.execute("begin")
     batch(
@@ -587,7 +587,7 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
 
 @pytest.mark.parametrize("on_error", ["report", "abort"])
 def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
-    db.execute("select set_predicate('acme', 'status')")
+    db.execute("select set_predicate('status', 'acme')")
     db.execute(
         "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate)"
         " returns memfold.ingest_result language plpgsql as $$ begin raise lock_not_available; end $$"
@@ -616,7 +616,7 @@ def test_erasing_what_is_being_asked_about(db: DB, connect: Connect) -> None:
     ).fetchall()
     assert asked == [("ask",)]
     erasing = Call(
-        db, connect(), lambda c: c.execute("select erase_memory(%s, 'test', 'acme')", [newer])
+        db, connect(), lambda c: c.execute("select erase_memory(%s, 'acme', 'test')", [newer])
     ).waits_for(asker)
     asker.execute("commit")
     erasing.end()
@@ -629,7 +629,7 @@ def test_asking_about_what_is_being_erased(db: DB, connect: Connect) -> None:
     older, _ = pair(db)
     eraser = connect()
     eraser.execute("begin")
-    eraser.execute("select erase_memory(%s, 'test', 'acme')", [older])
+    eraser.execute("select erase_memory(%s, 'acme', 'test')", [older])
     asking = Call(
         db,
         connect(),
@@ -656,7 +656,7 @@ def test_erasing_what_a_worker_asks_again(db: DB, connect: Connect) -> None:
     worker.execute("select count(*) from claim_judgements('w', tenant_id => 'acme')")
     assert db.execute("select count(*) from judgements").fetchone() == (1,)
     erasing = Call(
-        db, connect(), lambda c: c.execute("select erase_memory(%s, 'test', 'acme')", [root.memory_id])
+        db, connect(), lambda c: c.execute("select erase_memory(%s, 'acme', 'test')", [root.memory_id])
     ).waits_for(worker)
     worker.execute("commit")
     erasing.end()
@@ -677,7 +677,7 @@ def test_erasing_what_a_worker_is_about_to_ask_again(db: DB, connect: Connect) -
     worker.execute("begin")
     worker.execute("select from judgements where judgement_id = %s for no key update", [asked.judgement_id])
     erasing = Call(
-        db, connect(), lambda c: c.execute("select erase_memory(%s, 'test', 'acme')", [root.memory_id])
+        db, connect(), lambda c: c.execute("select erase_memory(%s, 'acme', 'test')", [root.memory_id])
     ).waits_for(worker)
     worker.execute("select count(*) from claim_judgements('w', tenant_id => 'acme')")
     worker.execute("commit")
@@ -694,7 +694,7 @@ def test_answering_what_is_erased_meanwhile(db: DB, connect: Connect) -> None:
     for answer in ("resolve_judgement(%s, 'distinct', tenant_id => 'acme')",):
         eraser = connect()
         eraser.execute("begin")
-        eraser.execute("select erase_memory(%s, 'test', 'acme')", [asked.memory_id])
+        eraser.execute("select erase_memory(%s, 'acme', 'test')", [asked.memory_id])
         answering = Call(
             db,
             connect(),
@@ -875,7 +875,7 @@ def test_a_failure_while_the_answer_is_written(db: DB, connect: Connect) -> None
         db,
         connect(),
         lambda c: c.execute(
-            "select fail_judgement(%s, 'no answer', 'w', tenant_id => 'acme')", row
+            "select fail_judgement(%s, 'no answer', worker => 'w', tenant_id => 'acme')", row
         ).fetchone(),
     ).waits_for(answering)
     answering.execute("commit")

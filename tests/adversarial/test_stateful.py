@@ -239,7 +239,7 @@ class Machine(RuleBasedStateMachine):
         self.scopes = scopes
         calls = [f"memfold.set_policy(%(tenant)s, '{b}', {rules})" for b, rules in BUCKETS.items()]
         calls += [
-            f"memfold.set_predicate(%(tenant)s, '{p}', '{many}', {rule})" for p, many, rule in PREDICATES
+            f"memfold.set_predicate('{p}', %(tenant)s, '{many}', {rule})" for p, many, rule in PREDICATES
         ]
         self.db.execute("select " + ", ".join(calls), {"tenant": self.tenant})
         if profile == "exact":

@@ -110,7 +110,7 @@ def test_an_escalation_tells_of_the_neighbour(client: Memfold) -> None:
 
 
 def test_a_supersession_names_what_it_replaced(plain: Memfold, db: psycopg.Connection) -> None:
-    db.execute("select memfold.set_predicate('t', 'lives_in', 'one')")
+    db.execute("select memfold.set_predicate('lives_in', 't', 'one')")
     fields: dict[str, Any] = {"subject": "Alice", "predicate": "lives_in"}
     paris = plain.ingest("Alice lives in Paris.", object="Paris", **fields)
     rome = plain.ingest("Alice lives in Rome.", object="Rome", **fields)

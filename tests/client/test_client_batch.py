@@ -142,7 +142,7 @@ def one_by_one(client: Memfold, tenant: str) -> list[Any]:
 @pytest.mark.core
 def test_the_same_as_one_by_one(client: Memfold, db: DB) -> None:
     client.register_embedding_model("toy", 3)
-    db.execute("select memfold.set_predicate('*', 'lives_in', 'one')")
+    db.execute("select memfold.set_predicate('lives_in', '*', 'one')")
     expected = one_by_one(client, "singles")
     again = one_by_one(client, "singles")
     for tenant, size in (("in one", 500), ("in several", 3), ("of one each", 1)):

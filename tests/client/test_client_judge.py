@@ -420,7 +420,7 @@ def test_trouble_after_the_fact_is_stored_is_not_the_callers(
 
 # somebody else ---------------------------------------------------------------------------------------------
 
-RESOLVE = "select * from memfold.resolve_judgement(%s, %s, 0.9, model => 'w', tenant_id => 't')"
+RESOLVE = "select * from memfold.resolve_judgement(%s, %s, confidence => 0.9, model => 'w', tenant_id => 't')"
 
 
 def claim_first(db: DB, lease: str = "1 minute") -> None:

@@ -113,7 +113,7 @@ def filled(db: DB, dsn: str, texts: int = 5) -> list[Any]:
 
 def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -> None:
     models(db)
-    db.execute("select set_predicate('acme', 'lives_in', 'one')")
+    db.execute("select set_predicate('lives_in', 'acme', 'one')")
     with db.transaction():
         for n in range(300):
             store(db, f"text {n}", tenant="acme" if n % 3 else "globex", subject=f"s{n % 40}")
@@ -240,8 +240,8 @@ def test_both_models_side_by_side_until_cut_over(db: DB, dsn: str) -> None:
     for call in (
         f"select ingest_memory({given})",
         f"select preview_memory({given})",
-        "select search_memories('acme', %s, '[1,0,0,0]', 'old')",
-        "select find_similar('acme', %s, '[1,0,0,0]', 'old')",
+        "select search_memories('[1,0,0,0]', 'old', 'acme', %s)",
+        "select find_similar('[1,0,0,0]', 'old', 'acme', %s)",
         "select start_reembedding('new', 'old', coalesce(nullif(%s, 'x'), 'acme'))",
     ):
         error = refused(db, "MF047", call, "x")
@@ -313,7 +313,7 @@ def test_a_run_that_drops_is_done_once_nothing_is_left(db: DB, dsn: str) -> None
     seen = []
     for _ in range(3):
         row = db.execute(
-            "select * from drop_embeddings('old', %s, 2, 'acme', %s)", [after, run_id]
+            "select * from drop_embeddings('old', 'acme', %s, 2, %s)", [after, run_id]
         ).fetchone()
         assert row is not None
         run_id, dropped, after = row
@@ -343,7 +343,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
         }  # fmt: skip
         assert one(db, "select count(*) from memory_vectors where model = 'new'") == 0
         waiting = threading.Thread(target=add, args=(connect(), [d.memory_id], ["fact 3"]),
-                                   kwargs={"patient": True})  # fmt: skip
+                                   kwargs={"wait": True})  # fmt: skip
         waiting.start()
         waiting.join(0.1)
         assert waiting.is_alive()
@@ -355,7 +355,11 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
         == "fact 0"
     )
     assert (
-        one(db, "select content from missing_embeddings('old', 'new', %s, tenant_id => 'acme')", a.memory_id)
+        one(
+            db,
+            "select content from missing_embeddings('old', 'new', after => %s, tenant_id => 'acme')",
+            a.memory_id,
+        )
         == "fact 2"
     )
     # its own vector, with tier 2, which finds a vector of the new model beside those of the old
@@ -385,7 +389,7 @@ def test_a_call_gives_way_after_a_while(db: DB, dsn: str) -> None:
 
 def test_refusals(db: DB, dsn: str) -> None:
     a, *_ = filled(db, dsn, 1)
-    call = "select * from add_embeddings({}, array[%s]::uuid[], {}, {}, tenant_id => 'acme')"
+    call = "select * from add_embeddings(array[%s]::uuid[], {}, {}, {}, tenant_id => 'acme')"
     texts, vectors = "'{fact 0}'", "'{\"[0,0,0,0,0,1]\"}'"
     for code, model, contents, embeddings in (
         ("MF013", "'none'", texts, vectors),
@@ -395,16 +399,16 @@ def test_refusals(db: DB, dsn: str) -> None:
         ("MF022", "'new'", texts, "'{}'"),
         ("MF022", "'new'", "'{a,b}'", vectors),
     ):
-        refused(db, code, call.format(model, contents, embeddings), a.memory_id)
-    refused(db, "MF022", "select add_embeddings('new', '{}', '{}', '{}', tenant_id => 'acme')")
-    refused(db, "MF022", "select add_embeddings('new', array[%s, %s]::uuid[], '{a,b}', '{\"[1]\",\"[1]\"}',"
-            " patient => true, tenant_id => 'acme')", a.memory_id, a.memory_id)  # fmt: skip
-    refused(db, "MF038", call.replace("tenant_id", "run_id => gen_random_uuid(), tenant_id").format("'new'", texts, vectors),
+        refused(db, code, call.format(contents, embeddings, model), a.memory_id)
+    refused(db, "MF022", "select add_embeddings('{}', '{}', '{}', 'new', tenant_id => 'acme')")
+    refused(db, "MF022", "select add_embeddings(array[%s, %s]::uuid[], '{a,b}', '{\"[1]\",\"[1]\"}', 'new',"
+            " wait => true, tenant_id => 'acme')", a.memory_id, a.memory_id)  # fmt: skip
+    refused(db, "MF038", call.replace("tenant_id", "run_id => gen_random_uuid(), tenant_id").format(texts, vectors, "'new'"),
             a.memory_id)  # fmt: skip
     with db.transaction():
         db.execute("set transaction isolation level repeatable read")
         with pytest.raises(psycopg.Error) as caught, db.transaction():
-            db.execute(call.format("'new'", texts, vectors).encode(), [a.memory_id])
+            db.execute(call.format(texts, vectors, "'new'").encode(), [a.memory_id])
     assert caught.value.sqlstate == "MF025"
     refused(db, "MF022", "select missing_embeddings('old', 'new', max_results => 0, tenant_id => 'acme')")
     refused(db, "MF022", "select start_reembedding('new', 'new', 'acme')")

@@ -260,7 +260,9 @@ def test_what_is_skipped_is_shown_once(run: Run, db: DB) -> None:
 def test_two_people_do_not_see_the_same_pair(run: Run, db: DB) -> None:
     for subject in ("a", "b"):
         pair(db, "User likes Vim.", "User likes Vim very much.", subject)
-    db.execute("select memfold.claim_judgements('another person', 1, review => true, tenant_id => 'acme')")
+    db.execute(
+        "select memfold.claim_judgements('another person', max_results => 1, review => true, tenant_id => 'acme')"
+    )
     assert "nothing more waits: 1 answer" in run("d\n")
     assert [row[1] for row in queue(db)] == ["leased", "done"]
 

@@ -95,7 +95,10 @@ def fill(db: DB) -> dict[str, Any]:
     store(db, "Bob owns a cat", "[0.999,0.04,0]")
     asked = store(db, "Bob has 2 cats", "[0.9,0.43,0]")
     gone = store(db, "Bob is gone", "[0,0,1]", object=None)
-    db.execute("select reject_memory(%s, %s, %s)", [gone.memory_id, f"reason{HOSTILE}", TENANT])
+    db.execute(
+        "select reject_memory(%s, reason => %s, tenant_id => %s)",
+        [gone.memory_id, f"reason{HOSTILE}", TENANT],
+    )
     return {"first": first, "asked": asked, "gone": gone}
 
 

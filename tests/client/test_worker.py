@@ -770,5 +770,5 @@ def test_a_plugged_in_judge(dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch) -
     assert "judged 2 (2 duplicate)" in result.stderr
     lines = [line for line in result.stderr.splitlines() if " judged judgement=" in line]
     assert len(lines) == 2
-    assert "tenant=acme state=done verdict=duplicate confidence=0.90 action=merged" in lines[0]
+    assert "tenant=acme status=done verdict=duplicate confidence=0.90 action=merged" in lines[0]
     answered_once(db, 2)

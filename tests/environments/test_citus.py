@@ -303,7 +303,7 @@ def test_nobody_changes_the_ledger(nodes: citus_nodes.Nodes, node: int) -> None:
                 assert sqlstate(connection, statement.format(table)) == code, statement
         assert sqlstate(connection, "truncate memfold.memory_events") == "MF021"
         if node != nodes.workers_of(["ledger"])["ledger"]:
-            statement = "select memfold.derive_scope('ledger', array[memfold_internal._new_id()])"
+            statement = "select memfold.derive_scope(array[memfold_internal._new_id()], 'ledger')"
             assert sqlstate(connection, statement) == "MF060"
 
 
@@ -356,7 +356,7 @@ def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
         ).fetchall()
         assert claimed == [(tenant, not_one[3])]
         resolved = judge.execute(
-            "select * from memfold.resolve_judgement(%s, 'duplicate', 0.9, tenant_id => %s)",
+            "select * from memfold.resolve_judgement(%s, 'duplicate', confidence => 0.9, tenant_id => %s)",
             [not_one[3], tenant],
         ).fetchall()
         assert len(resolved) == 1
@@ -364,10 +364,10 @@ def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
         one("select * from memfold.undo(%s, tenant_id => %s)", again[2], tenant)
         assert one("select count(*) from memfold.current_memories(%s)", tenant) == (2,)
         found = one(
-            "select content from memfold.search_memories(%s, 'default', '[0.9,0.1,0.4]', 'toy')", tenant
+            "select content from memfold.search_memories('[0.9,0.1,0.4]', 'toy', %s, 'default')", tenant
         )
         assert found is not None
-        one("select memfold.set_predicate(%s, 'lives_in')", tenant)
+        one("select memfold.set_predicate('lives_in', %s)", tenant)
         for town, action in (("Rome", "inserted"), ("Oslo", "superseded"), ("Rome", "superseded")):
             done = one(
                 "select action from memfold.ingest_memory(%s, %s, subject => 'Alice', predicate => 'lives_in',"
@@ -376,7 +376,7 @@ def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
             )  # fmt: skip
             assert done == (action,)
         assert one("select * from memfold.check_invariants(%s)", tenant) is None
-        erased = one("select erased, remaining from memfold.erase_source(%s, 't2')", tenant)
+        erased = one("select erased, remaining from memfold.erase_source('t2', %s)", tenant)
         assert erased == (1, 0)
         assert one("select remaining from memfold.erase_bucket(%s, 'default')", tenant) == (0,)
         assert one("select count(*) from memfold.current_memories(%s)", tenant) == (0,)
@@ -561,7 +561,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
         ).fetchall():
             lines = plain.execute("select e from memfold.export_bucket('acme', %s) as e", [bucket]).fetchall()
             connection.execute(
-                "select memfold.import_bucket('acme', %s, %s)",
+                "select memfold.import_bucket(tenant_id => 'acme', bucket_id => %s, lines => %s)",
                 [bucket, json.dumps([line for (line,) in lines])],
             )
         # of a row of a plain INSERT, which has no ledger row yet, it is said here as there
@@ -596,7 +596,7 @@ def test_sixteen_do_everything(nodes: citus_nodes.Nodes, way: str) -> None:
     with nodes.connect() as connection:
         before = connection.execute(broken).fetchall()
         connection.execute("select memfold.register_embedding_model('m', 4)")
-        connection.execute("select memfold.set_predicate('acme', 'works_at')")
+        connection.execute("select memfold.set_predicate('works_at', 'acme')")
     histories = []
     for number in range(16):
         node = {"coordinator": 0, "workers": 1 + number % 2, "transactions": number % 3}[way]

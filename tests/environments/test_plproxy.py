@@ -227,7 +227,7 @@ def life(db: DB, tenant: str, *, superuser: bool) -> list[Any]:
         told.append((content, result.action, result.tier, result.method, result.similarity))
         return result
 
-    db.execute("select memfold.set_predicate(%s, 'lives_in')", [tenant])
+    db.execute("select memfold.set_predicate('lives_in', %s)", [tenant])
     first = say(
         "Alice has a cat.", subject="Alice", source_turn_ids=["1"], metadata={"a": [1, None]}, **vector(1.0)
     )
@@ -253,7 +253,8 @@ def life(db: DB, tenant: str, *, superuser: bool) -> list[Any]:
     told.append(
         one(
             db,
-            "select status, verdict, action from memfold.resolve_judgement(%s, 'contradiction', 0.9, model => 'j',"
+            "select status, verdict, action from memfold.resolve_judgement(%s, 'contradiction',"
+            " confidence => 0.9, model => 'j',"
             " tenant_id => %s)",
             unclear.judgement_id, tenant,
         )
@@ -261,13 +262,14 @@ def life(db: DB, tenant: str, *, superuser: bool) -> list[Any]:
     told.append(
         db.execute(
             "select content, round(score::numeric, 3), similarity, collapsed_count, metadata"
-            " from memfold.search_memories(%s, 'default', %s, 'm')",
+            " from memfold.search_memories("
+            "tenant_id => %s, bucket_id => 'default', query_embedding => %s, embedding_model => 'm')",
             [tenant, vector(1.0)["embedding"]],
         ).fetchall()
     )
     told.append(
         db.execute(
-            "select content, status from memfold.undo(%s, 'no', %s)", [paraphrase.event_id, tenant]
+            "select content, status from memfold.undo(%s, %s, 'no')", [paraphrase.event_id, tenant]
         ).fetchall()
     )
     told.append(
@@ -305,7 +307,7 @@ def life(db: DB, tenant: str, *, superuser: bool) -> list[Any]:
         line for (line,) in db.execute("select memfold.explain_memory(%s, %s)", [first.memory_id, tenant])
     ]
     told.append(len(lines))
-    told.append(one(db, "select erased, kept, remaining from memfold.erase_source(%s, '1')", tenant))
+    told.append(one(db, "select erased, kept, remaining from memfold.erase_source('1', %s)", tenant))
     told.append(
         one(db, "select erased > 0, kept, remaining from memfold.erase_bucket(%s, 'default')", tenant)
     )
@@ -346,7 +348,7 @@ def test_errors_are_those_of_a_server(routed: Routed) -> None:
             "memfold.resolve_judgement('00000000-0000-0000-0000-000000000000', 'distinct', tenant_id => %(tenant)s)",
             True,
         ),
-        ("memfold.claim_judgements('w', 0)", True),
+        ("memfold.claim_judgements('w', max_results => 0)", True),
         ("memfold.set_policy(%(tenant)s, conflict => 'guess')", True),
         ("memfold.ingest_memory('x', null)", False),
         ("memfold.ingest_memory('x', '')", False),
@@ -471,7 +473,7 @@ def test_what_is_everyones_is_on_every_server(routed: Routed) -> None:
         assert (
             one(db, "select (memfold.set_policy('*', 'b', merge_threshold => 0.97)).merge_threshold") == 0.97
         )
-        db.execute("select memfold.set_predicate('*', 'born_in')")
+        db.execute("select memfold.set_predicate('born_in', '*')")
         db.execute("select memfold.set_policy(%s, merge_threshold => 0.98)", [tenant])
         assert one(db, "select count(*) from memfold.embedding_models where model = 'everywhere'") == 1
         for number in (0, 1):
@@ -603,7 +605,7 @@ def test_a_judge_works_on_the_queue_of_all_servers(routed: Routed) -> None:
             ingest(db, "User prefers dark mode", tenant_id=tenant, **vector(1.0))
             assert ingest(db, "User likes it dark", tenant_id=tenant, **vector(0.9)).judgement_id is not None
     with routed.connect("judge") as db:
-        claim = "select tenant_id, judgement_id from memfold.claim_judgements('w', %s)"
+        claim = "select tenant_id, judgement_id from memfold.claim_judgements('w', max_results => %s)"
         # never more than asked for, and of either server within two turns
         turns = [db.execute(claim, [1]).fetchall() for _ in range(2)]
         assert [len(turn) for turn in turns] == [1, 1]

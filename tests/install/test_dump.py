@@ -85,7 +85,8 @@ def edit(dsn: str) -> None:
     )
     run(
         dsn,
-        f"select memfold.resolve_judgement(({judgement}), 'distinct', 0.9, 'no cat', tenant_id => 'before')",
+        f"select memfold.resolve_judgement(({judgement}), 'distinct', confidence => 0.9, reason => 'no cat',"
+        f" tenant_id => 'before')",
     )
 
 
@@ -112,7 +113,7 @@ def archived(dsn: str) -> None:
     for tenant in ("before", "archived"):
         for _ in range(4):
             run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
-        run(dsn, f"select memfold.archive_events(clock_timestamp(), 10000, '{tenant}')")
+        run(dsn, f"select memfold.archive_events(clock_timestamp(), '{tenant}', 10000)")
 
 
 def calibrated(dsn: str) -> None:

@@ -95,7 +95,9 @@ def failed(db: DB, judgement_id: Any, times: int) -> list[str]:
     states = []
     for _ in range(times):
         db.execute("update judgements set next_attempt_at = now()")
-        db.execute("select * from claim_judgements('w', 1, '1 minute', tenant_id => 'acme')")
+        db.execute(
+            "select * from claim_judgements('w', max_results => 1, lease => '1 minute', tenant_id => 'acme')"
+        )
         row = db.execute(
             "select fail_judgement(%s, 'model is away', tenant_id => 'acme')", [judgement_id]
         ).fetchone()
@@ -129,7 +131,9 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
     """Its worker died eight times: the question is dead, and maintenance decides it by the same rule."""
     older, newer = pair(replace_newer, 0.93)
     for _ in range(9):
-        replace_newer.execute("select * from claim_judgements('w', 1, '1 second', tenant_id => 'acme')")
+        replace_newer.execute(
+            "select * from claim_judgements('w', max_results => 1, lease => '1 second', tenant_id => 'acme')"
+        )
         replace_newer.execute("update judgements set next_attempt_at = now(), leased_until = now()")
     assert replace_newer.execute("select status from judgements").fetchone() == ("dead",)
     for decided in (1, 0):

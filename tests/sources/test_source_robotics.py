@@ -328,7 +328,7 @@ def test_the_decay_curve(robotics: DB) -> None:
         (365, 0.05),
     ):
         row = robotics.execute(
-            "select effective_confidence(%s, timestamptz '2025-01-01T00:00Z' + %s * interval '1 day')",
+            "select effective_confidence(%s, as_of => timestamptz '2025-01-01T00:00Z' + %s * interval '1 day')",
             [m.memory_id, days],
         ).fetchone()
         assert row is not None
@@ -337,7 +337,7 @@ def test_the_decay_curve(robotics: DB) -> None:
     shown = [
         days for days in range(90, 120)
         if robotics.execute(
-            "select effective_confidence(%s, timestamptz '2025-01-01T00:00Z' + %s * interval '1 day') >= 0.3",
+            "select effective_confidence(%s, as_of => timestamptz '2025-01-01T00:00Z' + %s * interval '1 day') >= 0.3",
             [m.memory_id, days],
         ).fetchone() == (True,)
     ]  # fmt: skip
@@ -360,7 +360,7 @@ def test_decay_at_each_session_s_end(robotics: DB) -> None:
 
 def test_recall_resets_the_clock(robotics: DB) -> None:
     """What is shown is used; below 0.3 it is not shown any more, and after half a year unseen it is not."""
-    query = "select count(*) from search_memories('acme', 'default', %s, 'm')"
+    query = "select count(*) from search_memories(%s, 'm', 'acme', 'default')"
     vectors = [vector(1.0)["embedding"]]
     m = ingest(
         robotics, "grip force 12.5N", source_confidence=0.9, observed_at="2026-06-01T00:00Z", **vector(1.0)

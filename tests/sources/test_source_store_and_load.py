@@ -137,7 +137,7 @@ def shown(db: DB, query: list[float], **more: Any) -> list[tuple[Any, ...]]:
     """(content, collapsed_count)"""
     names = "".join(f", {name} => %s" for name in more)
     return db.execute(
-        f"select content, collapsed_count from search_memories('acme', 'default', %s, 'm'{names})".encode(),
+        f"select content, collapsed_count from search_memories(%s, 'm', 'acme', 'default'{names})".encode(),
         [json.dumps(query), *more.values()],
     ).fetchall()
 
@@ -211,7 +211,7 @@ def test_compaction(three_stored: DB) -> None:
             break
         assert waiting[1] == "synthesis"
         three_stored.execute(
-            "select resolve_judgement(%s, 'duplicate', 0.9, merged_text => 'User prefers flat white',"
+            "select resolve_judgement(%s, 'duplicate', confidence => 0.9, merged_text => 'User prefers flat white',"
             " model => 'a judge', tenant_id => 'acme')",
             [waiting[0]],
         )

@@ -181,7 +181,7 @@ def test_the_datakynd_pair(three_tier: DB, sure: float, verdict: str, expected: 
 @pytest.mark.parametrize("cardinality", ["one", "many"])
 def test_datakynd_was_sold(three_tier: DB, cardinality: str) -> None:
     """Not the same (0.91): a transition. The judge calls it a contradiction, and the old fact becomes history."""
-    three_tier.execute("select set_predicate('acme', 'business', cardinality => %s)", [cardinality])
+    three_tier.execute("select set_predicate('business', 'acme', cardinality => %s)", [cardinality])
     about = {"subject": "User", "predicate": "business"}
     old = ingest(three_tier, "User runs Datakynd", **about, observed_at="2025-03-01", **vector(1.0))
     sold = ingest(three_tier, "User recently sold Datakynd and started a new consultancy", **about,
@@ -209,7 +209,7 @@ def test_merge_and_supersede(three_tier: DB) -> None:
     new = ingest(three_tier, "User always uses dark themes", **likes, **vector(0.93))
     assert (new.action, new.memory_id) == ("merged", old.memory_id)
     assert counters(three_tier, old.memory_id)["observations"] == 2
-    three_tier.execute("select set_predicate('acme', 'employer')")
+    three_tier.execute("select set_predicate('employer', 'acme')")
     works = {"subject": "User", "predicate": "employer"}
     january = ingest(three_tier, "User works at Volkswagen", **works, object="Volkswagen", observed_at="2026-01-10",
                      **vector(1.0))  # fmt: skip
@@ -218,7 +218,7 @@ def test_merge_and_supersede(three_tier: DB) -> None:
     assert (july.action, july.superseded_id) == ("superseded", january.memory_id)
     assert statuses(three_tier, january, july) == ["superseded", "active"]
     editor = {"subject": "User", "predicate": "editor"}
-    three_tier.execute("select set_predicate('acme', 'editor')")
+    three_tier.execute("select set_predicate('editor', 'acme')")
     vim = ingest(three_tier, "User uses Vim", **editor, object="Vim", **vector(1.0))
     helix = ingest(three_tier, "User switched to Helix", **editor, object="Helix", **vector(0.7))
     assert (helix.action, helix.superseded_id) == ("superseded", vim.memory_id)
@@ -281,7 +281,7 @@ def test_eighteen_months_of_vim(three_tier: DB) -> None:
         assert [size for _, size in waiting] == sizes
         for judgement_id, _ in waiting:
             three_tier.execute(
-                "select resolve_judgement(%s, 'duplicate', 0.9, model => 'a judge', tenant_id => 'acme')",
+                "select resolve_judgement(%s, 'duplicate', confidence => 0.9, model => 'a judge', tenant_id => 'acme')",
                 [judgement_id],
             )
     assert confidence(three_tier, memories[0]) == (17, 17, pytest.approx(0.4 + 0.2 * r(17)))
@@ -343,7 +343,7 @@ def test_the_retrieval_floor(three_tier: DB) -> None:
     for n in range(4):
         ingest(three_tier, "User likes Vim", source_turn_ids=[str(n)], **vector(1.0))
         shown = three_tier.execute(
-            "select count(*) from search_memories('acme', 'default', %s, 'm')", [query]
+            "select count(*) from search_memories(%s, 'm', 'acme', 'default')", [query]
         ).fetchone()
         # 0.4, 0.482, 0.505, 0.516
         assert shown == (int(n >= 2),)

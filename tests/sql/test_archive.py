@@ -36,7 +36,7 @@ class Archiving(Machine):
         for _ in range(1000):
             row = self.db.execute(
                 "select (a).archived, (a).summaries, (a).is_left"
-                " from memfold.archive_events(clock_timestamp(), %s, %s) as a",
+                " from memfold.archive_events(clock_timestamp(), max_events => %s, tenant_id => %s) as a",
                 [max_events, self.tenant],
             ).fetchone()
             assert row is not None
@@ -99,7 +99,7 @@ def archive(db: DB, max_events: int = 1000, tenant: str = "acme") -> tuple[int, 
     archived = summaries = 0
     for _ in range(10_000):
         row = db.execute(
-            "select (a).* from (select archive_events(clock_timestamp(), %s, %s) as a) as x",
+            "select (a).* from (select archive_events(clock_timestamp(), max_events => %s, tenant_id => %s) as a) as x",
             [max_events, tenant],
         ).fetchone()
         assert row is not None
@@ -124,7 +124,7 @@ SHOWN = [
     "select to_jsonb(o) from runs_overview o order by run_id",
     "select to_jsonb(s) from memory_sources s order by memory_id, source_turn_id",
     "select to_jsonb(i) from memory_intervals i order by memory_id, valid_from",
-    "select to_jsonb(f) from search_memories('acme', 'default', '[1,0,0,0]', 'm') f",
+    "select to_jsonb(f) from search_memories('[1,0,0,0]', 'm', 'acme', 'default') f",
 ]
 
 
@@ -135,7 +135,7 @@ def shown(db: DB) -> list[Any]:
 def history(db: DB) -> list[Result]:
     """Something of everything that is archived, and of what is not."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     db.execute(
         "select set_policy('acme', 'default', metadata_max => array['score'], metadata_merge => 'newest')"
     )
@@ -205,7 +205,7 @@ def test_what_is_shown_stays(db: DB) -> None:
     # and again: nothing is left to do
     assert archive(db) == (0, 0)
     # derived anew, from what is left
-    db.execute("select derive_scope('acme', array(select memory_id from memories))")
+    db.execute("select derive_scope(array(select memory_id from memories), 'acme')")
     assert shown(db) == before
     check(db)
     # a pruned memory that is stated again comes back, and what was archived does not make it so
@@ -317,10 +317,10 @@ def test_batches_are_bounded(db: DB) -> None:
     before = one(db, ages)
     for wrong in (0, 10_001, None):
         with pytest.raises(psycopg.Error) as error:
-            db.execute("select archive_events(now(), %s, 'acme')", [wrong])
+            db.execute("select archive_events(now(), 'acme', %s)", [wrong])
         assert error.value.sqlstate == "MF022"
     with pytest.raises(psycopg.Error) as error:
-        db.execute("select archive_events(now() + interval '1 hour', 10, 'acme')")
+        db.execute("select archive_events(now() + interval '1 hour', 'acme', 10)")
     assert error.value.sqlstate == "MF022"
     # nothing is as old as that
     assert archive_before(db, "2020-01-01") == 0
@@ -335,7 +335,7 @@ def test_batches_are_bounded(db: DB) -> None:
 
 
 def archive_before(db: DB, before: str) -> int:
-    return int(one(db, "select (archive_events(%s, 1000, 'acme')).archived", before))
+    return int(one(db, "select (archive_events(%s, 'acme', 1000)).archived", before))
 
 
 def test_explain_says_what_was_archived(db: DB) -> None:
@@ -361,7 +361,7 @@ def test_writers_meanwhile(db: DB, connect: Connect) -> None:
     def work(i: int, connection: DB) -> None:
         if i >= writers:
             while not done.is_set():
-                connection.execute("select archive_events(clock_timestamp(), 50, 'acme')")
+                connection.execute("select archive_events(clock_timestamp(), 'acme', 50)")
             return
         mine = []
         try:
@@ -398,7 +398,7 @@ def test_a_restatement_does_not_wait_for_it(db: DB, connect: Connect) -> None:
     for _ in range(5):
         ingest(db, "User likes tea")
     other = connect()
-    other.execute("begin; select archive_events(clock_timestamp(), 1000, 'acme')")
+    other.execute("begin; select archive_events(clock_timestamp(), 'acme', 1000)")
     db.execute("set lock_timeout = '2s'")
     assert ingest(db, "User likes tea").memory_id == first.memory_id
     assert ingest(db, "User likes coffee", subject="another scope").action == "inserted"
@@ -449,7 +449,7 @@ def test_nobody_writes_the_ledger(db: DB, connect: Connect, group: str) -> None:
             for call in (
                 "memfold_internal._archive('acme', array[]::uuid[], null)",
                 "memfold_internal._unarchive('acme', array[]::uuid[])", "memfold_internal._maintain(true)",
-                "memfold.archive_events(now(), 10, 'acme')",
+                "memfold.archive_events(now(), 'acme', 10)",
             ):  # fmt: skip
                 with pytest.raises(psycopg.Error) as error:
                     forger.execute(f"select {call}".encode())

@@ -150,8 +150,8 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("set_policy('*', canonicalizer => 'flat')", "MF024"),
         ("set_policy(null)", "MF001"),
         ("set_policy('acme', '')", "MF003"),
-        ("set_predicate('acme', 'p', 'few')", "MF017"),
-        ("set_predicate('acme', '')", "MF003"),
+        ("set_predicate('p', 'acme', 'few')", "MF017"),
+        ("set_predicate('', 'acme')", "MF003"),
         ("register_embedding_model('m', 5)", "MF023"),
         ("register_embedding_model('n', 0)", "MF017"),
         ("register_embedding_model('n', 4, 0.5, 0.9)", "MF017"),
@@ -159,13 +159,13 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("set_policy('acme', merge_threshold => 0.8)", "MF017"),
         ("set_policy('acme', judge_threshold => 0.95)", "MF017"),
         ("set_policy('acme', preset => 'replace_newer', merge_threshold => 0.85)", "MF017"),
-        ("import_bucket('acme', '*', '[]')", "MF003"),
+        ("import_bucket('[]', 'acme', '*')", "MF003"),
         ("register_embedding_model('', 4)", "MF003"),
         ("known_memory('', 'acme')", "MF004"),
-        ("find_similar('acme', 'default', null, 'm')", "MF022"),
-        ("find_similar('acme', 'default', '[1,0,0,0]', 'm', max_results => 0)", "MF022"),
-        ("find_similar('acme', 'default', '[1,0,0]', 'm')", "MF014"),
-        ("search_memories('acme', 'default', '[1,0,0,0]', 'm', 9223372036854775807)", "MF022"),
+        ("find_similar(null, 'm', 'acme', 'default')", "MF022"),
+        ("find_similar('[1,0,0,0]', 'm', 'acme', 'default', max_results => 0)", "MF022"),
+        ("find_similar('[1,0,0]', 'm', 'acme', 'default')", "MF014"),
+        ("search_memories('[1,0,0,0]', 'm', 'acme', 'default', 9223372036854775807)", "MF022"),
         ("attach_embedding(gen_random_uuid(), '[1,0,0,0]', 'm', 'acme')", "MF018"),
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
         ("explain_memory(gen_random_uuid(), 'acme')", "MF018"),
@@ -241,7 +241,7 @@ def test_next_to_nothing(db: DB) -> None:
     assert texts
     assert all(confidence <= 1 for _, confidence in texts)
     found = db.execute(
-        "select memory_id from search_memories('acme', 'default', '[1,0,0,0]', 'm')"
+        "select memory_id from search_memories('[1,0,0,0]', 'm', 'acme', 'default')"
     ).fetchall()
     assert found
     db.execute("select count(*) from prune_memories('acme', 'default', unused_for => '0')")

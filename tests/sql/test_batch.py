@@ -235,8 +235,8 @@ def retried(rnd: random.Random, candidates: list[Candidate], keyed: dict[Any, Ca
 
 
 def rules(db: DB, tenant: str) -> None:
-    db.execute("select set_predicate(%s, 'works_at')", [tenant])
-    db.execute("select set_predicate(%s, 'lives_in', conflict => 'review')", [tenant])
+    db.execute("select set_predicate('works_at', %s)", [tenant])
+    db.execute("select set_predicate('lives_in', %s, conflict => 'review')", [tenant])
     for bucket, options in {
         "wide": "scope => 'bucket', metadata_merge => 'newest'",
         "keep": "on_ambiguous => 'insert', similar_threshold => 0.5",
@@ -545,7 +545,7 @@ def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
 def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """Overlapping facts, values of slots and paraphrases in shuffled order; calls one by one beside them."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     facts: list[Candidate] = [
         {"content": f"User likes thing {i}", "source_turn_ids": ["t"]} for i in range(120)
     ]

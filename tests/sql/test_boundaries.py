@@ -45,7 +45,7 @@ def test_one_call_of_archiving_holds_few_scopes(db: DB) -> None:
     for i in range(count):
         for _ in range(4):
             ingest(db, f"Fact {i}", subject=f"Subject {i}")
-    call = "select (archive_events(clock_timestamp(), 10000, 'acme')).is_left"
+    call = "select (archive_events(clock_timestamp(), 'acme', 10000)).is_left"
     moved = "select count(distinct memory_id) from memory_events_archive"
     with db.transaction():
         assert one(db, call)
@@ -62,7 +62,7 @@ def test_one_call_of_archiving_refused_candidates_holds_few_buckets(db: DB) -> N
     count = SCOPES + 6
     for i in range(count):
         assert ingest(db, "Recalled", origin="recalled", bucket_id=f"b{i:03}").action == "rejected"
-    call = "select (a).archived, (a).is_left from archive_events(clock_timestamp(), 10000, 'acme') as a"
+    call = "select (a).archived, (a).is_left from archive_events(clock_timestamp(), 'acme', 10000) as a"
     found = [db.execute(call).fetchone() for _ in range(3)]
     # the first call has looked for rows with a memory
     assert (SCOPES, True) in found
@@ -111,7 +111,7 @@ def test_a_run_that_has_just_begun_is_not_closed(db: DB) -> None:
 
 def test_at_the_moment_of_change_the_new_value_holds(db: DB) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     for place, cosine, since in (("Berlin", 1.0, "2024-01-01 UTC"), ("Munich", 0.9, "2025-01-01 UTC")):
         ingest(db, f"Ann lives in {place}", object=place, observed_at=since, **slot, **vector(cosine))
@@ -157,7 +157,7 @@ def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject:
     """The predicate's own rule is of one subject's values."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', conflict => 'newest_wins')")
-    db.execute("select set_predicate('acme', 'likes', cardinality => 'many', conflict => 'keep_existing')")
+    db.execute("select set_predicate('likes', 'acme', cardinality => 'many', conflict => 'keep_existing')")
     old = ingest(db, "Ann likes tea", subject="Ann", predicate="likes", **vector(1.0))
     new = ingest(db, f"{subject} does not like tea", subject=subject, predicate="likes", **vector(0.97))
     assert new.action == "escalated"
@@ -176,7 +176,7 @@ def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject:
 def test_the_guards_words_in_the_archive(db: DB, stays: bool) -> None:
     """Of a row that was compared with the text that goes, or with one whose other wording goes."""
     model(db)
-    db.execute("select set_predicate('acme', 'lives_in', conflict => 'keep_existing')")
+    db.execute("select set_predicate('lives_in', 'acme', conflict => 'keep_existing')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     turn = "turn-2" if stays else "turn-1"
     first = ingest(db, "Ann lives in Riga", object="Riga", **slot, **vector(1.0), source_turn_ids=[turn])

@@ -294,3 +294,36 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
             (name, *row) for row in rows if row[1] in ("error", "warning") and (name, row[2]) not in expected
         ]
     assert complaints == []
+
+
+# Whose tenant has to be said: a slip would erase one, or schedule for another than everyone.
+WITHOUT_SETTING = {"erase_tenant": None, "schedule_maintenance": "'*'::text", "unschedule_maintenance": "'*'::text"}
+ARGUMENTS = """
+select p.proname, a.name, pg_get_function_arg_default(p.oid, a.place::integer), p.prokind::text
+from pg_proc as p
+cross join lateral unnest(p.proargnames, p.proargmodes) with ordinality as a (name, mode, place)
+where p.pronamespace = 'memfold'::regnamespace and coalesce(a.mode, 'i') in ('i', 'b')
+order by p.proname, a.place"""
+
+
+def test_arguments_have_one_order_and_one_name(db: DB) -> None:
+    """What the call is about, tenant_id, bucket_id, the rest; tenant_id is the setting where it is left out."""
+    functions: dict[str, list[tuple[str, str | None]]] = {}
+    for function, name, default, _ in db.execute(ARGUMENTS).fetchall():
+        functions.setdefault(function, []).append((name, default))
+    assert len(functions) > 60
+    for function, arguments in functions.items():
+        names = [name for name, _ in arguments]
+        assert not {"bucket", "tenant", "max", "at", "patient"} & set(names), function
+        assert "model" not in names or function in ("resolve_judgement", "fail_judgement"), "a judge's model is another"
+        if "tenant_id" not in names:
+            continue
+        place = names.index("tenant_id")
+        default = arguments[place][1]
+        if function in WITHOUT_SETTING:
+            assert default == WITHOUT_SETTING[function], function
+        else:
+            assert default is not None and "current_setting('memfold.tenant_id'::text, true)" in default, function
+            assert all(before is None for _, before in arguments[:place]), f"{function}: an option before tenant_id"
+        if "bucket_id" in names:
+            assert names[place + 1] == "bucket_id", function

@@ -222,7 +222,7 @@ def test_an_erased_alias_is_no_longer_named(db: DB) -> None:
     ingest(db, "User enjoys tea", source_turn_ids=["erased"], **angle(20))
     far = ingest(db, "User adores tea", **angle(50))
     alias_id = told(far, root.memory_id)["matched_id"]
-    db.execute("select erase_source('acme', 'erased')")
+    db.execute("select erase_source('erased', 'acme')")
     named = "select from memory_events where similar_memories::text like %s"
     assert rows(db, named, f"%{alias_id}%") == []
     # also where the memory that it leads to stays
@@ -269,7 +269,7 @@ def test_what_the_result_is_about_is_always_told(db: DB) -> None:
     assert merged.method == asked.method == "lexical"
     assert [e["memory_id"] for e in merged.similar] == [str(first.memory_id)]
     assert [e["memory_id"] for e in asked.similar] == [str(first.memory_id)]
-    db.execute("select set_predicate('acme', 'lives_in', conflict => 'review')")
+    db.execute("select set_predicate('lives_in', 'acme', conflict => 'review')")
     slot = {"subject": "Ann", "predicate": "lives_in", "bucket_id": "slots"}
     berlin = ingest(db, "Ann lives in Berlin", object="Berlin", **slot)
     lyon = ingest(db, "Ann lives in Lyon", object="Lyon", **slot)
@@ -370,7 +370,7 @@ def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
     found = ingest(db, "User sips tea", subject="U", **angle(32))
     assert (found.action, found.memory_id, found.similarity) == ("merged", other.memory_id, cosine(22))
     [named] = rows(
-        db, "select count(*) as n from find_similar('acme', 'default', %s, 'm', 0.9)", angle(32)["embedding"]
+        db, "select count(*) as n from find_similar(%s, 'm', 'acme', 'default', 0.9)", angle(32)["embedding"]
     )
     assert named["n"] == 2
     check(db)
@@ -459,12 +459,12 @@ def test_search_tells_both_similarities(db: DB) -> None:
     ingest(db, "User enjoys tea", **angle(20))
     [row] = rows(db, "select memory_id from memories where root_id is not null")
     other = ingest(db, "User plays chess", **angle(60))
-    found = rows(db, "select * from search_memories('acme', 'default', %s, 'm')", angle(40)["embedding"])
+    found = rows(db, "select * from search_memories(%s, 'm', 'acme', 'default')", angle(40)["embedding"])
     assert [(f["memory_id"], f["similarity"], f["matched_id"], f["matched_similarity"]) for f in found] == [
         (root.memory_id, cosine(40), row["memory_id"], cosine(20)),
         (other.memory_id, cosine(20), other.memory_id, cosine(20)),
     ]
-    near = rows(db, "select * from find_similar('acme', 'default', %s, 'm', 0.9)", angle(40)["embedding"])
+    near = rows(db, "select * from find_similar(%s, 'm', 'acme', 'default', 0.9)", angle(40)["embedding"])
     assert near == [
         {
             "memory_id": root.memory_id, "matched_id": row["memory_id"], "similarity": cosine(40),
@@ -484,7 +484,7 @@ def test_no_more_are_found_than_were_asked_for(db: DB) -> None:
     alias = ingest(db, "User enjoys tea", subject="elsewhere", **angle(0))
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [alias.memory_id, far.memory_id])
     near = ingest(db, "User plays chess", **angle(30))
-    query = "select memory_id from find_similar('acme', 'default', %s, 'm', 0.1, max_results => %s)"
+    query = "select memory_id from find_similar(%s, 'm', 'acme', 'default', 0.1, max_results => %s)"
     for most in (1, 2, 3):
         found = [row["memory_id"] for row in rows(db, query, angle(0)["embedding"], most)]
         assert found == [far.memory_id, near.memory_id][:most]

@@ -241,7 +241,7 @@ def test_distinct_values_of_one_slot(db: DB, confidence: float) -> None:
     model(db)
     storing(db)
     made = near(db, 3, predicate="ritual")
-    db.execute("select set_predicate('acme', 'ritual')")
+    db.execute("select set_predicate('ritual', 'acme')")
     policy(db, preset="three_tier", guard="off", merge_threshold=1)
     rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
     found = resolve(db, the_question(db), "distinct", confidence=confidence, model="m")
@@ -467,7 +467,9 @@ def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -
 
 
 def approve(db: DB, run_id: UUID, verdict: str = "duplicate") -> Any:
-    row = db.execute("select approve_run(%s, %s, tenant_id => 'acme')", [run_id, verdict]).fetchone()
+    row = db.execute(
+        "select approve_run(%s, verdict => %s, tenant_id => 'acme')", [run_id, verdict]
+    ).fetchone()
     assert row is not None
     return row[0]
 
@@ -549,7 +551,7 @@ def test_what_is_shown_of_it(db: DB) -> None:
 
 def test_search_shows_what_was_told_apart(db: DB) -> None:
     made = asking(db, 4)
-    found = "select memory_id from search_memories('acme', 'default', %s, 'm', dedup_threshold => 0.9)"
+    found = "select memory_id from search_memories(%s, 'm', 'acme', 'default', dedup_threshold => 0.9)"
     assert len(rows(db, found, angle(0)["embedding"])) == 1
     resolve(db, the_question(db), "distinct", model="m")
     assert {r["memory_id"] for r in rows(db, found, angle(0)["embedding"])} == set(made)
@@ -599,7 +601,7 @@ def test_sources_and_buckets_with_clusters_are_erased(db: DB) -> None:
     for n in range(4):
         store(db, f"Ann drinks tea on {WORDS[n]}", subject="Ann", source_turn_ids=[f"t{n}"], **angle(n))
     rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
-    rows(db, "select * from erase_source('acme', 't1')")
+    rows(db, "select * from erase_source('t1', 'acme')")
     check(db)
     assert rows(db, "select * from judgements") == []
     rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
@@ -612,7 +614,7 @@ def test_an_export_holds_them(db: DB) -> None:
     made = asking(db, 4)
     lines = [r["line"] for r in rows(db, "select export_bucket('acme', 'default') as line")]
     with db.transaction():
-        rows(db, "select import_bucket('other', 'default', %s::jsonb)", json.dumps(lines))
+        rows(db, "select import_bucket(%s::jsonb, 'other', 'default')", json.dumps(lines))
     check(db)
     [asked] = claim(db, tenant_id="other")
     assert [m["memory_id"] for m in asked.members or []] == list(map(str, made))

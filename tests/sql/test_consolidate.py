@@ -28,7 +28,7 @@ def run(db: DB, **options: Any) -> UUID:
 
 def approve(db: DB, run_id: UUID, *arguments: Any) -> int:
     row = db.execute(
-        f"select approve_run(%s{', %s' * len(arguments)}, tenant_id => 'acme')", [run_id, *arguments]
+        f"select approve_run(%s, 'acme'{', %s' * len(arguments)})", [run_id, *arguments]
     ).fetchone()
     assert row is not None
     return int(row[0])
@@ -81,7 +81,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     run_id = run(db)
     assert overview(db, run_id)["status"] == "open"
     assert consolidate(db) == [], "what is queued is not asked again"
-    [claimed] = rows(db, "select * from claim_judgements('w', 10, tenant_id => 'acme')")
+    [claimed] = rows(db, "select * from claim_judgements('w', max_results => 10, tenant_id => 'acme')")
     assert claimed["kind"] == "consolidation"
     db.execute(
         "select resolve_judgement(%s, 'duplicate', member_ids => %s, model => 'gpt', tenant_id => 'acme')",
@@ -313,7 +313,7 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     for bucket in ("control", "folded"):
         tell(db, bucket, first=False)
     assert held(db, "folded") != held(db, "control")
-    undone = rows(db, "select * from undo_run(%s, 'a mistake', 'acme')", run_id)
+    undone = rows(db, "select * from undo_run(%s, 'acme', 'a mistake')", run_id)
     assert len(undone) == 30
     assert {u["status"] for u in undone} == {"active"}
     assert held(db, "folded") == held(db, "control")

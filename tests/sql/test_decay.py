@@ -38,7 +38,7 @@ def remember(db: DB, content: str = "User likes tea", days: float = 0, **fields:
 
 def effective(db: DB, memory_id: UUID, days: float, start: datetime = START) -> Any:
     row = db.execute(
-        "select memfold.effective_confidence(%s, %s, 'acme')", [memory_id, start + timedelta(days=days)]
+        "select memfold.effective_confidence(%s, 'acme', %s)", [memory_id, start + timedelta(days=days)]
     ).fetchone()
     assert row is not None
     return row[0]
@@ -85,7 +85,7 @@ def test_when_search_shows_it_no_longer(decaying: DB) -> None:
             source_confidence=0.9, **vector(1.0),
         )  # fmt: skip
     found = decaying.execute(
-        "select content from memfold.search_memories('acme', 'default', %s, 'm', min_confidence => 0.3)",
+        "select content from memfold.search_memories(%s, 'm', 'acme', 'default', min_confidence => 0.3)",
         [json.dumps([1, 0, 0, 0])],
     ).fetchall()
     assert found == [("User was here 109 days ago",)]
@@ -117,7 +117,7 @@ def test_the_ends_of_time(decaying: DB) -> None:
     memory = remember(decaying, source_confidence=1e-320)
     policy(decaying, decay_rate=0.999999, decay_floor=0)
     for at in ("infinity", "-infinity", "4713-01-01 BC", "294276-01-01"):
-        row = decaying.execute("select memfold.effective_confidence(%s, %s, 'acme')", [memory, at]).fetchone()
+        row = decaying.execute("select memfold.effective_confidence(%s, 'acme', %s)", [memory, at]).fetchone()
         assert row is not None
         assert 0 <= row[0] <= 1e-320
 
@@ -149,7 +149,7 @@ def test_use_begins_it_anew(decaying: DB) -> None:
     remember(decaying, days=10)
     assert effective(decaying, memory, 0) == pytest.approx(0.9 * 0.99**10)
     decaying.execute(
-        "select memfold.search_memories('acme', 'default', '[1,0,0,0]', 'm', touch => true)"
+        "select memfold.search_memories('[1,0,0,0]', 'm', 'acme', 'default', touch => true)"
     ).fetchall()
     row = decaying.execute(
         "select effective_confidence, confidence, last_accessed = greatest(last_accessed, last_seen)"

@@ -25,7 +25,7 @@ def take_back(db: DB, event_id: UUID | None) -> None:
         [event_id, event_id],
     ).fetchone()
     assert row is not None
-    db.execute("select derive_scope('acme', array_remove(%s::uuid[], null))", [list(row)])
+    db.execute("select derive_scope(array_remove(%s::uuid[], null), 'acme')", [list(row)])
 
 
 def reject(db: DB, memory_id: UUID | None) -> UUID:
@@ -34,7 +34,7 @@ def reject(db: DB, memory_id: UUID | None) -> UUID:
         " values ('acme', 'default', 'rejected', 3, 'person', %s, 'test') returning event_id",
         [memory_id],
     ).fetchone()
-    db.execute("select derive_scope('acme', array[%s]::uuid[])", [memory_id])
+    db.execute("select derive_scope(array[%s]::uuid[], 'acme')", [memory_id])
     assert row is not None
     event_id: UUID = row[0]
     return event_id
@@ -96,7 +96,7 @@ def test_withdrawn_and_revived(db: DB) -> None:
     take_back(db, again.event_id)
     # the first observation made the row: only its source can be taken away, as erasure will
     db.execute("set memfold.maintenance = on; delete from memory_events where action = 'inserted'")
-    db.execute("select derive_scope('acme', array[%s]::uuid[])", [first.memory_id])
+    db.execute("select derive_scope(array[%s]::uuid[], 'acme')", [first.memory_id])
     assert status(db, first.memory_id) == "withdrawn"
     assert ingest(db, "User likes Vim", origin="recalled").action == "rejected"
     revived = ingest(db, "User likes Vim")
@@ -106,7 +106,7 @@ def test_withdrawn_and_revived(db: DB) -> None:
 
 
 def test_a_supersession_that_was_taken_back(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     arguments = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **arguments)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **arguments)
@@ -130,7 +130,7 @@ class Told:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
 
     def history(bucket: str) -> tuple[list[UUID | None], dict[UUID | None, Told]]:
         """What can be undone, and all that was told by its event."""

@@ -288,7 +288,7 @@ def prior(db: DB, tenant: str) -> None:
     """What every way finds: rules, an alias, a tombstone, a superseded memory."""
     for bucket, options in POLICIES.items():
         db.execute(f"select set_policy(%s, %s, {options})".encode(), [tenant, bucket])
-    db.execute("select set_predicate(%s, 'lives_in')", [tenant])
+    db.execute("select set_predicate('lives_in', %s)", [tenant])
     given: dict[str, Any] = {"tenant_id": tenant, "observed_at": "2024-12-01"}
     kept = ingest(db, "User likes coffee", **given, **vector(0.0))
     ingest(db, "User likes coffee a lot", **given, **vector(0.001))

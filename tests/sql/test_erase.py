@@ -50,7 +50,7 @@ def found(db: DB, *marks: str) -> list[tuple[str, str]]:
 def erase(db: DB, turn: str, **more: Any) -> Any:
     names = "".join(f", {name} => %s" for name in more)
     return db.execute(
-        f"select * from memfold.erase_source('acme', %s{names})".encode(), [turn, *more.values()]
+        f"select * from memfold.erase_source(%s, 'acme'{names})".encode(), [turn, *more.values()]
     ).fetchone()
 
 
@@ -231,7 +231,7 @@ def test_what_a_person_wrote_stays(db: DB) -> None:
 
 
 def test_timelines_close_up(db: DB) -> None:
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
     for turn, place, day in ((1, "Berlin", 1), (2, "Lyon", 2), (1, "Berlin", 3), (3, "Oslo", 4)):
         ingest(
             db,
@@ -259,7 +259,7 @@ def test_timelines_close_up(db: DB) -> None:
 
 def test_what_others_it_had_closed(db: DB) -> None:
     """A value that came when its slot had none names no other in the ledger, and closed those beside it all the same."""
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
 
     def lives(place: str, turn: str) -> UUID | None:
         return ingest(
@@ -321,7 +321,7 @@ def test_the_guards_words(db: DB) -> None:
 
 def test_recalled_and_refused_text(db: DB) -> None:
     model(db)
-    db.execute("select memfold.set_predicate('acme', 'lives_in', conflict => 'keep_existing')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme', conflict => 'keep_existing')")
     ingest(db, "Zebra lives in Berlin", source_turn_ids=["turn-0"])
     # refused: nothing but the ledger has it
     ingest(db, "Quagga says hello", origin="recalled", source_turn_ids=["turn-1"])
@@ -499,7 +499,7 @@ class History:
         if waiting:
             verdict = self.random.choice(("duplicate", "refinement", "contradiction", "distinct"))
             self.db.execute(
-                "select memfold.resolve_judgement(%s, %s, 0.9, 'reasons', tenant_id => 'acme')",
+                "select memfold.resolve_judgement(%s, %s, confidence => 0.9, reason => 'reasons', tenant_id => 'acme')",
                 [*waiting, verdict],
             )
 
@@ -539,7 +539,7 @@ class History:
 @pytest.mark.slow
 def test_any_history(db: DB, seed: int) -> None:
     model(db)
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
     history = History(db, seed)
     for _ in range(45):
         history.call()
@@ -596,7 +596,7 @@ def test_a_memory_with_all_its_wordings(db: DB) -> None:
 
 
 def test_what_it_had_superseded_holds_again(db: DB) -> None:
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     old = ingest(db, "Ann lives in Berlin", object="Berlin", **slot)
     new = ingest(db, "Ann lives in Lyon", object="Lyon", **slot)
@@ -654,7 +654,9 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
         " values (%s, gen_random_uuid(), 0, %s, %s)",
         [tenant, bucket, f"staged {mark}"],
     )
-    db.execute("select memfold.set_predicate(%s, %s)", [tenant, f"predicate {tenant}"])
+    db.execute(
+        "select memfold.set_predicate(tenant_id => %s, predicate => %s)", [tenant, f"predicate {tenant}"]
+    )
     slot = {"subject": "Ann", "predicate": f"predicate {tenant}"}
     for place in ("Berlin", "Lyon"):
         ingest(db, f"{place} {mark}", object=f"{place} {mark}", **slot, **common)
@@ -774,16 +776,16 @@ def test_the_application_may_forget_its_own(db: DB, app: App) -> None:
     before = dump(db, "tenant_id = 'globex'")
     mine = app("acme")
     for call, code in (
-        ("erase_source('globex', 'turn-1')", "MF002"),
+        ("erase_source('turn-1', 'globex')", "MF002"),
         ("erase_bucket('globex', 'default')", "MF002"),
         ("erase_memory(%s)", "MF018"),
-        ("erase_source('acme', null)", "MF022"),
-        ("erase_source('acme', 'turn-1', max_memories => 0)", "MF022"),
+        ("erase_source(null, 'acme')", "MF022"),
+        ("erase_source('turn-1', 'acme', max_memories => 0)", "MF022"),
         ("erase_bucket('acme', 'default', max_memories => 0)", "MF022"),
         ("erase_bucket('acme', '')", "MF003"),
     ):
         raises(code, mine.execute, f"select memfold.{call}".encode(), theirs if "%s" in call else None)
-    mine.execute("select memfold.erase_source('acme', 'turn-1')")
+    mine.execute("select memfold.erase_source('turn-1', 'acme')")
     assert dump(db, "tenant_id = 'globex'") == before
     assert json.dumps(stubs(db)[0][0]) == '"source"'
 

@@ -46,7 +46,7 @@ def everything(db: DB) -> dict[str, list[Any]]:
 def history(db: DB) -> Result:
     """Rows in every table, odd values among them."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at', conflict => 'newest_wins')")
+    db.execute("select set_predicate('works_at', 'acme', conflict => 'newest_wins')")
     db.execute("select set_policy('acme', merge_threshold => 0.93)")
     db.execute(
         "select set_policy('acme', 'default', lexical_threshold => 0.9, metadata_max => '{score}',"
@@ -106,7 +106,7 @@ def imported(db: DB, lines: list[Any], size: int = 7, tenant: str = "acme", buck
     with db.transaction():
         for i in range(0, len(lines), size):
             row = db.execute(
-                "select memfold.import_bucket(%s, %s, %s::jsonb)",
+                "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
                 [tenant, bucket, json.dumps(lines[i : i + size])],
             ).fetchone()
             assert row is not None
@@ -151,7 +151,7 @@ def test_round_trip(db: DB, target: Target, make: Make) -> None:
         assert again.event_id == first.event_id
         for connection in (db, other):
             connection.execute("set memfold.tenant_id = 'acme'")
-        search = "select to_jsonb(f) from search_memories('acme', 'default', '[1,0,0,0]', 'm') f"
+        search = "select to_jsonb(f) from search_memories('[1,0,0,0]', 'm', 'acme', 'default') f"
         assert other.execute(search.encode()).fetchall() == db.execute(search.encode()).fetchall()
         event = db.execute("select event_id from memory_events_archive where observation limit 1").fetchone()
         for connection in (db, other):
@@ -228,7 +228,7 @@ def test_what_is_no_export(db: DB) -> None:
     assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is no header")
     for bad in ("{}", "[]", "7", None):
         with pytest.raises(psycopg.Error) as error:
-            db.execute("select import_bucket('globex', 'default', %s::jsonb)", [bad])
+            db.execute("select import_bucket(%s::jsonb, 'globex', 'default')", [bad])
         assert error.value.sqlstate == "MF022"
 
 
@@ -265,7 +265,7 @@ def test_malformed_rows(db: DB) -> None:
             sent = [line, *lines[1:3]] if table == "header" else [header, line]
             db.execute("savepoint one")
             try:
-                db.execute("select import_bucket('globex', 'default', %s::jsonb)", [json.dumps(sent)])
+                db.execute("select import_bucket(%s::jsonb, 'globex', 'default')", [json.dumps(sent)])
             except psycopg.Error as error:
                 if not (error.sqlstate or "").startswith("MF") or not error.diag.message_hint:
                     raw.add((table, str(row)[-90:], error.sqlstate, str(error)[:90]))
@@ -290,7 +290,7 @@ def test_who_may(db: DB, app: Any) -> None:
         + [x for x in lines if x["table"] == "policies" and x["row"]["bucket_id"] == "*"]
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        mine.execute("select import_bucket('acme', 'b', '[]')")
+        mine.execute("select import_bucket('[]', 'acme', 'b')")
 
 
 @pytest.mark.one_server

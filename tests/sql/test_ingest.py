@@ -346,7 +346,7 @@ def test_find_similar(db: DB) -> None:
     model(db)
     a = ingest(db, "User likes Vim", subject="U", **vector(1.0))
     b = ingest(db, "User likes tea", subject="V", **vector(0.9))
-    query = "select memory_id, similarity from find_similar('acme', 'default', '[1,0,0,0]', 'm', %s{})"
+    query = "select memory_id, similarity from find_similar('[1,0,0,0]', 'm', 'acme', 'default', %s{})"
     assert db.execute(query.format(""), [0.8]).fetchall() == [(a.memory_id, 1.0), (b.memory_id, 0.9)]
     assert db.execute(query.format(""), [0.95]).fetchall() == [(a.memory_id, 1.0)]
     assert db.execute(query.format(", 'fact', 'V'"), [0.5]).fetchall() == [(b.memory_id, 0.9)]

@@ -52,7 +52,7 @@ DAMAGE = [
 @pytest.mark.parametrize(("statement", "invariant"), DAMAGE)
 def test_damage_is_noticed(db: DB, statement: str, invariant: str) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     ingest(db, "User prefers dark mode", source_turn_ids=["t"], idempotency_key="k", **vector(1.0))
     ingest(db, "The user likes dark mode best", **vector(0.95))
     for place in ("VW", "Stripe"):
@@ -115,7 +115,7 @@ def test_a_plain_row_that_is_told_apart_waits_on(db: DB, kind: str) -> None:
 
 def test_a_plain_row_that_meets_a_tombstone_in_a_rehash_waits_on(db: DB) -> None:
     rejected = ingest(db, "Ann has a cat")
-    db.execute("select reject_memory(%s, null, 'acme')", [rejected.memory_id])
+    db.execute("select reject_memory(%s, 'acme', null)", [rejected.memory_id])
     plain(db, "Ann has a (cat)")
     db.execute("call rehash_bucket('acme', 'default', canonicalizer => 'flat/1')")
     check(db)

@@ -71,8 +71,8 @@ def test_a_claim_hands_out_the_question(m: DB) -> None:
 
 def test_the_oldest_first(db: DB) -> None:
     ids = flood(db, "acme", 6)
-    assert [c.judgement_id for c in claim(db, max=2)] == ids[:2]
-    assert [c.judgement_id for c in claim(db, max=3, tenant_id="acme")] == ids[2:5]
+    assert [c.judgement_id for c in claim(db, max_results=2)] == ids[:2]
+    assert [c.judgement_id for c in claim(db, max_results=3, tenant_id="acme")] == ids[2:5]
     assert [c.judgement_id for c in claim(db)] == ids[5:]
     assert claim(db) == []
 
@@ -82,7 +82,7 @@ def test_claims_do_not_wait_for_one_another(db: DB, connect: Connect) -> None:
     first, second = connect(), connect()
     second.execute("set lock_timeout = '2s'")
     with first.transaction():
-        held = claim(first, "one", max=4)
+        held = claim(first, "one", max_results=4)
         rest = claim(second, "two")
     assert ([c.judgement_id for c in held], [c.judgement_id for c in rest]) == (ids[:4], ids[4:])
 
@@ -92,7 +92,7 @@ def test_many_workers_get_each_judgement_once(db: DB, connect: Connect) -> None:
     got: list[UUID] = []
 
     def work(connection: DB) -> None:
-        while found := claim(connection, f"{connection.info.backend_pid}", max=3):
+        while found := claim(connection, f"{connection.info.backend_pid}", max_results=3):
             got.extend(c.judgement_id for c in found)
 
     threads = [threading.Thread(target=work, args=(connect(),)) for _ in range(8)]
@@ -101,7 +101,7 @@ def test_many_workers_get_each_judgement_once(db: DB, connect: Connect) -> None:
     for thread in threads:
         thread.join()
     # whoever skipped a row that another had locked may have stopped early; none was handed out twice
-    got.extend(c.judgement_id for c in claim(db, max=100))
+    got.extend(c.judgement_id for c in claim(db, max_results=100))
     assert len(got) == len(set(got)) == 80
     assert set(got) == ids
 
@@ -186,7 +186,7 @@ def test_a_failure_that_does_not_count(db: DB) -> None:
 
 def test_what_a_failure_keeps(db: DB) -> None:
     first, second = flood(db, "acme", 2)
-    claim(db, "w", max=1)
+    claim(db, "w", max_results=1)
     assert fail(db, first, "x" * 3000, worker="another", model="a", input_tokens=1) == "leased"
     assert (
         fail(db, first, "x" * 3000, worker="w", model="b", input_tokens=10, output_tokens=5, cost=0.5)
@@ -212,13 +212,13 @@ def test_what_a_failure_keeps(db: DB) -> None:
 def test_a_flood_of_one_tenant(db: DB) -> None:
     flood(db, "acme", 60)
     few = {*flood(db, "globex", 2), *flood(db, "initech", 2)}
-    got = claim(db, max=10)
+    got = claim(db, max_results=10)
     assert len(got) == 10
     assert few <= {c.judgement_id for c in got}
     flood(db, "umbrella", 3)
-    assert {c.tenant_id for c in claim(db, max=4)} == {"acme", "umbrella"}
+    assert {c.tenant_id for c in claim(db, max_results=4)} == {"acme", "umbrella"}
     db.execute("update judgements set status = 'open', next_attempt_at = now(), attempts = 0")
-    served = [claim(db, max=1)[0].tenant_id for _ in range(8)]
+    served = [claim(db, max_results=1)[0].tenant_id for _ in range(8)]
     assert [served.count(t) for t in ("acme", "globex", "initech", "umbrella")] == [2, 2, 2, 2]
 
 
@@ -228,8 +228,8 @@ def test_no_more_are_claimed_than_were_asked_for(db: DB, most: int, named: bool)
     """Whatever is left over when each tenant has had its share."""
     ids = [found for tenant in ("acme", "globex", "initech") for found in flood(db, tenant, 5)]
     these = {"judgement_ids": ids} if named else {}
-    assert len(claim(db, max=most, **these)) == min(most, 15)
-    assert len(claim(db, max=100)) == max(0, 15 - most)
+    assert len(claim(db, max_results=most, **these)) == min(most, 15)
+    assert len(claim(db, max_results=100)) == max(0, 15 - most)
 
 
 def test_what_waits_for_a_person(m: DB) -> None:
@@ -253,7 +253,8 @@ def test_only_these(db: DB) -> None:
 
 def test_claims_that_are_not_possible(db: DB) -> None:
     for arguments in (
-        {"max": 0}, {"max": 1001}, {"max": None}, {"lease": "0"}, {"lease": "2 days"}, {"lease": None}, {"review": None},
+        {"max_results": 0}, {"max_results": 1001}, {"max_results": None},
+        {"lease": "0"}, {"lease": "2 days"}, {"lease": None}, {"review": None},
     ):  # fmt: skip
         raises("MF028", claim, db, **arguments)
     for worker in (None, "", "w" * 600):

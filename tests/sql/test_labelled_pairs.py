@@ -44,7 +44,7 @@ def collect(db: DB, bucket: str | None = None, age: str = NO_AGE, **more: Any) -
         db,
         "select * from collect_pairs('acme', %s, 'm', %s, %s::interval)",
         bucket,
-        more.get("max", 1000),
+        more.get("max_results", 1000),
         age,
     )
     return {(row["evidence"], row["label"]): row["pairs"] for row in found}
@@ -170,15 +170,15 @@ def test_what_judges_and_persons_said(db: DB) -> None:
 def test_folds_that_stand_are_weak_and_folds_that_were_undone_say_more(db: DB) -> None:
     two(db, 0.95, "stands a", "stands b")
     _, undone = two(db, 0.95, "undone a", "undone b")
-    db.execute("select undo(%s, 'no', 'acme')", [undone.event_id])
+    db.execute("select undo(%s, 'acme', 'no')", [undone.event_id])
     policy(db, guard="off")
     _, opposite = two(db, 0.95, "The door is open", "The door is not open")
     assert opposite.action == "merged"
-    db.execute("select undo(%s, 'no', 'acme')", [opposite.event_id])
+    db.execute("select undo(%s, 'acme', 'no')", [opposite.event_id])
     policy(db, guard="on")
     _, judged = two(db, 0.9, "judged a", "judged b")
     event = resolve(db, judged.judgement_id, "duplicate", model="a judge").event_id
-    db.execute("select undo(%s, 'no', 'acme')", [event])
+    db.execute("select undo(%s, 'acme', 'no')", [event])
     assert collect(db) == {
         ("merge", "duplicate"): 1, ("undo", "distinct"): 2, ("undo", "contradiction"): 1,
     }  # fmt: skip
@@ -191,7 +191,7 @@ def test_folds_that_stand_are_weak_and_folds_that_were_undone_say_more(db: DB) -
 def test_an_undone_contradiction_says_nothing(db: DB) -> None:
     _, newer = two(db, 0.9, "contradicted a", "contradicted b")
     event = resolve(db, newer.judgement_id, "contradiction", model="a judge").event_id
-    db.execute("select undo(%s, 'no', 'acme')", [event])
+    db.execute("select undo(%s, 'acme', 'no')", [event])
     assert collect(db) == {}
     asked = db.execute("select judgement_id from judgements where status = 'open'").fetchone()
     assert asked is not None
@@ -206,7 +206,7 @@ def test_a_persons_hand_and_other_values(db: DB) -> None:
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [c.memory_id, d.memory_id])
     e, _ = two(db, 0.5, "updated a", "another b")
     db.execute("select update_memory(%s, 'updated c', tenant_id => 'acme')", [e.memory_id])
-    db.execute("select set_predicate('acme', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     ingest(db, "Ann lives in Rome", object="Rome", **slot, **vector(1.0))
     assert ingest(db, "Ann lives in Oslo", object="Oslo", **slot, **vector(0.97)).action == "superseded"
@@ -260,8 +260,8 @@ def test_strong_ones_first_and_at_most_so_many(db: DB) -> None:
         two(db, 0.95, f"folded {i} a", f"folded {i} b")
     _, newer = two(db, 0.9, "judged a", "judged b")
     resolve(db, newer.judgement_id, "distinct", model="a judge")
-    assert collect(db, max=2) == {("judge", "distinct"): 1, ("merge", "duplicate"): 1}
-    raises("MF022", collect, db, max=0)
+    assert collect(db, max_results=2) == {("judge", "distinct"): 1, ("merge", "duplicate"): 1}
+    raises("MF022", collect, db, max_results=0)
     raises("MF013", db.execute, "select collect_pairs('acme', null, 'unknown')")
     raises("MF012", db.execute, "select collect_pairs('acme')")
 

@@ -46,7 +46,7 @@ def state(db: DB, tenant: str) -> Any:
 def prepare(db: DB, **policy: str) -> None:
     model(db)
     for tenant in ("acme", "at once"):
-        db.execute("select set_predicate(%s, 'lives_in')", [tenant])
+        db.execute("select set_predicate('lives_in', %s)", [tenant])
         if policy:
             db.execute(
                 f"select set_policy(%s, 'default', {', '.join(f'{name} => %s' for name in policy)})".encode(),
@@ -120,7 +120,7 @@ def test_three_phrasings(db: DB, order: tuple[int, ...]) -> None:
     ]
     assert texts == ["Ida wohnt in Bonn"]
     # in another order the aliases may hang on one another, but it is one memory all the same
-    db.execute("select set_predicate('other', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'other')")
     late = [say(db, "other", f"Ida ist {word}", {}, i + 1) for i, word in enumerate(("hier", "da", "dort"))]
     for i in order:
         db.execute("select attach_embedding(%s, %s, %s, 'other')", [late[i].memory_id, *given[i].values()])

@@ -65,7 +65,7 @@ def test_a_rejected_memory_is_a_tombstone(db: DB) -> None:
     ingest(db, "The user likes dark mode best", **vector(0.95))
     alias = text(db, "The user likes dark mode best")
     # the id of an alias stands for where it leads
-    rejected = by_hand(db, "reject_memory", alias, "a joke")
+    rejected = by_hand(db, "reject_memory", alias, reason="a joke")
     assert (rejected.action, rejected.memory_id, rejected.tier, rejected.method) == (
         "rejected", root.memory_id, 3, "person",
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_rejected_memory_is_a_tombstone(db: DB) -> None:
 
 def test_a_rejected_value_gives_way(db: DB) -> None:
     """The value that it had superseded is current again, and its intervals are gone."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **about)
@@ -116,7 +116,9 @@ def test_a_merge(db: DB) -> None:
     ingest(db, "The user likes dark mode best", source_turn_ids=["b"], **vector(0.95))
     # whatever the scopes, and the newer may be what is kept
     b = ingest(db, "A dark screen, please", subject="screen", source_turn_ids=["b"], metadata={"y": 2})
-    merged = by_hand(db, "merge_memories", text(db, "The user likes dark mode best"), b.memory_id, "the same")
+    merged = by_hand(
+        db, "merge_memories", text(db, "The user likes dark mode best"), b.memory_id, reason="the same"
+    )
     assert (merged.action, merged.memory_id, merged.tier, merged.method) == (
         "merged",
         b.memory_id,
@@ -140,7 +142,7 @@ def test_a_merge(db: DB) -> None:
 
 def test_a_merge_of_two_values(db: DB) -> None:
     """VW and Volkswagen are one employer: the slot has one value less."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Volkswagen", object="Volkswagen", observed_at="2026-02-01", **about)
@@ -161,7 +163,7 @@ def test_a_supersession(db: DB) -> None:
     a = ingest(db, "User likes tea", observed_at="2026-01-01")
     b = ingest(db, "User prefers coffee", subject="coffee", observed_at="2025-01-01")
     c = ingest(db, "User likes walks", observed_at="2026-01-01")
-    done = by_hand(db, "supersede_memory", a.memory_id, b.memory_id, "told me so")
+    done = by_hand(db, "supersede_memory", a.memory_id, b.memory_id, reason="told me so")
     assert (done.action, done.memory_id, done.superseded_id) == ("superseded", b.memory_id, a.memory_id)
     assert event(db, done.event_id)[:7] == (
         "superseded", 3, "person", b.memory_id, a.memory_id, "told me so", False,
@@ -193,7 +195,7 @@ def test_a_supersession_wins_over_what_is_dated_ahead(db: DB) -> None:
 
 def test_a_supersession_in_a_slot(db: DB) -> None:
     """The older value is current again because a person says so, and stays a value like any other."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **about)
@@ -329,7 +331,7 @@ def test_an_update_is_not_compared_with_what_it_replaces(db: DB) -> None:
 
 def test_an_update_of_a_value(db: DB) -> None:
     """The value of a slot gets another object; its past stays its own."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stirpe", object="Stirpe", observed_at="2026-02-01", **about)
@@ -454,7 +456,7 @@ def believed(db: DB, as_of: str | None = None, bucket: str = "default") -> list[
 
 
 def test_current_memories(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01 00:00+00", **about)
     ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-03-01 00:00+00", **about)
@@ -488,7 +490,7 @@ def test_current_memories(db: DB) -> None:
 
 
 def test_folds_and_late_arrivals_count_as_always_known(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-02-01", **about)
     ingest(db, "Ann works at BMW", object="BMW", observed_at="2026-01-01", **about)
@@ -510,7 +512,7 @@ def test_a_judged_supersession_is_history_too(db: DB) -> None:
 
 
 def test_a_contested_value_is_shown_beside_the_other(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-03-01", **about)

@@ -59,7 +59,7 @@ def lives(db: DB, town: str, **given: Any) -> Result:
 
 
 def single(db: DB) -> None:
-    db.execute("select memfold.set_predicate('acme', 'lives_in', cardinality => 'one')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
 
 
 def one(db: DB, query: str, *arguments: Any) -> Any:
@@ -579,7 +579,7 @@ def test_windows_in_the_archive(db: DB, seed: int) -> None:
             "select memory_id, observations, independent from memory_counters order by 1"
         ).fetchall()
         db.execute("select memfold.archive_events(clock_timestamp(), tenant_id => 'acme')")
-        db.execute("select memfold.derive_scope('acme', array(select memory_id from memories))")
+        db.execute("select memfold.derive_scope(array(select memory_id from memories), 'acme')")
         after = db.execute(
             "select memory_id, observations, independent from memory_counters order by 1"
         ).fetchall()

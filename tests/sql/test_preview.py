@@ -46,7 +46,7 @@ def candidate(rnd: random.Random) -> dict[str, Any]:
 def test_preview_equals_ingest(db: DB) -> None:
     model(db)
     db.execute(
-        "select set_predicate('acme', 'works_at'), set_predicate('acme', 'lives_in', conflict => 'review')"
+        "select set_predicate('works_at', 'acme'), set_predicate('lives_in', 'acme', conflict => 'review')"
     )
     db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
     db.execute("select set_policy('acme', 'keep', on_ambiguous => 'insert', similar_threshold => 0.5)")

@@ -97,7 +97,7 @@ def test_arguments(db: DB) -> None:
 
 def test_the_value_of_a_slot_stays(db: DB) -> None:
     """What holds is what was stated last: a value that is not used has not become another one."""
-    db.execute("select set_predicate('acme', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'acme')")
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in", "source_confidence": 0.0}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at="2024-01-01", **slot)
     ingest(db, "Ann lives in Oslo", object="Oslo", observed_at="2025-01-01", **slot)

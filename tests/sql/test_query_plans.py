@@ -73,7 +73,7 @@ def never_analyze(db: DB) -> None:
 )
 def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     never_analyze(db)
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
 
     def call(name: str, turn: int) -> tuple[int, int]:
         """As in an application: the same session, each time another fact."""

@@ -520,7 +520,7 @@ def test_a_withdrawn_text(db: DB) -> None:
 
 def test_values_of_a_slot(db: DB) -> None:
     """Two spellings of a value are one value of the timeline, and two again."""
-    db.execute("select set_predicate('acme', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     for month, place in enumerate(("Bonn", "Köln", "Bonn!?", "Ulm", "(Köln)"), 1):
         ingest(db, f"Ann lives in {place}", **slot, observed_at=f"2025-0{month}-01")
@@ -842,7 +842,7 @@ class History:
 def test_at_random(db: DB, seed: int) -> None:
     """After each history: state = ledger, one active memory a text, no observation lost; there and back is nothing."""
     model(db)
-    db.execute("select set_predicate('acme', 'is')")
+    db.execute("select set_predicate('is', 'acme')")
     history = History(db, seed, rehashes=seed % 2 == 1)
     for _ in range(40):
         history.step()

@@ -152,7 +152,7 @@ def test_what_is_shown_as_one_goes_by_the_cosine(scored: DB) -> None:
     store(scored, "The user enjoys tea", **angle(NEAR))
     found = rows(
         scored,
-        "select memory_id from search_memories('acme', 'default', %s::vector, 'm')",
+        "select memory_id from search_memories(%s::vector, 'm', 'acme', 'default')",
         angle(0)["embedding"],
     )
     assert len(found) == 1

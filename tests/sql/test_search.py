@@ -37,7 +37,8 @@ def search(
     named = "".join(f", {argument} => %s" for argument in given)
     with db.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            f"select * from memfold.search_memories(%s, %s, %s, %s{named})",
+            f"select * from memfold.search_memories(tenant_id => %s, bucket_id => %s, query_embedding => %s,"
+            f" embedding_model => %s{named})",
             [tenant, bucket, query, name, *given.values()],
         ).fetchall()
 
@@ -218,7 +219,7 @@ def test_the_policy_of_a_type_decides_what_it_takes_to_be_shown(store: DB) -> No
 
 def test_as_of(db: DB) -> None:
     model(db)
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     berlin = ingest(
         db, "Ann lives in Berlin", object="Berlin", observed_at="2024-01-01 UTC", **slot, **vector(1.0)
@@ -377,7 +378,7 @@ def test_what_was_judged_apart_stays_apart(db: DB) -> None:
         if verdict is not None:
             sure = ("distinct", 0.5) if verdict == "unsure" else (verdict, 0.9)
             db.execute(
-                "select memfold.resolve_judgement(%s, %s, %s, tenant_id => 'acme', model => 'toy')",
+                "select memfold.resolve_judgement(%s, %s, confidence => %s, tenant_id => 'acme', model => 'toy')",
                 [judgement, *sure],
             )
         row = db.execute("select verdict from memfold.judgements where bucket_id = %s", [bucket]).fetchone()
@@ -396,7 +397,8 @@ def test_a_verdict_holds_for_what_its_sides_were_folded_into(db: DB) -> None:
             "select judgement_id from memfold.judgements where status = 'open'"
         ).fetchone() or (None,)
         db.execute(
-            "select memfold.resolve_judgement(%s, 'contradiction', 0.9, tenant_id => 'acme')", [judgement]
+            "select memfold.resolve_judgement(%s, 'contradiction', confidence => 0.9, tenant_id => 'acme')",
+            [judgement],
         )
         keep(db)
         (richer,) = near(db, "User likes a cup of tea", **bucket)
@@ -419,7 +421,7 @@ def test_values_of_one_slot_are_not_one(db: DB) -> None:
     """Even where nothing in them can be compared."""
     model(db)
     keep(db, conflict="keep_both")
-    db.execute("select memfold.set_predicate('acme', 'lives_in')")
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     near(db, "Ann lives by the river", "Ann lives by the forest", **slot)
     assert len(search(db)) == 2
@@ -689,7 +691,7 @@ def test_the_shape_of_the_call(store: DB) -> None:
     """The natural call, by place."""
     near(store, "User likes tea")
     row = store.execute(
-        "select content, score > 0, collapsed_count from memfold.search_memories('acme', 'default', %s, 'm', 5)",
+        "select content, score > 0, collapsed_count from memfold.search_memories(%s, 'm', 'acme', 'default', 5)",
         [QUERY],
     ).fetchone()
     assert row == ("User likes tea", True, 0)

@@ -48,7 +48,7 @@ def test_a_loop_is_refused(db: DB) -> None:
 
 def test_of_a_single_valued_slot(db: DB) -> None:
     model(db)
-    db.execute("select set_policy('acme', max_session_repeats => 2), set_predicate('acme', 'works_at')")
+    db.execute("select set_policy('acme', max_session_repeats => 2), set_predicate('works_at', 'acme')")
     at = {"subject": "Ann", "predicate": "works_at", "session_id": "s"}
     for _ in range(2):
         for place in ("VW", "Stripe"):
@@ -83,7 +83,7 @@ def test_the_limit_has_limits(db: DB, wrong: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_refuse_what_singles_refuse(db: DB, seed: int) -> None:
     rnd = random.Random(seed)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     for bucket in ("one by one", "batch"):
         db.execute("select set_policy('acme', %s, max_session_repeats => 2)", [bucket])
         db.execute("select set_policy('acme', %s, 'quote', max_session_repeats => 3)", [bucket])

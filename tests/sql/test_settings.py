@@ -172,8 +172,8 @@ def decisions(db: DB) -> dict[str, Any]:
             [PAIRS[0][0], TENANT])  # fmt: skip
         found["search"] = outcome(
             db, "select pg_catalog.concat_ws(' ', s.content, round(s.similarity::numeric, 6))"
-            " from memfold.search_memories(%s, 'default',"
-            " '[0.9,0.1,0.4,0.1]'::public.vector, 'm', 20) s order by 1", [TENANT])  # fmt: skip
+            " from memfold.search_memories('[0.9,0.1,0.4,0.1]'::public.vector, 'm',"
+            " %s, 'default', 20) s order by 1", [TENANT])  # fmt: skip
         found["plain"] = outcome(
             db, "with i as (insert into memfold.memories (tenant_id, content) values (%s, %s) returning content_hash)"
             " select pg_catalog.encode(content_hash, 'hex') from i", [TENANT, PAIRS[1][0]])  # fmt: skip
@@ -193,7 +193,7 @@ def decisions(db: DB) -> dict[str, Any]:
 @pytest.mark.slow
 def test_no_setting_changes_a_decision(db: DB, connect: Connect) -> None:
     model(db)
-    db.execute("select set_predicate(%s, 'lives_in')", [TENANT])
+    db.execute("select set_predicate('lives_in', %s)", [TENANT])
     db.execute("select set_policy(%s, 'words', lexical_threshold => 0.5, on_ambiguous => 'insert')", [TENANT])
     expected = decisions(connect())
     kinds = [str(value) for value in expected.values()]

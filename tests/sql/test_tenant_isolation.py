@@ -24,7 +24,7 @@ TENANT_TABLES = {
 def two_tenants(db: DB) -> DB:
     model(db)
     for tenant in ("acme", "globex"):
-        db.execute("select set_predicate(%s, 'works_at')", [tenant])
+        db.execute("select set_predicate('works_at', %s)", [tenant])
         db.execute("select set_policy(%s, 'default')", [tenant])
         ingest(
             db,
@@ -40,7 +40,7 @@ def two_tenants(db: DB) -> DB:
         for _ in range(3):
             ingest(db, "User likes tea", tenant_id=tenant)
         # one position and one archived row at least
-        db.execute("select archive_events(clock_timestamp(), 1000, %s)", [tenant])
+        db.execute("select archive_events(clock_timestamp(), %s, 1000)", [tenant])
     return db
 
 
@@ -110,13 +110,13 @@ CALLS = [
     "ingest_staged(gen_random_uuid(), 'globex')",
     "preview_memory('User prefers dark mode', 'globex')",
     "known_memory('User prefers dark mode', 'globex')",
-    "find_similar('globex', 'default', '[1,0,0,0]', 'm')",
+    "find_similar('[1,0,0,0]', 'm', 'globex', 'default')",
     "attach_embedding(gen_random_uuid(), '[1,0,0,0]', 'm', 'globex')",
     "pending_embeddings('globex')",
     "set_policy('globex')",
     "set_policy('*')",
-    "set_predicate('globex', 'p')",
-    "set_predicate('*', 'p')",
+    "set_predicate('p', 'globex')",
+    "set_predicate('p', '*')",
     "check_invariants('globex')",
     "export_bucket('globex')",
     "claim_judgements('w', tenant_id => 'globex')",
@@ -172,7 +172,7 @@ def test_the_application_can_work(db: DB, app: App) -> None:
     late = ingest(mine, "User hates tea")
     mine.execute("select attach_embedding(%s, '[0,0,0,1]', 'm')", [late.memory_id])
     mine.execute(
-        "select set_predicate('acme', 'works_at'), set_policy('acme', 'b', on_ambiguous => 'insert')"
+        "select set_predicate('works_at', 'acme'), set_policy('acme', 'b', on_ambiguous => 'insert')"
     )
     for place in ("VW", "Stripe", "VW"):
         ingest(mine, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)

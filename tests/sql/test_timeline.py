@@ -18,7 +18,7 @@ Connect = Callable[..., DB]
 
 @pytest.fixture
 def slot(db: DB) -> DB:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     return db
 
 
@@ -61,7 +61,7 @@ def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) ->
         other = ingest(db, text, subject="Ann", observed_at="2026-01-02").memory_id
         query = "select (merge_memories(%s, %s, tenant_id => 'acme')).event_id"
         merges.append(db.execute(query, [other, said]).fetchall()[0][0])
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     for month, text in enumerate(texts, 2):
         says(db, "Stripe", f"0{month}-01")
         again = ingest(db, text, subject="Ann", observed_at=f"2026-0{month}-02")
@@ -75,7 +75,7 @@ def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) ->
 
 def test_values_in_texts_of_another_scope(db: DB) -> None:
     """Values of two slots that a person folded into two texts of one scope, no slot, are not on one timeline."""
-    db.execute("select set_predicate('acme', 'lives_in')")
+    db.execute("select set_predicate('lives_in', 'acme')")
 
     def lives(who: str, place: str) -> Result:
         return ingest(db, f"{who} lives in {place}", subject=who, predicate="lives_in", object=place)
@@ -184,7 +184,7 @@ def test_conflict_policies(slot: DB, conflict: str, action: str, active: set[str
     if by == "policy":
         slot.execute("select set_policy('acme', conflict => %s)", [conflict])
     else:
-        slot.execute("select set_predicate('acme', 'works_at', conflict => %s)", [conflict])
+        slot.execute("select set_predicate('works_at', 'acme', conflict => %s)", [conflict])
     says(slot, "VW", "01-01")
     result = says(slot, "Stripe", "02-01")
     assert result.action == action
@@ -202,7 +202,7 @@ def test_predicates_are_many_valued_unless_said(db: DB) -> None:
         result = ingest(db, f"Ann has lived in {place}", subject="Ann", predicate="lived_in", object=place)
         assert result.action == "inserted"
     assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
-    db.execute("select set_predicate('acme', ' Lived_In ')")
+    db.execute("select set_predicate(' Lived_In ', 'acme')")
     third = ingest(db, "Ann has lived in Oslo", subject="Ann", predicate="LIVED_IN", object="Oslo")
     assert third.action == "superseded"
     check(db)

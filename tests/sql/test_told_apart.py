@@ -29,7 +29,7 @@ def datakynd(db: DB, **options: Any) -> tuple[Result, Result]:
     """Two values of one slot that are near enough to be asked about."""
     model(db)
     names = "".join(f", {name} => %s" for name in options)
-    db.execute(f"select set_predicate('acme', 'employer'{names})", list(options.values()))
+    db.execute(f"select set_predicate('employer', 'acme'{names})", list(options.values()))
     older = employer(db, "User runs Datakynd", "2026-01-01", 1)
     newer = employer(db, "User recently sold Datakynd", "2026-03-01", 0.87)
     assert newer.action == "escalated"
@@ -58,7 +58,7 @@ def test_distinct_values_of_one_slot_go_by_the_conflict_policy(db: DB, confidenc
 def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tuple[bool, bool]) -> None:
     """They are asked about as soon as they have vectors, which may be before maintenance sees to them."""
     model(db)
-    db.execute("select set_predicate('acme', 'employer')")
+    db.execute("select set_predicate('employer', 'acme')")
     ids: list[UUID] = []
     for text, is_plain in zip(("User runs Datakynd", "User sold Datakynd"), plain, strict=True):
         if is_plain:
@@ -107,7 +107,7 @@ def test_distinct_values_under_the_other_policies(
 
 def test_distinct_texts_of_one_value_are_both_current(db: DB) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'employer')")
+    db.execute("select set_predicate('employer', 'acme')")
     one = employer(db, "User works for VW", "2026-01-01", 1, object="VW")
     other = employer(db, "User is at VW in Berlin", "2026-03-01", 0.87, object="vw")
     assert resolve(db, other.judgement_id, "distinct", model="m").action == "judged"
@@ -117,7 +117,7 @@ def test_distinct_texts_of_one_value_are_both_current(db: DB) -> None:
 
 def test_the_older_value_does_not_win_because_its_question_came_late(db: DB) -> None:
     model(db)
-    db.execute("select set_predicate('acme', 'employer')")
+    db.execute("select set_predicate('employer', 'acme')")
     newer = employer(db, "User recently sold Datakynd", "2026-03-01", 1)
     older = employer(db, "User runs Datakynd", "2026-01-01", 0.87)
     found = resolve(db, older.judgement_id, "distinct", model="m")

@@ -285,7 +285,7 @@ class History:
         )
         if judgement is not None:
             self.db.execute(
-                "select resolve_judgement(%s, %s, %s, merged_text => %s, model => %s, tenant_id => 'acme')",
+                "select resolve_judgement(%s, %s, confidence => %s, merged_text => %s, model => %s, tenant_id => 'acme')",
                 [
                     judgement,
                     self.random.choice(["duplicate", *["refinement", "contradiction"] * 2, "distinct"]),
@@ -343,7 +343,9 @@ class History:
 
 def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple[Any, ...]]:
     """Take an event back; (memory_id, status, content) of the memories it concerns."""
-    found = db.execute("select * from undo(%s, %s, tenant_id => 'acme')", [event_id, reason]).fetchall()
+    found = db.execute(
+        "select * from undo(%s, reason => %s, tenant_id => 'acme')", [event_id, reason]
+    ).fetchall()
     assert len({row[0] for row in found}) == 1
     return [row[1:] for row in found]
 
@@ -353,7 +355,7 @@ def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple
 def test_any_events_in_any_order(db: DB, seed: int) -> None:
     """Random histories; some of their events undone forwards, backwards and shuffled; then all of them."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     undone = 0
     for turn in range(3):
         bucket = f"history {turn}"
@@ -386,7 +388,7 @@ def test_any_events_in_any_order(db: DB, seed: int) -> None:
 def test_a_life_goes_on_after_undos(db: DB) -> None:
     """Undone, then folded, retired and restated again, then undone again."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     history = History(db, "default", 7)
     for _ in range(4):
         history.run(15)
@@ -399,7 +401,7 @@ def test_a_life_goes_on_after_undos(db: DB) -> None:
 def test_everybody_at_once(db: DB, connect: Connect) -> None:
     """6 connections do all of it to one bucket: only what may be retried is raised, and the ledger explains the end."""
     model(db)
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     histories = [History(connect(), "default", seed) for seed in range(6)]
     errors: list[BaseException] = []
 
@@ -625,7 +627,7 @@ def says(db: DB, place: str, at: str, **more: Any) -> Result:
     ],
 )
 def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses: tuple[str, str]) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     a = says(db, "VW", "01-01")
     b = says(db, "Stripe", "03-01")
     told = undo(db, b.event_id)
@@ -643,7 +645,7 @@ def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses:
 
 def test_a_supersession_before_others(db: DB) -> None:
     """Of VW, Stripe, BMW the first supersession is undone: BMW keeps its place, VW and Stripe are contested."""
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     a, b, c = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "BMW", "05-01")
     undo(db, b.event_id)
     assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
@@ -659,7 +661,7 @@ def test_a_supersession_before_others(db: DB) -> None:
 
 
 def test_a_late_arrival(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     says(db, "Stripe", "03-01")
     late = says(db, "VW", "01-01")
     assert late.action == "historical"
@@ -698,7 +700,7 @@ def test_a_judged_supersession(db: DB, by: str) -> None:
 
 
 def test_a_restatement_that_brought_a_value_back(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     a, b, again = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "VW", "05-01")
     assert again.tier == 1
     undo(db, again.event_id)
@@ -711,7 +713,7 @@ def test_a_restatement_that_brought_a_value_back(db: DB) -> None:
 
 
 def test_a_merge_across_scopes(db: DB) -> None:
-    db.execute("select set_predicate('acme', 'works_at')")
+    db.execute("select set_predicate('works_at', 'acme')")
     says(db, "VW", "01-01")
     b = says(db, "Stripe", "03-01")
     c = ingest(db, "Ann is with Stripe", subject="Ann", observed_at="2026-04-01")
@@ -730,7 +732,7 @@ def test_what_an_undo_leaves_in_the_ledger(db: DB) -> None:
     r = ingest(db, "User prefers dark mode", **vector(1.0))
     fold = ingest(db, "The user likes dark mode best", **vector(0.95))
     before = db.execute("select * from memory_events order by event_id").fetchall()
-    row = db.execute("select * from undo(%s, 'wrong', 'acme')", [fold.event_id]).fetchone()
+    row = db.execute("select * from undo(%s, 'acme', 'wrong')", [fold.event_id]).fetchone()
     assert row is not None
     after = db.execute("select * from memory_events order by event_id").fetchall()
     assert after[:-1] == before

@@ -17,7 +17,10 @@ from tests.support import ingest
 DB = psycopg.Connection[Any]
 DIMENSIONS = 16
 LIMIT = 50  # in place of the 10,000 up to which a bucket is searched exactly
-SIMILAR = "select memory_id, similarity from memfold.find_similar(%s, %s, %s::vector, 'm', -1)"
+SIMILAR = (
+    "select memory_id, similarity from memfold.find_similar("
+    "tenant_id => %s, bucket_id => %s, embedding => %s::vector, embedding_model => 'm', threshold => -1)"
+)
 
 # As ingest would have written them: what tier 2 reads, and the counters that a merge adds to.
 LOAD = """
@@ -231,7 +234,7 @@ def test_no_setting_outlives_the_search(wide: DB, app: Connect) -> None:
     # the vector comes from a table, so that pgvector's library is not loaded before
     stored = (
         "select f.memory_id from (select embedding from memfold.memory_vectors limit 1) as v,"
-        " memfold.find_similar('acme', 'wide', v.embedding, 'm', -1) as f"
+        " memfold.find_similar(v.embedding, 'm', 'acme', 'wide', -1) as f"
     )
     mine = app("acme")
     with mine.transaction():

@@ -246,7 +246,7 @@ def test_a_contradiction(m: DB, by: str) -> None:
             m.execute("select set_policy('acme', %s, conflict => %s)", [conflict, conflict])
         else:
             m.execute(
-                "select set_predicate('acme', 'likes', cardinality => 'many', conflict => %s)", [conflict]
+                "select set_predicate('likes', 'acme', cardinality => 'many', conflict => %s)", [conflict]
             )
         about = {"bucket_id": conflict, "subject": "User", "predicate": "likes"}
         a, b = pair(m, "User likes tea", "User likes no tea", **about)
@@ -383,7 +383,7 @@ def test_the_objects_may_be_equal(m: DB) -> None:
 
 
 def test_a_contradiction_in_a_single_valued_slot(m: DB) -> None:
-    m.execute("select set_predicate('acme', 'works_at')")
+    m.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     v = ingest(m, "Ann works at VW", **about, object="VW", observed_at="2026-01-01", **vector(0.1, axis=3))
     a = ingest(m, "Ann works at Stripe", **about, observed_at="2026-02-01", object="Stripe", **vector(1.0))
@@ -476,7 +476,7 @@ def test_the_question_is_gone(m: DB, how: str) -> None:
         m.execute("set memfold.maintenance = on")
         m.execute("delete from memory_events where memory_id = %s and observation", [b.memory_id])
         m.execute("reset memfold.maintenance")
-        m.execute("select derive_scope('acme', array[%s]::uuid[])", [b.memory_id])
+        m.execute("select derive_scope(array[%s]::uuid[], 'acme')", [b.memory_id])
     before = m.execute("select count(*) from memory_events").fetchone()
     r = resolve(m, asked.judgement_id, "duplicate", model="a")
     assert (r.status, r.verdict, r.action, r.event_id) == ("obsolete", None, None, None)

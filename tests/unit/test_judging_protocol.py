@@ -36,12 +36,12 @@ def test_statements_about_judgements_have_one_home() -> None:
 def test_a_claim_names_what_it_wants() -> None:
     made = protocol.claim("w", 10**6, tenant_id=None)
     assert dict(made.arguments) == {
-        "worker": "w", "max": 1, "lease": timedelta(days=1), "review": False, "tenant_id": None,
+        "worker": "w", "max_results": 1, "lease": timedelta(days=1), "review": False, "tenant_id": None,
     }  # fmt: skip
     assert "judgement_ids" not in made.statement
     only = [uuid4()]
     made = protocol.claim("w", 60, tenant_id="acme", most=7, review=True, judgement_ids=only)
-    assert (made.arguments["max"], made.arguments["judgement_ids"]) == (7, only)
+    assert (made.arguments["max_results"], made.arguments["judgement_ids"]) == (7, only)
     assert "judgement_ids => %(judgement_ids)s" in made.statement
 
 

@@ -30,14 +30,14 @@ Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
 
 _START = "select memfold.start_reembedding(%(old)s, %(new)s, %(tenant)s) as run_id"
-_MISSING = "select * from memfold.missing_embeddings(%(old)s, %(new)s, %(after)s, %(max)s, %(tenant)s)"
+_MISSING = "select * from memfold.missing_embeddings(%(old)s, %(new)s, %(tenant)s, %(after)s, %(max)s)"
 _ADD = (
-    "select * from memfold.add_embeddings(%(new)s, %(ids)s::uuid[], %(texts)s::text[], %(vectors)s, %(run)s::uuid,"
-    " %(patient)s, %(tenant)s)"
+    "select * from memfold.add_embeddings(%(ids)s::uuid[], %(texts)s::text[], %(vectors)s, %(new)s, %(tenant)s,"
+    " %(run)s::uuid, %(wait)s)"
 )
 _END = "select memfold.end_reembedding(%(run)s, %(tenant)s) as missing"
 _STATUS = "select * from memfold.reembed_status(%(old)s, %(new)s, %(tenant)s)"
-_DROP = "select * from memfold.drop_embeddings(%(old)s, %(after)s::uuid, %(max)s, %(tenant)s, %(run)s::uuid)"
+_DROP = "select * from memfold.drop_embeddings(%(old)s, %(tenant)s, %(after)s::uuid, %(max)s, %(run)s::uuid)"
 _MODEL = "select m.dimensions from memfold.embedding_models as m where m.model = %(model)s"
 
 _ATTEMPTS = 5
@@ -233,13 +233,13 @@ def _store(
     idle = 0
     while left:
         # who has found its scopes busy again and again waits for its turn, with one memory and nothing else held
-        patient = idle >= _ATTEMPTS
-        ids = list(left)[: 1 if patient else None]
+        wait = idle >= _ATTEMPTS
+        ids = list(left)[: 1 if wait else None]
         literals = ",".join(f'"{left[memory_id][1]}"' for memory_id in ids)
         called = time.monotonic()
         statuses = session.call(
             _ADD, tenant, new=new, ids=ids, texts=[left[memory_id][0] for memory_id in ids],
-            vectors=f"{{{literals}}}", run=run, patient=patient,
+            vectors=f"{{{literals}}}", run=run, wait=wait,
         )  # fmt: skip
         one.longest = max(one.longest, time.monotonic() - called)
         done = [row for row in statuses if row["status"] not in ("busy", "later")]

@@ -87,7 +87,7 @@ def check_model(connection: DB, embedding_model: str) -> dict[str, Any]:
         raise UnknownModelError(
             "unknown embedding model",
             detail=f"{embedding_model!r} is not registered.",
-            hint="Register it: select register_embedding_model(model, dimensions).",
+            hint="Register it: select register_embedding_model(embedding_model, dimensions).",
         )
     return dict(row)
 

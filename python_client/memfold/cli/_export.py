@@ -95,7 +95,8 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
     with _connect(dsn, tenant) as connection:
         for batch in _batches(file):
             done = connection.execute(
-                "select memfold.import_bucket(%s, %s, %s::jsonb)", [tenant, bucket, f"[{','.join(batch)}]"]
+                "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
+                [tenant, bucket, f"[{','.join(batch)}]"],
             ).fetchone()
             rows += done[0] if done else 0
             ended = json.loads(batch[-1])["table"] == "end"
@@ -114,7 +115,7 @@ def _archive(
     return retry(
         lambda: connection.execute(
             "select a.archived, a.summaries, a.is_left"
-            " from memfold.archive_events(now() - make_interval(secs => %s), %s, %s) as a",
+            " from memfold.archive_events(now() - make_interval(secs => %s), max_events => %s, tenant_id => %s) as a",
             [days * 86400, batch, tenant],
         ).fetchone()
     ) or (0, 0, False)

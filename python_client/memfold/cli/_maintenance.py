@@ -38,8 +38,8 @@ _CONSOLIDATE = (
     "select * from memfold.consolidate(%(tenant)s, %(bucket)s, %(model)s, %(threshold)s, %(approval)s, %(max)s,"
     " %(max_judgements)s, %(dry_run)s)"
 )
-_APPROVE = "select memfold.approve_run(%(run)s, %(verdict)s) as waiting"
-_UNDO_RUN = "select * from memfold.undo_run(%(run)s, %(reason)s)"
+_APPROVE = "select memfold.approve_run(%(run)s, verdict => %(verdict)s) as waiting"
+_UNDO_RUN = "select * from memfold.undo_run(%(run)s, reason => %(reason)s)"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
 _AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket

@@ -266,9 +266,9 @@ class AsyncMemfold(Client):
         """As ``Memfold.check_invariants``."""
         return await self._drive(self._core.check_invariants(tenant_id))
 
-    async def register_embedding_model(self, model: str, dimensions: int) -> None:
+    async def register_embedding_model(self, embedding_model: str, dimensions: int) -> None:
         """As ``Memfold.register_embedding_model``."""
-        await self._drive(self._core.register_embedding_model(model, dimensions))
+        await self._drive(self._core.register_embedding_model(embedding_model, dimensions))
 
     async def translate_unique_violation(
         self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]

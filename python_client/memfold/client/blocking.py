@@ -278,9 +278,9 @@ class Memfold(Client):
         """Where the tenant's memories differ from what the ledger says; empty when all is well."""
         return self._drive(self._core.check_invariants(tenant_id))
 
-    def register_embedding_model(self, model: str, dimensions: int) -> None:
+    def register_embedding_model(self, embedding_model: str, dimensions: int) -> None:
         """Make an embedding model known; the client does so itself for its embedder's."""
-        self._drive(self._core.register_embedding_model(model, dimensions))
+        self._drive(self._core.register_embedding_model(embedding_model, dimensions))
 
     def translate_unique_violation(
         self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]

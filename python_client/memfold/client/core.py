@@ -134,7 +134,7 @@ class Core(Judgements, Vectors):
         stay = 0
         while True:
             # behind those that have been passed and are pending still: what is attached is no longer on the list
-            arguments = self._arguments({"bucket": bucket_id, "max_results": batch + stay}, tenant_id)
+            arguments = self._arguments({"bucket_id": bucket_id, "max_results": batch + stay}, tenant_id)
             rows = yield from self.run(queries.PENDING, arguments, repeatable=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
             if not rows:

@@ -24,11 +24,10 @@ class Vectors(Sending):
     _registered = False
     _has_embedded = False
 
-    def register_embedding_model(self, model: str, dimensions: int) -> Steps[None]:
-        check_text("model", model)
-        yield from self.run(
-            queries.REGISTER_MODEL, {"model": model, "dimensions": dimensions}, repeatable=True
-        )
+    def register_embedding_model(self, embedding_model: str, dimensions: int) -> Steps[None]:
+        check_text("embedding_model", embedding_model)
+        given = {"embedding_model": embedding_model, "dimensions": dimensions}
+        yield from self.run(queries.REGISTER_MODEL, given, repeatable=True)
 
     def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
         """Add the vector to the arguments where tier 1 does not know the text and a vector is to be had."""

@@ -49,7 +49,7 @@ def claim(
     """Questions that wait, for so many seconds this worker's. Without a tenant: of any."""
     arguments: dict[str, Any] = {
         "worker": worker,
-        "max": most,
+        "max_results": most,
         "lease": timedelta(seconds=min(lease, LONGEST_LEASE)),
         "review": review,
         "tenant_id": tenant_id,

@@ -79,7 +79,7 @@ class Labelling:
         if not self._ahead:
             # what was skipped comes again, before the rest
             wanted = min(len(self._seen) + PAGE, 10_000)
-            rows = self._call(queries.PAIRS_TO_LABEL, embedding_model=self._model, max=wanted)
+            rows = self._call(queries.PAIRS_TO_LABEL, embedding_model=self._model, max_results=wanted)
             self._ahead.extend(row for row in rows if row["pair_id"] not in self._seen)
         return self._ahead.popleft() if self._ahead else None
 

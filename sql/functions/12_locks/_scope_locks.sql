@@ -1,4 +1,4 @@
-create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key bigint, patient boolean) returns void
+create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key bigint, wait boolean) returns void
 language plpgsql volatile
 as $$
 declare
@@ -9,9 +9,9 @@ begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._check_isolation();
     end if;
-    if scope_key is null and patient then
+    if scope_key is null and wait then
         perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
-    elsif patient and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
+    elsif wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
         and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
         -- what _lock_scope() and _note_scope() do for the first scope of a transaction, without the time of two more calls
@@ -22,8 +22,8 @@ begin
         if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
             perform memfold_internal._fail_busy_scope();
         end if;
-    elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, patient) then
-        if patient then
+    elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, wait) then
+        if wait then
             perform memfold_internal._fail_scope_locks();
         end if;
         perform memfold_internal._fail_busy_scope();
@@ -34,7 +34,7 @@ revoke all on function memfold_internal._lock(text, text, bigint, boolean) from 
 comment on function memfold_internal._lock(text, text, bigint, boolean) is
 'Slow paths only, and always a statement of its own: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE
 (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
-not patient: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
+to pass wait = false: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
 isolation level but READ COMMITTED.';
 
 create or replace function memfold_internal._fail_busy_scope() returns void
@@ -130,13 +130,13 @@ comment on function memfold_internal._note_scope(bigint) is
 'Counts a scope''s key as held, in a setting of the transaction, which ends with it and with a savepoint that is rolled
 back, as the lock does. It is only counted by it: whoever sets it to something else locks more, or is refused earlier.';
 
-create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, patient boolean) returns boolean
+create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, wait boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_number bigint := memfold_internal._scopes_locked();
 begin
-    if patient and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
+    if wait and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
         perform pg_catalog.pg_advisory_xact_lock(bucket_lock);
         return true;
     elsif v_number >= memfold_internal._max_scopes()
@@ -150,7 +150,7 @@ begin
             return false;
         end if;
     end if;
-    if patient then
+    if wait then
         perform pg_catalog.pg_advisory_xact_lock_shared(bucket_lock);
         perform pg_catalog.pg_advisory_xact_lock(scope_lock);
     elsif not (pg_catalog.pg_try_advisory_xact_lock_shared(bucket_lock) and pg_catalog.pg_try_advisory_xact_lock(scope_lock)) then
@@ -164,7 +164,7 @@ revoke all on function memfold_internal._lock_scope(bigint, bigint, boolean) fro
 comment on function memfold_internal._lock_scope(bigint, bigint, boolean) is
 'The bucket''s key SHARED and the scope''s EXCLUSIVE. Where the transaction has locked _max_scopes() already, the bucket''s
 EXCLUSIVE instead, if nobody else is in it; else on with one key a scope, up to _max_scope_locks(). False: a key was not
-free and the caller is not patient, or there are too many (the only reason for a patient caller). With memfold.lock_bucket = on
+free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on
 it takes the bucket''s key from the beginning, and waits for it.';
 
 create or replace function memfold_internal._lock_scopes(

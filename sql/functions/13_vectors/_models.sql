@@ -9,7 +9,7 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
-            'Register it: select register_embedding_model(model, dimensions).');
+            'Register it: select register_embedding_model(embedding_model, dimensions).');
     elsif v_replaced_by is not null and replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
@@ -54,7 +54,7 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
-            'Register it: select register_embedding_model(model, dimensions).');
+            'Register it: select register_embedding_model(embedding_model, dimensions).');
     elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
         return;
     elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then

@@ -12,7 +12,7 @@ begin
     if v_dimensions is null then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             format('%L is not registered.', embedding_model),
-            'Register it: select register_embedding_model(model, dimensions).');
+            'Register it: select register_embedding_model(embedding_model, dimensions).');
     elsif v_dimensions > 4000 then
         perform memfold_internal._fail('MF037', 'the model has too many dimensions for an index',
             format('%L has %s.', embedding_model, v_dimensions),

@@ -1,5 +1,5 @@
 create or replace function memfold.register_embedding_model(
-    model text,
+    embedding_model text,
     dimensions bigint,
     merge_threshold double precision default 0.92,
     judge_threshold double precision default 0.85
@@ -9,18 +9,18 @@ as $$
 declare
     v_dimensions bigint;
 begin
-    perform memfold_internal._check_identifier('model', model, true);
+    perform memfold_internal._check_identifier('embedding_model', embedding_model, true);
     perform memfold_internal._check_thresholds(merge_threshold, judge_threshold);
     insert into memfold.embedding_models as m (model, dimensions, merge_threshold, judge_threshold)
-    values (register_embedding_model.model, register_embedding_model.dimensions,
+    values (register_embedding_model.embedding_model, register_embedding_model.dimensions,
         register_embedding_model.merge_threshold, register_embedding_model.judge_threshold)
     on conflict do nothing;
     if not found then
         select m.dimensions into v_dimensions
-        from memfold.embedding_models as m where m.model = register_embedding_model.model collate "C";
+        from memfold.embedding_models as m where m.model = register_embedding_model.embedding_model collate "C";
         if v_dimensions is distinct from dimensions then
             perform memfold_internal._fail('MF023', 'the model is registered with another size',
-                format('%L has %s dimensions, not %s.', model, v_dimensions, dimensions),
+                format('%L has %s dimensions, not %s.', embedding_model, v_dimensions, dimensions),
                 'Register vectors of another size under another name, such as model:256.');
         end if;
     end if;

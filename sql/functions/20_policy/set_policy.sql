@@ -1,5 +1,5 @@
 create or replace function memfold.set_policy(
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default '*',
     memory_type text default '*',
     preset text default null,

@@ -1,6 +1,6 @@
 create or replace function memfold.set_predicate(
-    tenant_id text,
     predicate text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     cardinality text default 'one',
     conflict text default null
 ) returns void

@@ -1,4 +1,4 @@
-create or replace function memfold_internal._lock_memories(tenant_id text, memory_ids uuid[], patient boolean default true) returns boolean
+create or replace function memfold_internal._lock_memories(tenant_id text, memory_ids uuid[], wait boolean default true) returns boolean
 language plpgsql volatile
 -- arrays of ids tempt the planner to plan anew
 set plan_cache_mode = force_generic_plan
@@ -29,7 +29,7 @@ begin
         -- no bucket: they are gone
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
-        if patient then
+        if wait then
             perform memfold_internal._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
         elsif not memfold_internal._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
             return false;
@@ -43,7 +43,7 @@ revoke all on function memfold_internal._lock_memories(text, uuid[], boolean) fr
 comment on function memfold_internal._lock_memories(text, uuid[], boolean) is
 'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s where their trees and
 timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
-patient false: it never waits, and returns whether it has the lock.';
+wait false: it never waits, and returns whether it has the lock.';
 
 create or replace function memfold_internal._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable

@@ -87,7 +87,7 @@ begin
         memfold_internal._actor()
     );
     if action <> 'judged' then
-        perform memfold.derive_scope(j.tenant_id, pg_catalog.array_remove(array[memory_id, target_id], null));
+        perform memfold.derive_scope(pg_catalog.array_remove(array[memory_id, target_id], null), j.tenant_id);
     end if;
     return v_event_id;
 end;

@@ -28,7 +28,10 @@ revoke all on function memfold_internal._is_pruned(text, uuid) from public;
 comment on function memfold_internal._is_pruned(text, uuid) is
 'Whether a root was pruned, and not stated since. Only reads.';
 
-create or replace function memfold.derive_scope(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold.derive_scope(
+    memory_ids uuid[],
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- planning these statements anew, as their arrays of ids tempt the planner to, takes longer than they do
 set plan_cache_mode = force_generic_plan
@@ -265,8 +268,8 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold.derive_scope(text, uuid[]) from public;
-comment on function memfold.derive_scope(text, uuid[]) is
+revoke all on function memfold.derive_scope(uuid[], text) from public;
+comment on function memfold.derive_scope(uuid[], text) is
 'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
 force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
 bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
@@ -279,7 +282,7 @@ begin
         perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id, memory_ids));
     end if;
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        perform memfold.derive_scope(tenant_id, memory_ids[v_from:v_from + 199]);
+        perform memfold.derive_scope(memory_ids[v_from:v_from + 199], tenant_id);
     end loop;
 end;
 $$;

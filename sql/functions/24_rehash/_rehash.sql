@@ -169,8 +169,8 @@ begin
     if v_folds and v_plain and v_pending is not null then
         return v_pending || array[m.memory_id, h.memory_id];
     elsif v_folds then
-        perform memfold.derive_scope(m.tenant_id,
-            array[m.memory_id, h.memory_id, v_m_root.memory_id, v_h_root.memory_id]);
+        perform memfold.derive_scope(array[m.memory_id, h.memory_id, v_m_root.memory_id, v_h_root.memory_id],
+            m.tenant_id);
     end if;
     return v_pending;
 end;
@@ -210,7 +210,7 @@ language plpgsql volatile
 as $$
 begin
     if pending <> '{}' then
-        perform memfold.derive_scope(tenant_id, array(select distinct i.id from pg_catalog.unnest(pending) as i (id)));
+        perform memfold.derive_scope(array(select distinct i.id from pg_catalog.unnest(pending) as i (id)), tenant_id);
         return array[]::uuid[];
     end if;
     return pending;

@@ -165,8 +165,8 @@ comment on function memfold_internal._rehash_end(memfold.runs) is
 'The policy forgets the rules of before. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     canonicalizer text default null,
     key_fields text[] default null,
     metadata_keys text[] default null,

@@ -169,8 +169,8 @@ begin
 
     v_event_id := memfold_internal._record(c, d, v_memory_id, v_observation, v_judgement_id);
     if v_derive then
-        perform memfold.derive_scope(c.tenant_id,
-            pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null));
+        perform memfold.derive_scope(pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null),
+            c.tenant_id);
     end if;
     return memfold_internal._result(d, v_memory_id, v_judgement_id, v_event_id);
 end;

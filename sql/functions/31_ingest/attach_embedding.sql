@@ -173,7 +173,7 @@ begin
         d.similarity, d.guard, d.similar_memories, d.reason, d.on_timeline, v_judgement_id, memfold_internal._actor()
     );
     if v_fold then
-        perform memfold.derive_scope(c.tenant_id, array[v_text_id, d.target_id]);
+        perform memfold.derive_scope(array[v_text_id, d.target_id], c.tenant_id);
     end if;
     return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
@@ -227,7 +227,7 @@ begin
             where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;
             v_result := memfold_internal._record_comparison(w_c, w, d, 'embedded');
             if not v_merges then
-                perform memfold.derive_scope(c.tenant_id, array[w.memory_id, v_rivals.loser_id]);
+                perform memfold.derive_scope(array[w.memory_id, v_rivals.loser_id], c.tenant_id);
             end if;
             exit;
         end loop;

@@ -1,6 +1,6 @@
 create or replace function memfold.embed_pending(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    bucket text default null,
+    bucket_id text default null,
     max_results bigint default 32
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -26,7 +26,7 @@ begin
             from memfold.memories as m
             cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
             where m.tenant_id = embed_pending.tenant_id collate "C" and m.embedding_pending
-                and (bucket is null or m.bucket_id = bucket collate "C")
+                and (embed_pending.bucket_id is null or m.bucket_id = embed_pending.bucket_id collate "C")
                 and p.embed = 'in_database'
             order by m.memory_id
             limit max_results

@@ -120,7 +120,7 @@ comment on function memfold_internal._ingest(memfold_internal.candidate, boolean
 
 create or replace function memfold.ingest_memory(
     content text,
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
     memory_type text default 'fact',
     subject text default null,

@@ -1,5 +1,5 @@
 create or replace function memfold.ingest_plain_rows(
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default null,
     max_rows bigint default 1000
 ) returns memfold.plain_rows
@@ -86,7 +86,7 @@ begin
         return 0;
     end if;
     perform memfold_internal._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
-    perform memfold.derive_scope(tenant_id, v_ids);
+    perform memfold.derive_scope(v_ids, tenant_id);
     -- before what follows: it may fold one of them into another
     update memfold.memories as m
     set is_ingested = true

@@ -1,6 +1,6 @@
 create or replace function memfold.known_memory(
     content text,
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
     memory_type text default 'fact',
     subject text default null,

@@ -1,8 +1,8 @@
 create or replace function memfold.pending_embeddings(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    bucket text default null,
+    bucket_id text default null,
     max_results bigint default 100
-) returns table (memory_id uuid, bucket_id text, content text, created_at timestamptz)
+) returns setof memfold.pending_memory
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
@@ -16,7 +16,7 @@ begin
     select m.memory_id, m.bucket_id::text, m.content::text, m.created_at
     from memfold.memories as m
     where m.tenant_id = pending_embeddings.tenant_id collate "C" and m.embedding_pending
-        and (bucket is null or m.bucket_id = bucket collate "C")
+        and (pending_embeddings.bucket_id is null or m.bucket_id = pending_embeddings.bucket_id collate "C")
     order by m.memory_id
     limit max_results;
 end;

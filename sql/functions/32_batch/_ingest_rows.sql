@@ -539,7 +539,7 @@ begin
         end;
         -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
         if exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1) then
-            perform memfold.derive_scope(v_tenant_id, t.roots)
+            perform memfold.derive_scope(t.roots, v_tenant_id)
             from memfold_internal._roots_of_both(v_tenant_id, v_classes, v_matched, v_results) as t (roots)
             where t.roots <> '{}';
         end if;

@@ -126,9 +126,9 @@ begin
         -- what a plain INSERT has brought was stated when it was written
         perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where not o.is_ingested;
         if found then
-            perform memfold.derive_scope(j.tenant_id, array(
+            perform memfold.derive_scope(array(
                 select o.memory_id from pg_catalog.unnest(members) as o where not o.is_ingested
-            ));
+            ), j.tenant_id);
         end if;
         v_id := memfold_internal._stated_last(j.tenant_id, members);
         select o.* into strict v_kept from pg_catalog.unnest(members) as o where o.memory_id = v_id;

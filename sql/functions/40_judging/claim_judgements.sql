@@ -175,10 +175,10 @@ comment on function memfold_internal._claim(text, bigint, interval, boolean, tex
 
 create or replace function memfold.claim_judgements(
     worker text,
-    max bigint default 10,
+    tenant_id text default nullif(current_setting('memfold.tenant_id', true), ''),
+    max_results bigint default 10,
     lease interval default '1 minute',
     review boolean default false,
-    tenant_id text default null,
     judgement_ids uuid[] default null
 ) returns setof memfold.claimed_judgement
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -187,22 +187,22 @@ declare
     v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
     perform memfold_internal._check_identifier('worker', worker, true);
-    if not coalesce(max between 1 and 1000, false)
+    if not coalesce(max_results between 1 and 1000, false)
         or not coalesce(lease between interval '1 second' and interval '1 day', false) or review is null
     then
         perform memfold_internal._fail('MF028', 'the claim is not possible',
-            format('max was %s, lease %s, review %s.', coalesce(max::text, 'null'), coalesce(lease::text, 'null'),
+            format('max_results was %s, lease %s, review %s.', coalesce(max_results::text, 'null'), coalesce(lease::text, 'null'),
                 coalesce(review::text, 'null')),
             'Claim 1 to 1,000 judgements for one second to one day.');
     end if;
-    return query select * from memfold_internal._claim(worker, max, lease, review, v_tenant_id, judgement_ids);
+    return query select * from memfold_internal._claim(worker, max_results, lease, review, v_tenant_id, judgement_ids);
 end;
 $$;
-revoke all on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) from public;
-grant execute on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[])
+revoke all on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) from public;
+grant execute on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[])
 to memfold_judge, memfold_app;
-comment on function memfold.claim_judgements(text, bigint, interval, boolean, text, uuid[]) is
-'Leases at most max (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
+comment on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) is
+'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
 a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';

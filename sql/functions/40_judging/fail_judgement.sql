@@ -1,14 +1,14 @@
 create or replace function memfold.fail_judgement(
     judgement_id uuid,
     error text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     worker text default null,
     counted boolean default true,
     retry_after interval default null,
     model text default null,
     input_tokens bigint default null,
     output_tokens bigint default null,
-    cost double precision default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    cost double precision default null
 ) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -72,13 +72,13 @@ begin
 end;
 $$;
 revoke all on function memfold.fail_judgement(
-    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
 ) from public;
 grant execute on function memfold.fail_judgement(
-    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
 ) to memfold_judge, memfold_app;
 comment on function memfold.fail_judgement(
-    uuid, text, text, boolean, interval, text, bigint, bigint, double precision, text
+    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
 ) is
 'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a

@@ -64,6 +64,7 @@ and they are asked about among themselves, in a question of their own. The calle
 create or replace function memfold.resolve_judgement(
     judgement_id uuid,
     verdict text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     confidence double precision default 1,
     reason text default null,
     merged_text text default null,
@@ -72,8 +73,7 @@ create or replace function memfold.resolve_judgement(
     input_tokens bigint default null,
     output_tokens bigint default null,
     cost double precision default null,
-    member_ids uuid[] default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    member_ids uuid[] default null
 ) returns memfold.resolution
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -177,13 +177,13 @@ begin
 end;
 $$;
 revoke all on function memfold.resolve_judgement(
-    uuid, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[], text
+    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
 ) from public;
 grant execute on function memfold.resolve_judgement(
-    uuid, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[], text
+    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
 ) to memfold_judge, memfold_app;
 comment on function memfold.resolve_judgement(
-    uuid, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[], text
+    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
 ) is
 'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
 newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy

@@ -32,7 +32,9 @@ $$;
 revoke all on function memfold_internal._retry_judgements(text) from public;
 comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across the walls: owned by memfold_queue.';
 
-create or replace function memfold.retry_judgements(tenant_id text default null) returns bigint
+create or replace function memfold.retry_judgements(
+    tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')
+) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin

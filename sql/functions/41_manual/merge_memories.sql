@@ -1,8 +1,8 @@
 create or replace function memfold.merge_memories(
     memory_id uuid,
     into_id uuid,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    reason text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -1,7 +1,7 @@
 create or replace function memfold.reject_memory(
     memory_id uuid,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    reason text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -185,8 +185,8 @@ run_id: of the run that is undone. The caller holds the locks.';
 
 create or replace function memfold.undo(
     event_id uuid,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    reason text default null
 ) returns setof memfold.undone_memory
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

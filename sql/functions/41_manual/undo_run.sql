@@ -1,7 +1,7 @@
 create or replace function memfold.undo_run(
     run_id uuid,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    reason text default null
 ) returns setof memfold.undone_memory
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -1,11 +1,11 @@
 create or replace function memfold.update_memory(
     memory_id uuid,
     content text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     object text default null,
     embedding vector default null,
     embedding_model text default null,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    reason text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -53,9 +53,9 @@ begin
     return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
 end;
 $$;
-revoke all on function memfold.update_memory(uuid, text, text, vector, text, text, text) from public;
-grant execute on function memfold.update_memory(uuid, text, text, vector, text, text, text) to memfold_app;
-comment on function memfold.update_memory(uuid, text, text, vector, text, text, text) is
+revoke all on function memfold.update_memory(uuid, text, text, text, vector, text, text) from public;
+grant execute on function memfold.update_memory(uuid, text, text, text, vector, text, text) to memfold_app;
+comment on function memfold.update_memory(uuid, text, text, text, vector, text, text) is
 'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
 scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
 the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it

@@ -1,7 +1,7 @@
 create or replace function memfold.effective_confidence(
     memory_id uuid,
-    as_of timestamptz default now(),
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    as_of timestamptz default now()
 ) returns double precision
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -23,9 +23,9 @@ begin
     return v_confidence;
 end;
 $$;
-revoke all on function memfold.effective_confidence(uuid, timestamptz, text) from public;
-grant execute on function memfold.effective_confidence(uuid, timestamptz, text) to memfold_app;
-comment on function memfold.effective_confidence(uuid, timestamptz, text) is
+revoke all on function memfold.effective_confidence(uuid, text, timestamptz) from public;
+grant execute on function memfold.effective_confidence(uuid, text, timestamptz) to memfold_app;
+comment on function memfold.effective_confidence(uuid, text, timestamptz) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
 days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,

@@ -1,8 +1,8 @@
 create or replace function memfold.find_similar(
-    tenant_id text,
-    bucket_id text,
     embedding vector,
     embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     threshold double precision default 0.85,
     memory_type text default null,
     subject text default null,
@@ -37,12 +37,14 @@ begin
 end;
 $$;
 revoke all on function memfold.find_similar(
-    text, text, vector, text, double precision, text, text, text, bigint
+    vector, text, text, text, double precision, text, text, text, bigint
 ) from public;
 grant execute on function memfold.find_similar(
-    text, text, vector, text, double precision, text, text, text, bigint
+    vector, text, text, text, double precision, text, text, text, bigint
 ) to memfold_app;
-comment on function memfold.find_similar(text, text, vector, text, double precision, text, text, text, bigint) is
+comment on function memfold.find_similar(
+    vector, text, text, text, double precision, text, text, text, bigint
+) is
 'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
 nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
 its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own

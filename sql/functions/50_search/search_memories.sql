@@ -1,8 +1,8 @@
 create or replace function memfold.search_memories(
-    tenant_id text,
-    bucket_id text,
     query_embedding vector,
     embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     max_results bigint default 10,
     memory_type text default null,
     subject text default null,
@@ -180,16 +180,16 @@ begin
 end;
 $$;
 revoke all on function memfold.search_memories(
-    text, text, vector, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean,
-    double precision, boolean, boolean
+    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
+    precision, boolean, boolean
 ) from public;
 grant execute on function memfold.search_memories(
-    text, text, vector, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean,
-    double precision, boolean, boolean
+    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
+    precision, boolean, boolean
 ) to memfold_app;
 comment on function memfold.search_memories(
-    text, text, vector, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean,
-    double precision, boolean, boolean
+    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
+    precision, boolean, boolean
 ) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the

@@ -56,9 +56,9 @@ newer (replaced). Returns how many. A judgement whose side another one has just 
 
 create or replace function memfold.approve_run(
     run_id uuid,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     verdict text default 'duplicate',
-    max_operations bigint default 100,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    max_operations bigint default 100
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -184,9 +184,9 @@ begin
     return v_waiting;
 end;
 $$;
-revoke all on function memfold.approve_run(uuid, text, bigint, text) from public;
-grant execute on function memfold.approve_run(uuid, text, bigint, text) to memfold_app;
-comment on function memfold.approve_run(uuid, text, bigint, text) is
+revoke all on function memfold.approve_run(uuid, text, text, bigint) from public;
+grant execute on function memfold.approve_run(uuid, text, text, bigint) to memfold_app;
+comment on function memfold.approve_run(uuid, text, text, bigint) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
 the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.

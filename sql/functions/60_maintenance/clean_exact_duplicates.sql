@@ -57,8 +57,8 @@ comment on function memfold_internal._exact_duplicates(text, text) is
 Only reads.';
 
 create or replace function memfold.clean_exact_duplicates(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     dry_run boolean default true,
     max_operations bigint default 200
 ) returns table (run_id uuid, memory_id uuid, keep_id uuid, content text)

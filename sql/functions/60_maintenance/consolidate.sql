@@ -38,8 +38,8 @@ comment on function memfold_internal._consolidation_questions(text, text, text, 
 No two that were asked about together, and no memory that waits for a judgement.';
 
 create or replace function memfold.consolidate(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     embedding_model text default null,
     threshold double precision default null,
     approval text default 'judge',

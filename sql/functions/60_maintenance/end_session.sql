@@ -159,7 +159,7 @@ comment on function memfold_internal._session_merges(text, text, text) is
 
 create or replace function memfold.end_session(
     session_id text,
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
     dry_run boolean default false
 ) returns table (

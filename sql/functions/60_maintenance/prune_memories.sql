@@ -70,8 +70,8 @@ comment on function memfold_internal._prunable(text, text, double precision, int
 'What prune_memories() would retire, the least confident first. memory_ids: only of these; null: of all. Only reads.';
 
 create or replace function memfold.prune_memories(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     max_confidence double precision default 0.3,
     unused_for interval default '90 days',
     max_operations bigint default 200,

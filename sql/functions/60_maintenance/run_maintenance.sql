@@ -1,5 +1,5 @@
 create or replace function memfold.run_maintenance(
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     tasks text[] default '{plain,decay,syntheses,staged,keys,runs,embed}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

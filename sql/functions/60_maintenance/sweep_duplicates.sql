@@ -158,8 +158,8 @@ on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of 
 decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
 
 create or replace function memfold.sweep_duplicates(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     embedding_model text default null,
     dry_run boolean default true,
     max_operations bigint default 200,
@@ -346,8 +346,8 @@ undo_run() takes all of it back. Protected types and memories without a hash or 
 MF022, MF025, MF038.';
 
 create or replace function memfold.duplicate_pairs(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
     embedding_model text default null,
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)

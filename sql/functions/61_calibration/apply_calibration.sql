@@ -119,25 +119,25 @@ comment on function memfold.apply_calibration(uuid) is
 own. Memories that are stored stay as they are. Logged in calibration_changes, taken back by undo_calibration(). Only for members of
 memfold_owner. Raises MF043, MF045.';
 
-create or replace function memfold.undo_calibration(model text) returns uuid
+create or replace function memfold.undo_calibration(embedding_model text) returns uuid
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     c memfold.calibration_changes;
 begin
-    perform from memfold.embedding_models as m where m.model = undo_calibration.model collate "C" for no key update;
+    perform from memfold.embedding_models as m where m.model = undo_calibration.embedding_model collate "C" for no key update;
     if not found then
-        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(model)),
+        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(embedding_model)),
             'The table embedding_models lists them.');
     end if;
     select h.* into c
     from memfold.calibration_changes as h
-    where h.model = undo_calibration.model collate "C" and h.undoes is null
+    where h.model = undo_calibration.embedding_model collate "C" and h.undoes is null
         and not exists (select from memfold.calibration_changes as u where u.undoes = h.change_id)
     order by h.recorded_at desc, h.change_id desc
     limit 1;
     if not found then
-        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', model),
+        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', embedding_model),
             'The table calibration_changes has what was applied and undone.');
     end if;
     perform memfold_internal._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);

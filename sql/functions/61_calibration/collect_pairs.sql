@@ -115,7 +115,7 @@ create or replace function memfold.collect_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default null,
     embedding_model text default null,
-    "max" bigint default 10000,
+    max_results bigint default 10000,
     min_age interval default '30 days'
 ) returns table (evidence text, label text, pairs bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -135,9 +135,9 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, false);
     perform memfold_internal._check_embedding(null, embedding_model);
-    if not coalesce("max" between 1 and 100000 and min_age between '0' and '1000 years', false) then
-        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max was %s, min_age %s.', "max", min_age),
-            'max is 1 to 100,000, min_age 0 to 1,000 years.');
+    if not coalesce(max_results between 1 and 100000 and min_age between '0' and '1000 years', false) then
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_results was %s, min_age %s.', max_results, min_age),
+            'max_results is 1 to 100,000, min_age 0 to 1,000 years.');
     end if;
     select coalesce(m.candidate_threshold, m.judge_threshold - 0.1) into strict v_close
     from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";
@@ -151,7 +151,7 @@ begin
         from memfold_internal._past_decisions(tenant_id, bucket_id) as d
         cross join lateral memfold_internal._collectable(collect_pairs.tenant_id, d.memory_a, d.memory_b, embedding_model) as c
         order by memfold_internal._pair_strength('collected', d.evidence) desc, greatest(d.memory_a, d.memory_b) desc
-        limit "max"
+        limit max_results
     loop
         v_a := v_a || v_pair.content_a;
         v_b := v_b || v_pair.content_b;
@@ -173,7 +173,7 @@ begin
         cross join lateral memfold_internal._collectable(collect_pairs.tenant_id, n.memory_a, n.memory_b, embedding_model) as c
         where c.created_at <= now() - min_age
         order by n.similarity desc, n.memory_a, n.memory_b
-        limit "max" - cardinality(v_a)
+        limit max_results - cardinality(v_a)
     loop
         v_a := v_a || v_pair.content_a;
         v_b := v_b || v_pair.content_b;
@@ -199,13 +199,13 @@ comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
 what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
 guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
 and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
-the thresholds that they would confirm. At most max pairs, weak ones last, newest first. A pair with a stronger label keeps it.
+the thresholds that they would confirm. At most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it.
 Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
 
 create or replace function memfold.pairs_to_label(
     tenant_id text default current_setting('memfold.tenant_id', true),
     embedding_model text default null,
-    "max" bigint default 100
+    max_results bigint default 100
 ) returns table (
     pair_id uuid, content_a text, content_b text, label text, evidence text, similarity double precision, guard text[]
 )
@@ -215,8 +215,8 @@ as $$
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_embedding(null, embedding_model);
-    if not coalesce("max" between 1 and 10000, false) then
-        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max was %s.', "max"), 'max is 1 to 10,000.');
+    if not coalesce(max_results between 1 and 10000, false) then
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_results was %s.', max_results), 'max_results is 1 to 10,000.');
     end if;
     return query
     select p.pair_id, p.content_a::text, p.content_b::text, p.label::text, p.evidence::text, p.similarity,
@@ -238,7 +238,7 @@ begin
         ) as b
         where l.tenant_id = pairs_to_label.tenant_id collate "C" and l.weak and c.similarity is not null
         order by distance, l.pair_id
-        limit "max"
+        limit max_results
     ) as p
     order by p.distance, p.pair_id;
 end;
@@ -247,5 +247,5 @@ revoke all on function memfold.pairs_to_label(text, text, bigint) from public;
 grant execute on function memfold.pairs_to_label(text, text, bigint) to memfold_app;
 comment on function memfold.pairs_to_label(text, text, bigint) is
 'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
-between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max. add_labelled_pair() of
+between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max_results. add_labelled_pair() of
 both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';

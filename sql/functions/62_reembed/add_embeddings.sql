@@ -1,11 +1,11 @@
 create or replace function memfold.add_embeddings(
-    embedding_model text,
     memory_ids uuid[],
     contents text[],
     embeddings vector[],
+    embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     run_id uuid default null,
-    patient boolean default false,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    wait boolean default false
 ) returns table (memory_id uuid, status text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -22,13 +22,13 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_model(embedding_model, false);
-    if not coalesce(v_count between 1 and case when patient then 1 else 1000 end and v_count = cardinality(contents)
+    if not coalesce(v_count between 1 and case when wait then 1 else 1000 end and v_count = cardinality(contents)
         and v_count = cardinality(embeddings), false)
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            format('%s memory_ids, %s contents, %s embeddings, patient %s.', v_count, coalesce(cardinality(contents), 0),
-                coalesce(cardinality(embeddings), 0), coalesce(patient::text, 'null')),
-            'Pass as many of each: 1 to 1000, or one where the call is patient.');
+            format('%s memory_ids, %s contents, %s embeddings, wait %s.', v_count, coalesce(cardinality(contents), 0),
+                coalesce(cardinality(embeddings), 0), coalesce(wait::text, 'null')),
+            'Pass as many of each: 1 to 1000, or one where wait is true.');
     elsif current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || current_setting('transaction_isolation')
@@ -65,7 +65,7 @@ begin
             where v.tenant_id = v_tenant_id and v.memory_id = v_item.memory_id and v.model = v_model
         ) then
             status := 'known';
-        elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, patient) then
+        elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, wait) then
             status := 'busy';
         else
             -- whether it is a neighbour stays as it is from here on
@@ -88,23 +88,23 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.add_embeddings(text, uuid[], text[], vector[], uuid, boolean, text) from public;
-grant execute on function memfold.add_embeddings(text, uuid[], text[], vector[], uuid, boolean, text) to memfold_app;
-comment on function memfold.add_embeddings(text, uuid[], text[], vector[], uuid, boolean, text) is
+revoke all on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) from public;
+grant execute on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) to memfold_app;
+comment on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) is
 'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
 no ledger row is written. contents: the texts that were embedded. status of each: added; known (it has one); busy (somebody
 writes to its scope: call again); later (the call had worked for 50 ms, and writers wait for none longer: call again); gone (there
-is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. patient: one
-memory, and waits its turn. run_id: of start_reembedding(), whose count it adds to.
+is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. wait: one
+memory, and the call waits for the lock of its scope. run_id: of start_reembedding(), whose count it adds to.
 Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
 
 create or replace function memfold_internal._wait_or_try(
-    tenant_id text, bucket_id text, scope_key bigint, patient boolean
+    tenant_id text, bucket_id text, scope_key bigint, wait boolean
 ) returns boolean
 language plpgsql volatile
 as $$
 begin
-    if patient then
+    if wait then
         perform memfold_internal._lock(tenant_id, bucket_id, scope_key, true);
         return true;
     end if;
@@ -113,5 +113,5 @@ end;
 $$;
 revoke all on function memfold_internal._wait_or_try(text, text, bigint, boolean) from public;
 comment on function memfold_internal._wait_or_try(text, text, bigint, boolean) is
-'The lock of a scope (_lock), held to the end of the transaction; who is not patient does without where it is not to be had at
+'The lock of a scope (_lock), held to the end of the transaction; with wait = false the caller does without it where it is not free at
 once, and is told so.';

@@ -1,4 +1,4 @@
-create or replace function memfold.replace_embedding_model(model text, replaced_by text) returns void
+create or replace function memfold.replace_embedding_model(embedding_model text, replaced_by text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -6,44 +6,44 @@ declare
     v_tenant_id text;
     v_missing bigint;
 begin
-    perform memfold_internal._check_model(model, null);
+    perform memfold_internal._check_model(embedding_model, null);
     if replaced_by is null then
         update memfold.embedding_models as m
         set replaced_by = null, replaced_at = null
-        where m.model = replace_embedding_model.model collate "C";
+        where m.model = replace_embedding_model.embedding_model collate "C";
         return;
-    elsif replaced_by = model collate "C" then
-        perform memfold_internal._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', model),
+    elsif replaced_by = embedding_model collate "C" then
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', embedding_model),
             'Name the new model, or null to use the old one again.');
     end if;
     perform memfold_internal._check_model(replaced_by, false);
     for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
-        v_missing := memfold_internal._missing_count(v_tenant_id, model, replaced_by);
+        v_missing := memfold_internal._missing_count(v_tenant_id, embedding_model, replaced_by);
         if v_missing > 0 then
             perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-                format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, model, replaced_by),
-                format('Run: memfold reembed --from %s --to %s', model, replaced_by));
+                format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
+                format('Run: memfold reembed --from %s --to %s', embedding_model, replaced_by));
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
     update memfold.embedding_models as m
     set replaced_by = replace_embedding_model.replaced_by, replaced_at = memfold_internal._clock()
-    where m.model = replace_embedding_model.model collate "C"
+    where m.model = replace_embedding_model.embedding_model collate "C"
         and m.replaced_by is distinct from replace_embedding_model.replaced_by;
 end;
 $$;
 revoke all on function memfold.replace_embedding_model(text, text) from public;
 comment on function memfold.replace_embedding_model(text, text) is
-'Cut-over, for all tenants: from now on vectors of model are refused (MF047), in ingest and in search, and its stored ones may be
+'Cut-over, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in search, and its stored ones may be
 dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
-Raises MF013, MF022, MF046 (memories that are embedded by model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+Raises MF013, MF022, MF046 (memories that are embedded by embedding_model are not by replaced_by), MF047 (replaced_by is replaced itself).';
 
 create or replace function memfold.drop_embeddings(
-    model text,
+    embedding_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     after uuid default null,
     max_results bigint default 1000,
-    tenant_id text default current_setting('memfold.tenant_id', true),
     inout run_id uuid default null,
     out dropped bigint,
     out last_id uuid
@@ -52,14 +52,14 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_model constant text collate "C" := model;
+    v_model constant text collate "C" := embedding_model;
     v_ids uuid[];
     v_bare bigint;
     r memfold.runs;
     v_now constant timestamptz := clock_timestamp();
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    perform memfold_internal._check_model(model, true);
+    perform memfold_internal._check_model(embedding_model, true);
     if not coalesce(max_results between 1 and 100000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 100000.');
@@ -93,14 +93,14 @@ begin
     );
     if v_bare > 0 then
         perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-            format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, model),
+            format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, embedding_model),
             'Run memfold reembed again: something has been written while the models were changed.');
     end if;
     delete from memfold.memory_vectors as v
     where v.tenant_id = v_tenant_id and v.memory_id = any(v_ids) and v.model = v_model;
     get diagnostics dropped = row_count;
     if run_id is null then
-        run_id := (memfold_internal._start_run(tenant_id, '*', 'dropping', jsonb_build_object('model', model))).run_id;
+        run_id := (memfold_internal._start_run(tenant_id, '*', 'dropping', jsonb_build_object('embedding_model', embedding_model))).run_id;
     end if;
     update memfold.runs as o
     set report = o.report || jsonb_build_object('dropped', coalesce((o.report ->> 'dropped')::bigint, 0) + dropped),
@@ -109,14 +109,14 @@ begin
     where o.tenant_id = v_tenant_id and o.run_id = drop_embeddings.run_id;
 end;
 $$;
-revoke all on function memfold.drop_embeddings(text, uuid, bigint, text, uuid) from public;
-comment on function memfold.drop_embeddings(text, uuid, bigint, text, uuid) is
+revoke all on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) from public;
+comment on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) is
 'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
 many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
 it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
 Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
 
-create or replace function memfold.unregister_embedding_model(model text) returns void
+create or replace function memfold.unregister_embedding_model(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -124,13 +124,13 @@ declare
     v_tenant_id text;
     v_other text;
 begin
-    perform memfold_internal._check_model(model, true);
-    if to_regclass('memfold.' || memfold_internal._vector_index_name(model)) is not null then
-        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L has an index.', model),
-            format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', model));
+    perform memfold_internal._check_model(embedding_model, true);
+    if to_regclass('memfold.' || memfold_internal._vector_index_name(embedding_model)) is not null then
+        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L has an index.', embedding_model),
+            format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', embedding_model));
     end if;
     select m.model into v_other
-    from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.model collate "C" limit 1;
+    from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.embedding_model collate "C" limit 1;
     if v_other is not null then
         perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
             'Unregister that one first.');
@@ -139,15 +139,15 @@ begin
         perform set_config('memfold.tenant_id', v_tenant_id, true);
         if exists (
             select from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id collate "C" and v.model = unregister_embedding_model.model collate "C"
+            where v.tenant_id = v_tenant_id collate "C" and v.model = unregister_embedding_model.embedding_model collate "C"
         ) then
             perform memfold_internal._fail('MF048', 'the embedding model is in use',
-                format('Tenant %L has vectors of %L.', v_tenant_id, model),
+                format('Tenant %L has vectors of %L.', v_tenant_id, embedding_model),
                 'Drop them by drop_embeddings(), or run: memfold reembed --drop');
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
-    delete from memfold.embedding_models as m where m.model = unregister_embedding_model.model collate "C";
+    delete from memfold.embedding_models as m where m.model = unregister_embedding_model.embedding_model collate "C";
 end;
 $$;
 revoke all on function memfold.unregister_embedding_model(text) from public;

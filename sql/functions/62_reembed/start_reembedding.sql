@@ -41,9 +41,9 @@ add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF
 create or replace function memfold.missing_embeddings(
     from_model text,
     to_model text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     after uuid default null,
-    max_results bigint default 100,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    max_results bigint default 100
 ) returns table (memory_id uuid, bucket_id text, content text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -78,9 +78,9 @@ begin
     order by s.memory_id;
 end;
 $$;
-revoke all on function memfold.missing_embeddings(text, text, uuid, bigint, text) from public;
-grant execute on function memfold.missing_embeddings(text, text, uuid, bigint, text) to memfold_app;
-comment on function memfold.missing_embeddings(text, text, uuid, bigint, text) is
+revoke all on function memfold.missing_embeddings(text, text, text, uuid, bigint) from public;
+grant execute on function memfold.missing_embeddings(text, text, text, uuid, bigint) to memfold_app;
+comment on function memfold.missing_embeddings(text, text, text, uuid, bigint) is
 'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
 after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
 pending_embeddings(). Raises MF001 to MF003, MF022.';

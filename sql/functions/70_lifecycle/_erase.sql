@@ -21,32 +21,32 @@ revoke all on function memfold_internal._beside(text, uuid[], text[]) from publi
 comment on function memfold_internal._beside(text, uuid[], text[]) is
 'Whoever is, or ever was, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
 
-create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], patient boolean) returns boolean
+create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_wanted uuid[];
     v_locked uuid[] := array[]::uuid[];
-    v_patient boolean := patient;
+    v_wait boolean := wait;
 begin
     loop
         v_wanted := memory_ids || memfold_internal._beside(tenant_id, memfold_internal._trees(tenant_id, memory_ids),
             array['merged', 'replaced', 'superseded', 'historical']);
         if v_wanted <@ v_locked then
             return true;
-        elsif not memfold_internal._lock_memories(tenant_id, v_wanted, v_patient) then
+        elsif not memfold_internal._lock_memories(tenant_id, v_wanted, v_wait) then
             return false;
         end if;
         v_locked := v_wanted;
         -- what waits for a second lock may be waited for
-        v_patient := false;
+        v_wait := false;
     end loop;
 end;
 $$;
 revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
 'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
-them (see _lock_memories()). patient false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
+them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text

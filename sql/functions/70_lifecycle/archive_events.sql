@@ -134,8 +134,8 @@ memory; null: none does. Rows of method archived are taken away, for one that st
 
 create or replace function memfold.archive_events(
     before timestamptz,
-    max_events bigint default 1000,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    max_events bigint default 1000
 ) returns memfold.archived_rows
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -285,8 +285,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.archive_events(timestamptz, bigint, text) from public;
-comment on function memfold.archive_events(timestamptz, bigint, text) is
+revoke all on function memfold.archive_events(timestamptz, text, bigint) from public;
+comment on function memfold.archive_events(timestamptz, text, bigint) is
 'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
 them: restatements of one text, for which one row of method archived stands from then on (of those with the same metadata the
 first and the last stay), restatements that were undone, candidates that were refused, and recalled ones. Everything else

@@ -215,8 +215,8 @@ revoke all on function memfold_internal._check_erasure(bigint) from public;
 comment on function memfold_internal._check_erasure(bigint) is 'Raises MF022.';
 
 create or replace function memfold.erase_bucket(
-    tenant_id text,
-    bucket_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default null,
     reason text default null,
     max_memories bigint default 200
 ) returns memfold.erasure

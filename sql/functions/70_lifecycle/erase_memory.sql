@@ -1,7 +1,7 @@
 create or replace function memfold.erase_memory(
     memory_id uuid,
-    reason text default null,
-    tenant_id text default current_setting('memfold.tenant_id', true)
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    reason text default null
 ) returns memfold.erasure
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan

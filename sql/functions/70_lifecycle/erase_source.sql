@@ -63,8 +63,8 @@ comment on function memfold_internal._events_of_turn(text, text) is
 'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
-    tenant_id text,
     source_turn_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     reason text default null,
     max_memories bigint default 100
 ) returns memfold.erasure

@@ -50,7 +50,7 @@ revoke all on function memfold_internal._bucket_counts(text, text) from public;
 comment on function memfold_internal._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
 
 create or replace function memfold.export_bucket(
-    tenant_id text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default'
 ) returns setof jsonb
 -- stable: all its statements see the same moment

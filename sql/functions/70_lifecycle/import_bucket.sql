@@ -129,9 +129,9 @@ comment on function memfold_internal._check_import(text, text, text, jsonb) is
 'Whether an embedding model is there, and new candidates would be hashed as the bucket''s memories are. Raises MF054.';
 
 create or replace function memfold.import_bucket(
-    tenant_id text,
-    bucket_id text,
-    lines jsonb
+    lines jsonb,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default'
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set intervalstyle = 'postgres'
@@ -248,8 +248,8 @@ begin
     return v_written;
 end;
 $$;
-revoke all on function memfold.import_bucket(text, text, jsonb) from public;
-comment on function memfold.import_bucket(text, text, jsonb) is
+revoke all on function memfold.import_bucket(jsonb, text, text) from public;
+comment on function memfold.import_bucket(jsonb, text, text) is
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
