@@ -859,10 +859,10 @@ class Fuzzer:
                     json.loads(self.values.exported[0])["row"]["bucket_id"].encode(),
                     False,
                 )
-        if function.name in REPLACING and "model" not in hostile and self.random.random() < 0.8:
-            values["model"] = (self.values.models[2].encode(), False)
+        if function.name in REPLACING and "embedding_model" not in hostile and self.random.random() < 0.8:
+            values["embedding_model"] = (self.values.models[2].encode(), False)
         if function.name == "register_embedding_model" and not hostile:
-            values["model"] = (f"new {self.random.getrandbits(40)}".encode(), False)
+            values["embedding_model"] = (f"new {self.random.getrandbits(40)}".encode(), False)
         return values
 
     def call(self, role: str, function: Function, values: dict[str, Value], *, within: bool = False) -> bool:

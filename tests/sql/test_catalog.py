@@ -297,7 +297,11 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
 
 
 # Whose tenant has to be said: a slip would erase one, or schedule for another than everyone.
-WITHOUT_SETTING = {"erase_tenant": None, "schedule_maintenance": "'*'::text", "unschedule_maintenance": "'*'::text"}
+WITHOUT_SETTING = {
+    "erase_tenant": None,
+    "schedule_maintenance": "'*'::text",
+    "unschedule_maintenance": "'*'::text",
+}
 ARGUMENTS = """
 select p.proname, a.name, pg_get_function_arg_default(p.oid, a.place::integer), p.prokind::text
 from pg_proc as p
@@ -315,7 +319,9 @@ def test_arguments_have_one_order_and_one_name(db: DB) -> None:
     for function, arguments in functions.items():
         names = [name for name, _ in arguments]
         assert not {"bucket", "tenant", "max", "at", "patient"} & set(names), function
-        assert "model" not in names or function in ("resolve_judgement", "fail_judgement"), "a judge's model is another"
+        assert "model" not in names or function in ("resolve_judgement", "fail_judgement"), (
+            "a judge's model is another"
+        )
         if "tenant_id" not in names:
             continue
         place = names.index("tenant_id")
@@ -324,6 +330,8 @@ def test_arguments_have_one_order_and_one_name(db: DB) -> None:
             assert default == WITHOUT_SETTING[function], function
         else:
             assert "current_setting('memfold.tenant_id'::text, true)" in (default or ""), function
-            assert all(before is None for _, before in arguments[:place]), f"{function}: an option before tenant_id"
+            assert all(before is None for _, before in arguments[:place]), (
+                f"{function}: an option before tenant_id"
+            )
         if "bucket_id" in names:
             assert names[place + 1] == "bucket_id", function
