@@ -30,6 +30,7 @@ SQL_FILES = [
     FUNCTIONS / "10_platform" / "_memfold_py.sql",
     FUNCTIONS / "11_canonical" / "_lemma.sql",
     FUNCTIONS / "11_canonical" / "canonicalize.sql",
+    FUNCTIONS / "11_canonical" / "_golden_pairs.sql",
     FUNCTIONS / "11_canonical" / "canonicalizer_selftest.sql",
 ]
 BATCH = 20_000

@@ -61,6 +61,7 @@ comment on function memfold_internal._merges_in_force(text, uuid[]) is
 'What the ledger merges each of memory_ids into: of several rows of one text the one of the latest event holds, the others
 wait until it is undone. Only reads.';
 
+-- Longer than 150 lines: one statement, whose parts are read by one another.
 create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,

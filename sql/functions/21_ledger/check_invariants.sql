@@ -1,3 +1,4 @@
+-- Longer than 150 lines: one row an invariant, over the same derived tables.
 create or replace function memfold.check_invariants(
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns table (memory_id uuid, invariant text, expected text, actual text)

@@ -28,6 +28,7 @@ revoke all on function memfold_internal._is_pruned(text, uuid) from public;
 comment on function memfold_internal._is_pruned(text, uuid) is
 'Whether a root was pruned, and not stated since. Only reads.';
 
+-- Longer than 150 lines: steps under one lock whose order is the order of locks.
 create or replace function memfold.derive_scope(
     memory_ids uuid[],
     tenant_id text default current_setting('memfold.tenant_id', true)

@@ -54,6 +54,7 @@ revoke all on function memfold_internal._guard_negations(text, text[]) from publ
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or
 -- 'w' for words that often mean something else) with U+001F between.
+-- Longer than 150 lines: one pass over the words of a text; each branch is a kind of fact.
 create or replace function memfold_internal._guard_facts(tokens text[], marked text[], classes text[])
 returns text[]
 language plpgsql

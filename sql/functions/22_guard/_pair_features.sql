@@ -60,6 +60,7 @@ revoke all on function memfold_internal._pair_feature_names() from public;
 comment on function memfold_internal._pair_feature_names() is
 'The names of what _pair_features returns, in its order; _pair_features says what each is.';
 
+-- Longer than 150 lines: one expression a feature, in the order in which scores are fitted.
 create or replace function memfold_internal._pair_features(
     tenant_id text, similarity double precision, a text, b text, guard text[]
 ) returns double precision[]

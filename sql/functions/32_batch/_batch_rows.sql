@@ -274,3 +274,85 @@ end;
 $$;
 revoke all on function memfold_internal._use_keys(text, text[], text[], uuid[]) from public;
 comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+
+create or replace function memfold_internal._add_texts(
+    tenant_id text, items memfold_internal.candidate[], classes text[], memory_ids uuid[], scope_keys bigint[],
+    policies memfold.policies[], policy_of integer[]
+) returns void
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_written bigint;
+begin
+    with written as (
+        insert into memfold.memories (
+            tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+            metadata_signature, session_id, metadata, embedding_pending, is_ingested
+        )
+        select v_tenant_id, memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
+            (policies[policy_of[c.ordinality]]).canonicalizer, (policies[policy_of[c.ordinality]]).key_fields,
+            c.metadata_signature, c.session_id, c.metadata,
+            c.embedding is null and (policies[policy_of[c.ordinality]]).dedup = 'on', true
+        from unnest(items) with ordinality as c
+        where classes[c.ordinality] = 'new'
+        order by c.ordinality
+        on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
+        returning 1
+    )
+    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+    select count(*) into v_written from written;
+    if v_written <> (select count(*) from unnest(classes) as o (class) where o.class = 'new') then
+        raise exception 'a text of the batch is there already' using
+            errcode = 'serialization_failure',
+            detail = 'A plain INSERT has brought it in while this call worked.',
+            hint = 'Retry the call, with the same idempotency keys if it has some.';
+    end if;
+    insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
+    select v_tenant_id, memory_ids[c.ordinality], c.embedding_model, c.bucket_id, scope_keys[c.ordinality], c.embedding
+    from unnest(items) with ordinality as c
+    where classes[c.ordinality] = 'new' and c.embedding is not null
+    order by c.ordinality;
+end;
+$$;
+revoke all on function memfold_internal._add_texts(
+    text, memfold_internal.candidate[], text[], uuid[], bigint[], memfold.policies[], integer[]
+) from public;
+comment on function memfold_internal._add_texts(
+    text, memfold_internal.candidate[], text[], uuid[], bigint[], memfold.policies[], integer[]
+) is
+'Stores the new texts of a batch (class new) and their vectors. Raises 40001 where one has come in by a plain INSERT since.';
+
+create or replace function memfold_internal._batch_results(
+    ordinals bigint[], classes text[], matched uuid[], roots uuid[], event_ids uuid[], results memfold.ingest_result[],
+    errors memfold.batch_result[]
+) returns setof memfold.batch_result
+language sql stable
+as $$
+    select x.*
+    from (
+        select ordinals[o.i] as ordinal, r.action, r.memory_id, r.tier, r.method, r.similarity, r.superseded_id,
+            r.judgement_id, r.event_id, r."similar", null::text, null::text, null::text, null::text
+        from unnest(classes, matched, roots, event_ids) with ordinality as o (class, memory_id, root_id, event_id, i)
+        cross join lateral (
+            select case when o.class = 'new' then 'inserted' else 'merged' end, o.root_id,
+                case when o.class <> 'new' then 1 end,
+                case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end,
+                null::double precision, null::uuid, null::uuid, o.event_id, null::jsonb
+            where o.class in ('hit', 'new', 'repeat')
+            union all
+            select (results[o.i]).* where o.class not in ('hit', 'new', 'repeat', 'error')
+        ) as r (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar")
+        union all
+        select f.* from unnest(errors) as f
+    ) as x
+    order by x.ordinal;
+$$;
+revoke all on function memfold_internal._batch_results(
+    bigint[], text[], uuid[], uuid[], uuid[], memfold.ingest_result[], memfold.batch_result[]
+) from public;
+comment on function memfold_internal._batch_results(
+    bigint[], text[], uuid[], uuid[], uuid[], memfold.ingest_result[], memfold.batch_result[]
+) is
+'What the caller of a batch is told, in the order of the candidates: what only added, what was decided one by one (results), and errors.';

@@ -1,14 +1,14 @@
+-- Longer than 150 lines: its steps share thirty arrays of the batch, and each call copies those that it changes.
 create or replace function memfold_internal._ingest_rows(
     tenant_id text, batch memfold.staged_candidates[], failed memfold.batch_result[], on_error text
 ) returns setof memfold.batch_result
 language plpgsql volatile
--- arrays tempt the planner to plan anew
+-- arrays tempt the planner to plan again
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_rows constant memfold.staged_candidates[] := batch;
     v_policies memfold.policies[];
     -- By place in the batch, from 1 on. What a candidate is: error (refused), known (its key is), again (the key of an
     -- earlier one), hit (a replay), new (the first of a new text), repeat (a further one), rest.
@@ -16,22 +16,17 @@ declare
     v_ordinals bigint[];
     v_keys text[];
     v_policy_of integer[];
-    v_sound boolean[];
     v_items memfold_internal.candidate[];
     v_scope_keys bigint[];
     v_wide boolean[];
     v_matched uuid[];
     v_roots uuid[];
     v_memory_ids uuid[];
-    v_event_id uuid;
     v_event_ids uuid[];
     v_last_id uuid;
     v_results memfold.ingest_result[];
-    v_errors memfold.batch_result[] := coalesce(failed, '{}');
+    v_errors memfold.batch_result[];
     v_first_of_key integer[];
-    v_differs text;
-    v_made_buckets text[];
-    v_made_keys text[];
     v_held text[] := array[]::text[];
     v_locks text[];
     v_slots bigint[];
@@ -50,7 +45,6 @@ declare
     v_touched uuid[];
     v_known uuid[];
     v_count bigint;
-    v_written bigint;
     v_rehashed boolean := false;
     v_limited boolean := false;
     v_embeds boolean := false;
@@ -66,15 +60,9 @@ declare
     v_actor constant text := memfold_internal._actor();
     c memfold_internal.candidate;
     d memfold_internal.decision;
-    e memfold.batch_result;
-    v_code text;
-    v_message text;
-    v_detail text;
-    v_hint text;
 begin
     perform memfold_internal._check_wildcard('tenant_id', v_tenant_id);
-    -- 1. Validate and hash. (No aggregate here may have an order of its own: the others would get their rows in that one.)
-    -- The policy once for each bucket and type.
+    -- 1. Validate and hash. The policy once for each bucket and type.
     select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
         pg_catalog.array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
         pg_catalog.array_agg(p.memory_type order by p.bucket_id, p.memory_type)
@@ -83,7 +71,7 @@ begin
         select t.bucket_id, t.memory_type, memfold_internal._policy(v_tenant_id, t.bucket_id, t.memory_type) as policy
         from (
             select distinct coalesce(r.bucket_id, 'default') as bucket_id, coalesce(r.memory_type, 'fact') as memory_type
-            from unnest(v_rows) as r
+            from unnest(batch) as r
         ) as t
     ) as p;
     for v_i in 1..coalesce(cardinality(v_policies), 0) loop
@@ -96,141 +84,14 @@ begin
             v_policies[v_i] := v_policy;
         end if;
     end loop;
-    select array_agg(case when x.sound then 'todo' else 'error' end), array_agg(x.ordinal), array_agg(x.idempotency_key),
-        array_agg(x.policy_of), array_agg(x.sound),
-        array_agg(row(
-            v_tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, memfold_internal._unit(x.embedding),
-            x.embedding_model, x.source_turn_ids, x.source_confidence, x.extractor_confidence, x.session_id, x.origin,
-            x.metadata, x.observed_at,
-            case
-                when not x.sound or x.canonical is null then null
-                when (v_policies[x.policy_of]).key_fields = 'type,subject,predicate'
-                    and (v_policies[x.policy_of]).metadata_keys = '{}'
-                    then memfold_internal._full_hash(x.memory_type, x.subject, x.predicate, x.canonical)
-                else memfold_internal._content_hash(x.memory_type, x.subject, x.predicate, x.content,
-                    (v_policies[x.policy_of]).canonicalizer, (v_policies[x.policy_of]).key_fields, x.signature)
-            end,
-            null, x.signature, null, null, null, null, null
-        )::memfold_internal.candidate)
-    into v_classes, v_ordinals, v_keys, v_policy_of, v_sound, v_items
-    from (
-        select z.*,
-            memfold_internal._is_valid_candidate(
-                z.content, z.bucket_id, z.memory_type, z.subject, z.predicate, z.object, z.source_turn_ids,
-                z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
-                z.idempotency_key, (v_policies[z.policy_of]).max_content_length, (v_policies[z.policy_of]).max_metadata_size)
-            and z.canonical is distinct from ''
-            and (z.embedding is null and z.embedding_model is null
-                or coalesce(memfold_internal._fits_model(z.embedding, m.dimensions, m.replaced_by), false))
-            as sound,
-            case when (v_policies[z.policy_of]).metadata_keys <> '{}'
-                then memfold_internal._metadata_signature(z.metadata, (v_policies[z.policy_of]).metadata_keys) end as signature
-        from (
-            select y.*, memfold_internal._canonical(y.content, (v_policies[y.policy_of]).canonicalizer) as canonical
-            from (
-                select r.ordinality as i, r.ordinal, r.content, coalesce(r.bucket_id, 'default') as bucket_id,
-                    coalesce(r.memory_type, 'fact') as memory_type, r.subject, r.predicate, r.object,
-                    r.embedding, r.embedding_model, coalesce(r.source_turn_ids, '{}') as source_turn_ids,
-                    coalesce(r.source_confidence, 0.5) as source_confidence,
-                    coalesce(r.extractor_confidence, 0.5) as extractor_confidence, r.session_id,
-                    coalesce(r.origin, 'observed') as origin, coalesce(r.metadata, '{}') as metadata,
-                    r.observed_at, r.idempotency_key,
-                    dense_rank() over (order by coalesce(r.bucket_id, 'default'), coalesce(r.memory_type, 'fact'))::integer
-                        as policy_of
-                from unnest(v_rows) with ordinality as r
-            ) as y
-            offset 0
-        ) as z
-        left join memfold.embedding_models as m on m.model = z.embedding_model
-        order by z.i
-        offset 0
-    ) as x;
+    select b.* into strict v_classes, v_ordinals, v_keys, v_policy_of, v_items, v_errors
+    from memfold_internal._batch_candidates(v_tenant_id, batch, v_policies, failed) as b;
     v_count := coalesce(cardinality(v_items), 0);
-    for v_i in 1..v_count loop
-        continue when v_sound[v_i];
-        begin
-            c := (v_items[v_i]);
-            if v_keys[v_i] is not null then
-                perform memfold_internal._check_identifier('bucket_id', c.bucket_id, true);
-                perform memfold_internal._check_identifier('idempotency_key', v_keys[v_i], true);
-            end if;
-            c := memfold_internal._candidate(c.content, v_tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
-                (v_rows[v_i]).embedding, c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
-                c.session_id, c.origin, c.metadata, c.observed_at);
-            c.policy := null;
-            v_items[v_i] := c;
-            v_classes[v_i] := 'todo';
-        exception when others then
-            get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
-                v_hint = pg_exception_hint;
-            v_errors := v_errors || memfold_internal._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
-        end;
-    end loop;
 
     -- 2. Keys, before any lock: a call with the same key waits here for the other to commit.
     if exists (select from unnest(v_keys) as k (key) where k.key is not null) then
-        -- the first candidate with the key, where this call makes it
-        select array_agg(case
-            when octet_length(k.key) between 1 and 512 and octet_length(k.bucket_id) between 1 and 512 then k.first
-        end order by k.i)
-        into v_first_of_key
-        from (
-            select k.*, min(k.i) filter (where k.class = 'todo') over (partition by k.bucket_id, k.key) as first
-            from (
-                select k.i, (v_items[k.i]).bucket_id as bucket_id, k.key, k.class
-                from unnest(v_keys, v_classes) with ordinality as k (key, class, i)
-            ) as k
-        ) as k;
-        with made as (
-            insert into memfold.idempotency_keys as n (tenant_id, bucket_id, idempotency_key)
-            select v_tenant_id, (v_items[f.i]).bucket_id, v_keys[f.i]
-            from unnest(v_first_of_key) with ordinality as f (first, i)
-            where f.first = f.i
-            order by 2, 3
-            on conflict do nothing
-            returning n.bucket_id, n.idempotency_key
-        )
-        select array_agg(n.bucket_id), array_agg(n.idempotency_key) into v_made_buckets, v_made_keys from made as n;
-        select array_agg(case when n.key is not null then f.first end order by f.i) into v_first_of_key
-        from unnest(v_first_of_key) with ordinality as f (first, i)
-        left join unnest(v_made_buckets, v_made_keys) as n (bucket_id, key)
-            on n.bucket_id = (v_items[f.i]).bucket_id and n.key = v_keys[f.i];
-        for v_i in 1..v_count loop
-            v_event_id := null;
-            if v_first_of_key[v_i] < v_i then
-                v_classes[v_i] := 'again';
-            elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
-                -- an error if it is one, for a key that another call has used is answered first
-                select i.event_id into v_event_id from memfold.idempotency_keys as i
-                where i.tenant_id = v_tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
-                if v_event_id is not null then
-                    v_known[v_i] := v_event_id;
-                    v_classes[v_i] := 'known';
-                elsif v_classes[v_i] = 'todo' then
-                    perform memfold_internal._retry('an idempotency key has expired',
-                        'It was there when this call began, and maintenance has removed it since.');
-                end if;
-            end if;
-            continue when v_classes[v_i] not in ('again', 'known');
-            -- the same candidate, or an error of its own
-            v_differs := memfold_internal._key_differs(
-                case when v_event_id is null then memfold_internal._as_event(v_items[v_first_of_key[v_i]])
-                    else memfold_internal._event(v_tenant_id, v_event_id) end,
-                memfold_internal._as_event(v_items[v_i]));
-            if v_differs is not null then
-                v_classes[v_i] := 'error';
-                v_errors := array(select x from unnest(v_errors) as x where x.ordinal <> v_ordinals[v_i]);
-                begin
-                    perform memfold_internal._fail_key(v_keys[v_i], case when v_event_id is null
-                        then format('candidate %s of the batch', v_ordinals[v_first_of_key[v_i]])
-                        else format('event %s', v_event_id) end, v_differs);
-                exception when sqlstate 'MF062' then
-                    get stacked diagnostics v_code = returned_sqlstate, v_message = message_text,
-                        v_detail = pg_exception_detail, v_hint = pg_exception_hint;
-                    v_errors := v_errors || memfold_internal._batch_error(v_ordinals[v_i], v_code, v_message, v_detail, v_hint);
-                end;
-            end if;
-        end loop;
+        select b.* into strict v_classes, v_errors, v_first_of_key, v_known
+        from memfold_internal._batch_keys(v_tenant_id, v_items, v_ordinals, v_keys, v_classes, v_errors) as b;
     end if;
     select coalesce(array_agg(x order by x.ordinal), '{}') into v_errors
     from unnest(v_errors) as x
@@ -238,9 +99,7 @@ begin
         select from unnest(v_ordinals, v_classes) as o (ordinal, class) where o.ordinal = x.ordinal and o.class in ('known', 'again')
     );
     if on_error = 'abort' and cardinality(v_errors) > 0 then
-        e := v_errors[1];
-        perform memfold_internal._fail(e.sqlstate, e.error,
-            'Candidate ' || e.ordinal || coalesce(': ' || e.detail, ' of the batch.'), coalesce(e.hint, 'Nothing was written.'));
+        perform memfold_internal._fail_batch(v_errors[1]);
     end if;
 
     -- 3. Look, lock what must be locked, and look again: a statement sees what was committed before it began.
@@ -454,34 +313,7 @@ begin
             select case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.memory_id end as id,
                 case when o.class in ('new', 'repeat') then v_memory_ids[o.first] else o.root_id end as root_id
         ) as n;
-        with written as (
-            insert into memfold.memories (
-                tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-                metadata_signature, session_id, metadata, embedding_pending, is_ingested
-            )
-            select v_tenant_id, v_memory_ids[c.ordinality], c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content,
-                (v_policies[v_policy_of[c.ordinality]]).canonicalizer, (v_policies[v_policy_of[c.ordinality]]).key_fields,
-                c.metadata_signature, c.session_id, c.metadata,
-                c.embedding is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', true
-            from unnest(v_items) with ordinality as c
-            where v_classes[c.ordinality] = 'new'
-            order by c.ordinality
-            on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
-            returning 1
-        )
-        -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
-        select count(*) into v_written from written;
-        if v_written <> (select count(*) from unnest(v_classes) as o (class) where o.class = 'new') then
-            raise exception 'a text of the batch is there already' using
-                errcode = 'serialization_failure',
-                detail = 'A plain INSERT has brought it in while this call worked.',
-                hint = 'Retry the call, with the same idempotency keys if it has some.';
-        end if;
-        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-        select v_tenant_id, v_memory_ids[c.ordinality], c.embedding_model, c.bucket_id, v_scope_keys[c.ordinality], c.embedding
-        from unnest(v_items) with ordinality as c
-        where v_classes[c.ordinality] = 'new' and c.embedding is not null
-        order by c.ordinality;
+        perform memfold_internal._add_texts(v_tenant_id, v_items, v_classes, v_memory_ids, v_scope_keys, v_policies, v_policy_of);
     end if;
 
     -- 7. What only adds, all at once.
@@ -557,25 +389,8 @@ begin
             end if;
         end loop;
     end if;
-    return query
-    select x.*
-    from (
-        select v_ordinals[o.i] as ordinal, r.action, r.memory_id, r.tier, r.method, r.similarity, r.superseded_id,
-            r.judgement_id, r.event_id, r."similar", null::text, null::text, null::text, null::text
-        from unnest(v_classes, v_matched, v_roots, v_event_ids) with ordinality as o (class, memory_id, root_id, event_id, i)
-        cross join lateral (
-            select case when o.class = 'new' then 'inserted' else 'merged' end, o.root_id,
-                case when o.class <> 'new' then 1 end,
-                case when o.class = 'new' then null when o.memory_id = o.root_id then 'hash' else 'alias' end,
-                null::double precision, null::uuid, null::uuid, o.event_id, null::jsonb
-            where o.class in ('hit', 'new', 'repeat')
-            union all
-            select (v_results[o.i]).* where o.class not in ('hit', 'new', 'repeat', 'error')
-        ) as r (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar")
-        union all
-        select f.* from unnest(v_errors) as f
-    ) as x
-    order by x.ordinal;
+    return query select * from memfold_internal._batch_results(
+        v_ordinals, v_classes, v_matched, v_roots, v_event_ids, v_results, v_errors);
 end;
 $$;
 revoke all on function memfold_internal._ingest_rows(text, memfold.staged_candidates[], memfold.batch_result[], text) from public;

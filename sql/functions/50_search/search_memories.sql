@@ -1,3 +1,4 @@
+-- Longer than 150 lines: one loop that widens the search until enough is left; its rounds share the page.
 create or replace function memfold.search_memories(
     query_embedding vector,
     embedding_model text,

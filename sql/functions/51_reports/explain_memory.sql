@@ -19,6 +19,7 @@ comment on function memfold_internal._explain_pair(text, jsonb, double precision
 'What a pair''s score (calibrations.score) comes from: what its features add most, in log-odds. It reads no table: a definer so
 that who may read memories need not be allowed all that it calls. Null: there is no score.';
 
+-- Longer than 150 lines: a life is told in one order, section by section.
 create or replace function memfold.explain_memory(
     memory_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true)

@@ -157,6 +157,7 @@ their own similarity, and the guard is clean; on_merge says how. Else a cluster 
 on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
 decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
 
+-- Longer than 150 lines: the rounds of a run, and what each of them tells: they share its counters.
 create or replace function memfold.sweep_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',

@@ -48,6 +48,7 @@ comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
 'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
 them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
+-- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
