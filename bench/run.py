@@ -21,6 +21,7 @@ import erasure
 import growth
 import harness
 import hot
+import isolation
 import language
 import memory
 import newfact
@@ -29,7 +30,6 @@ import replay
 import search
 import soak
 import storage
-import walls
 
 LARGE = {"memory", "consolidation", "erasure", "soak", "language"}
 """What takes long, or much room, or another server: only when it is asked for."""
@@ -42,7 +42,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, walls, peers, memory, consolidation,"
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, isolation, peers, memory, consolidation,"
         " erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
@@ -90,7 +90,7 @@ def main() -> int:
         ),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "language": lambda _: language.run(rounds=given.rounds),
-        "walls": lambda server: walls.run(server, data(), rounds=given.rounds),
+        "isolation": lambda server: isolation.run(server, data(), rounds=given.rounds),
         "peers": lambda server: peers.run(server, data(), rounds=given.rounds, facts=given.facts),
     }
     if unknown := set(given.questions) - set(questions):

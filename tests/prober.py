@@ -1,9 +1,9 @@
-"""Tries to cross the walls between tenants, by everything that the catalog lists; says what came through.
+"""Tries to cross from one tenant to another, by everything that the catalog lists; says what came through.
 
 Two tenants, alder and birch, hold some of everything, with a word of their own in every text. Whoever acts for alder
 must not meet birch's word, nor an id of birch's, in anything that comes back: rows, notices, errors. What is asked for
 in the same way and does not exist at all (cedar) must be answered in the same way. Each probe returns what is wrong,
-so that tests can take a wall away and see that it is missed.
+so that tests can take a policy away and see that it is missed.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def full(relation: str) -> str:
 
 
 def tenant_tables(db: DB) -> list[str]:
-    return [name for name, kind, walled in relations(db) if kind in "rp" and walled]
+    return [name for name, kind, isolated in relations(db) if kind in "rp" and isolated]
 
 
 def snapshot(db: DB, *tenants: str) -> dict[str, str]:
@@ -782,11 +782,11 @@ def probe_reads(
             "select count(*) from memfold.tenant_roles where role_name = %s and role_name !~ '^pooled'",
             user,
         )
-    for relation, kind, walled in relations(db):
+    for relation, kind, isolated in relations(db):
         if only not in (None, relation):
             continue
         readable = _one(db, "select has_table_privilege(%s, %s::text, 'select')", user, full(relation))
-        if walled and kind in "rp" and readable != (relation != "staged_candidates"):
+        if isolated and kind in "rp" and readable != (relation != "staged_candidates"):
             wrong.append(f"{session.name}: {relation} is{'' if readable else ' not'} to be read")
         for n, read in enumerate(READS[:most]):
             outcome = session.run(read.format(r=full(relation)))
@@ -800,7 +800,7 @@ def probe_reads(
             if n == 0 and readable and len(outcome.rows) != counts.get(relation, len(outcome.rows)):
                 seen = len(outcome.rows)
                 wrong.append(f"{session.name}: {relation} has {counts[relation]} rows for it, it sees {seen}")
-        if walled:
+        if isolated:
             outcome = session.run(
                 f"select t::text from {full(relation)} as t where tenant_id operator(pg_catalog.=) %s",
                 [other.tenant],
@@ -814,7 +814,7 @@ def probe_reads(
 
 
 def owned(db: DB, own: Side, only: str | None = None) -> dict[str, int]:
-    """How many rows of each walled table a tenant sees: its own and those of '*'."""
+    """How many rows of each isolated table a tenant sees: its own and those of '*'."""
     return {
         table: _one(
             db, f"select count(*) from memfold.{table} where tenant_id = %s or tenant_id = '*'", own.tenant
@@ -847,7 +847,7 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
     wrong: list[str] = []
     calls = 0
     user = session.connection.info.user
-    for relation, kind, walled in relations(db):
+    for relation, kind, isolated in relations(db):
         if kind not in "rp":
             continue
         column = _one(
@@ -862,7 +862,7 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
             if outcome.state != "42501" and not (may and write.startswith("insert") and outcome.state):
                 done = outcome.state or "done"
                 wrong.append(f"{session.name}: {write.format(r=full(relation), c=column)}: {done}")
-        if walled and may:
+        if isolated and may:
             # what may be written at all (staging), in one's own name only; the same row again is no conflict
             outcome = session.run(*intruder(db, relation, other))
             calls += 1
@@ -886,7 +886,7 @@ def acting(db: DB, role: str, tenant: str | None) -> Iterator[Session]:
 
 
 def probe_owner(db: DB, own: Side, other: Side, *, only: str | None = None) -> tuple[list[str], int]:
-    """The second wall: the functions' own role, with the setting of one tenant, cannot reach the other's rows."""
+    """The second defence: the functions' own role, with the setting of one tenant, cannot reach the other's rows."""
     wrong: list[str] = []
     calls = 0
     hidden = secrets(db, other)

@@ -326,7 +326,7 @@ create table memfold.pins (
 comment on table memfold.pins is 'Who pinned what.';
 alter table memfold.pins enable row level security;
 alter table memfold.pins force row level security;
-create policy tenant_wall on memfold.pins to memfold_owner
+create policy tenant_isolation on memfold.pins to memfold_owner
 using (tenant_id = pg_catalog.current_setting('memfold.tenant_id', true));
 create policy tenant_read on memfold.pins for select to memfold_app using (tenant_id = memfold_internal._tenant());
 create policy audit_read on memfold.pins for select to memfold_auditor using (true);

@@ -769,7 +769,7 @@ begin
         select p.polrelid::regclass as name, p.polname from pg_policy as p
         join pg_class as c
             on c.oid = p.polrelid and c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
-        where p.polname = 'tenant_wall' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
+        where p.polname = 'tenant_isolation' and pg_get_expr(p.polqual, p.polrelid) !~ '_tenant_here'
             and exists (select from pg_dist_partition as d where d.logicalrelid = p.polrelid)
     loop
         execute format('alter policy %I on %s using (tenant_id = memfold_internal._tenant_here())',

@@ -28,7 +28,7 @@ $$;
 revoke all on function memfold_internal._may_stage(text) from public;
 grant execute on function memfold_internal._may_stage(text) to memfold_app;
 comment on function memfold_internal._may_stage(text) is
-'The wall of staged_candidates: true, or MF002 where the tenant is another than the session''s (members of memfold_owner may
+'The row-level security of staged_candidates: true, or MF002 where the tenant is another than the session''s (members of memfold_owner may
 stage for any, as a restore does).';
 
 -- One row a candidate that a client has copied in for ingest_staged(). No row level security, under which COPY FROM is

@@ -186,7 +186,7 @@ def test_tenants_that_are_none(stage: Stage, who: str) -> None:
 
 @pytest.mark.one_server
 def test_with_any_policy_removed_the_probe_fails(stage: Stage) -> None:
-    """Each policy in turn: gone, or open to all; each table: without its walls, or its owner without them."""
+    """Each policy in turn: gone, or open to all; each table: without row-level security, or its owner exempt from it."""
     db = stage.db
 
     def probe(table: str) -> list[str]:
@@ -200,13 +200,13 @@ def test_with_any_policy_removed_the_probe_fails(stage: Stage) -> None:
         "select tablename::text, policyname::text, cmd, array_to_string(roles, ', '), qual, with_check from pg_policies"
         " where schemaname = 'memfold' order by 1, 2"
     ).fetchall()
-    walled = db.execute(
+    isolated = db.execute(
         "select relname::text, relforcerowsecurity from pg_class"
         " where relnamespace = 'memfold'::regnamespace and relrowsecurity"
     ).fetchall()
-    assert {row[0] for row in policies} == {row[0] for row in walled}
+    assert {row[0] for row in policies} == {row[0] for row in isolated}
     assert len(policies) > 50
-    for table, forced in walled:
+    for table, forced in isolated:
         assert probe(table) == [], table
         for off, on in [("disable", "enable"), ("no force", "force")][: 1 + forced]:
             db.execute(f"alter table memfold.{table} {off} row level security".encode())
@@ -222,7 +222,7 @@ def test_with_any_policy_removed_the_probe_fails(stage: Stage) -> None:
             assert probe(table) != [], (table, name, "true")
             db.execute(f"drop policy {name} on memfold.{table}".encode())
         db.execute((f"{create} ({qual})" + (f" with check ({check})" if check else "")).encode())
-    for table, _ in walled:
+    for table, _ in isolated:
         assert probe(table) == [], table
 
 
@@ -277,8 +277,8 @@ def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
                 assert found != (0,), (table, column)
     columns = {f"{table}.{column}" for table, column, _ in stage.db.execute(prober.TEXTS).fetchall()}
     assert columns >= prober.PLAIN
-    tables = [(name, walled) for name, kind, walled in prober.relations(stage.db) if kind in "rp"]
-    assert {name for name, walled in tables if not walled} <= prober.SHARED
+    tables = [(name, isolated) for name, kind, isolated in prober.relations(stage.db) if kind in "rp"]
+    assert {name for name, isolated in tables if not isolated} <= prober.SHARED
     assert len(prober.secrets(stage.db, stage.other)) > 40
 
 

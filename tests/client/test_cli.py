@@ -394,7 +394,9 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
     assert states == ["ok"] * 9 + ["warning"] * 2
-    assert "meets no wall: postgres (" in result.stdout.splitlines()[-2], "the test's own connection"
+    assert "bypasses row-level security: postgres (" in result.stdout.splitlines()[-2], (
+        "the test's own connection"
+    )
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
 
 
@@ -468,7 +470,7 @@ ILLNESSES = {
         "memories_scope_idx",
     ),
     "ledger": ("update memfold.memory_counters set observations = 99", "observations"),
-    "walls off": (
+    "isolation off": (
         "alter table memfold.memories disable row level security",
         "memories: row level security is off",
     ),
@@ -489,7 +491,7 @@ def test_doctor_finds(
 
 
 FAULTS = {
-    "walls not forced": (
+    "isolation not forced": (
         "alter table memfold.runs no force row level security",
         "runs: row level security is not forced",
     ),
@@ -504,7 +506,7 @@ FAULTS = {
     ),
     "a new table": (
         "create table memfold.mine (tenant_id text); alter table memfold.mine enable row level security",
-        "mine: policy audit_read is missing; mine: policy tenant_read is missing; mine: policy tenant_wall is missing;"
+        "mine: policy audit_read is missing; mine: policy tenant_isolation is missing; mine: policy tenant_read is missing;"
         " mine: row level security is not forced",
     ),
     "a right too many": (
@@ -515,12 +517,12 @@ FAULTS = {
 }
 
 
-def test_doctor_sees_each_fault_of_the_walls(db: psycopg.Connection) -> None:
-    assert db.execute(queries.WALLS).fetchall() == []
+def test_doctor_sees_each_fault_of_isolation(db: psycopg.Connection) -> None:
+    assert db.execute(queries.ISOLATION_FAULTS).fetchall() == []
     for fault, (statement, sign) in FAULTS.items():
         with db.transaction(force_rollback=True):
             db.execute(statement.encode())
-            assert "; ".join(row[0] for row in db.execute(queries.WALLS).fetchall()) == sign, fault
+            assert "; ".join(row[0] for row in db.execute(queries.ISOLATION_FAULTS).fetchall()) == sign, fault
 
 
 def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psycopg.Connection) -> None:
@@ -530,7 +532,7 @@ def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psy
         result = run("doctor", "--tenant", "t", "--dsn", make_conninfo(dsn, user=role, password="agent"))
         assert result.exit_code == 0, result.output
         assert f"warning  functions not compared: {role}" in result.stdout
-        assert result.stdout.splitlines()[-1] == f"ok       role {role} is walled in"
+        assert result.stdout.splitlines()[-1] == f"ok       role {role} is held to row-level security"
         assert "ok       row level security is as it should be" in result.stdout
         for group, said in (
             ("memfold_tenant", "ok       role {} is bound to one tenant"),

@@ -35,7 +35,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "erasure": {"OTHERS": 400, "MERGES": 20, "QUIET": 0.2},
     "soak": {"FACTS": 200, "SLOTS": 20, "FAINT": 10, "SESSIONS": 2},
     "storage": {"DIMENSIONS": (384,), "ROWS": 50, "CALLS": 3},
-    "walls": {"CALLS": 5, "BATCHES": 1, "SEARCHES": 1},
+    "isolation": {"CALLS": 5, "BATCHES": 1, "SEARCHES": 1},
 }
 ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "replay": lambda ask, server, _: ask(server, rounds=1, seconds=0),
@@ -51,7 +51,7 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "erasure": lambda ask, server, data: ask(server, data, memories=500),
     "soak": lambda ask, server, data: ask(server, data, minutes=0.03, facts=200),
     "storage": lambda ask, server, _: ask(server, rounds=1),
-    "walls": lambda ask, server, data: ask(server, data, rounds=1),
+    "isolation": lambda ask, server, data: ask(server, data, rounds=1),
 }
 # Asked of servers that a suite does not have, or beside packages that it does not install.
 ELSEWHERE = {"language", "peers"}

@@ -42,7 +42,7 @@ OWNERS = {
 PROCEDURES = {"rehash_bucket", "run_maintenance_all"}
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
-# What reaches over the walls belongs to memfold_queue, whose policies let it.
+# What reaches across tenants belongs to memfold_queue, whose policies let it.
 QUEUES = {"_claim", "_retry_judgements", "_tenants"}
 
 

@@ -1,4 +1,4 @@
-"""Labelled pairs in SQL: in by hand, in batches, from past decisions; calibrations applied and taken back; walls."""
+"""Labelled pairs in SQL: in by hand, in batches, from past decisions; calibrations applied and taken back; isolation."""
 
 from __future__ import annotations
 
@@ -438,7 +438,7 @@ def test_a_calibration_that_cannot_be(db: DB) -> None:
             calibration(db, merge, judge, **more)
 
 
-# walls ------------------------------------------------------------------------------------------------------
+# isolation ------------------------------------------------------------------------------------------------------
 
 
 def test_pairs_are_a_tenants_own(db: DB, app: App) -> None:

@@ -24,7 +24,7 @@ DB = psycopg.Connection[Any]
 FUNCTIONS = servers.ROOT / "sql" / "functions"
 SCHEMA = servers.ROOT / "sql" / "schema"
 # Schema files that are named after no module: tables of the client, row level security of all tables.
-OTHER_FILES = {"80_adopt", "90_walls"}
+OTHER_FILES = {"80_adopt", "90_tenant_isolation"}
 
 # A call into a later module that cannot be avoided, with its reason: {("_caller", "_called"): "why"}.
 EXCEPTIONS: dict[tuple[str, str], str] = {}

@@ -628,7 +628,7 @@ def test_on_a_standby(own_cluster: Cluster, standby: str) -> None:
             assert [row["collapsed_count"] for row in search(replica, **given)] == [1]
 
 
-# Bad arguments, and walls ---------------------------------------------------------------------------------------
+# Bad arguments, and isolation ---------------------------------------------------------------------------------------
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

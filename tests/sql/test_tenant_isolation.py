@@ -1,4 +1,4 @@
-"""Tenants are walls: row level security, roles, and what the application may not do."""
+"""Tenant isolation: row level security, roles, and what the application may not do."""
 
 from __future__ import annotations
 

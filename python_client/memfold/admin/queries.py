@@ -85,7 +85,7 @@ select
         select pg_catalog.pg_has_role(current_user, r.oid, 'member')
         from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
     ), false) as owns,
-    -- which of the roles that look over the walls, and which that are bound to one tenant, this login is a member of
+    -- which of the roles that look across tenants, and which that are bound to one tenant, this login is a member of
     array(
         select r.rolname::text from pg_catalog.pg_roles as r
         where r.rolname in ('memfold_auditor', 'memfold_queue', 'memfold_judge', 'memfold_tenant')
@@ -119,8 +119,8 @@ cross join lateral pg_catalog.run_command_on_workers(
 """
 
 # What row level security is to be: each table of tenants, and each policy on it.
-WALLS = """
-with walled as (
+ISOLATION_FAULTS = """
+with isolated as (
     select c.oid, c.relname::text as name, c.relrowsecurity,
         -- on Citus the tables are another's, and bind memfold_owner without force
         c.relforcerowsecurity or c.relowner::regrole::text = 'memfold_rules' as is_forced
@@ -132,9 +132,9 @@ with walled as (
 ),
 meant (policy, command, roles, condition, tables) as (
     values
-    ('tenant_wall', 'ALL', 'memfold_owner', 'tenant_id = current_setting(''memfold.tenant_id''::text, true)', null),
+    ('tenant_isolation', 'ALL', 'memfold_owner', 'tenant_id = current_setting(''memfold.tenant_id''::text, true)', null),
     ('tenant_read', 'SELECT', 'memfold_app', 'tenant_id = _tenant()', null),
-    ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from walled)),
+    ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from isolated)),
     ('any_tenant_read', 'SELECT', 'memfold_app, memfold_owner', 'tenant_id = ''*''::text',
         array['antonyms', 'policies', 'predicates']),
     ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
@@ -144,7 +144,7 @@ meant (policy, command, roles, condition, tables) as (
 ),
 wanted as (
     select w.name, m.policy, m.command, m.roles, m.condition
-    from walled as w
+    from isolated as w
     join meant as m on w.name = any(m.tables) or m.tables is null and w.name <> 'tenant_roles'
 ),
 present as (
@@ -156,12 +156,12 @@ present as (
                 '^\\((.*)\\)$', '\\1'),
             '_tenant_here()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
         p.permissive, p.with_check
-    from walled as w
+    from isolated as w
     join pg_catalog.pg_policies as p on p.schemaname = 'memfold' and p.tablename = w.name
 )
 select w.name || case when w.relrowsecurity then ': row level security is not forced'
     else ': row level security is off' end as fault
-from walled as w
+from isolated as w
 where not (w.relrowsecurity and w.is_forced)
 union all
 select coalesce(w.name, p.name) || ': policy ' || coalesce(w.policy, p.policy) || case
@@ -191,8 +191,8 @@ group by c.relname, a.grantee
 order by 1
 """
 
-# Who else is connected, and meets no wall.
-UNWALLED_SESSIONS = """
+# Who else is connected, and bypasses row-level security.
+BYPASSING_SESSIONS = """
 select s.usename::text as role, pg_catalog.count(*) as sessions
 from pg_catalog.pg_stat_activity as s
 join pg_catalog.pg_roles as r on r.oid = s.usesysid

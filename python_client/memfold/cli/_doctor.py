@@ -16,8 +16,8 @@ from memfold.client import Memfold
 from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
 
-def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether the role meets no wall between tenants, and what there is to say of it."""
+def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the role bypasses row-level security, and what there is to say of it."""
     why = None
     if found["is_superuser"]:
         why = "is a superuser"
@@ -35,7 +35,7 @@ def _walls(found: Mapping[str, Any]) -> tuple[bool, str]:
         return False, "is bound to one tenant, by tenant_roles"
     if "memfold_judge" in found["groups"]:
         return False, "is a judge: it is handed the questions of every tenant, and reads no table"
-    return False, "is walled in"
+    return False, "is held to row-level security"
 
 
 def _revision(client: Memfold) -> str | None:
@@ -68,7 +68,7 @@ def _match_stored_memory(where: str, role: str, report: Callable[..., None]) -> 
 @dsn_option
 @tenant_option("Check this tenant's memories against its ledger too.")
 def doctor(dsn: str | None, tenant: str | None) -> None:
-    """Check a database: versions, encoding, canonicalizer, indexes, functions, walls and, per tenant, the ledger.
+    """Check a database: versions, encoding, canonicalizer, indexes, functions, tenant isolation and, per tenant, the ledger.
 
     Run it as the application connects: the last line says whether row level security holds that role. One line a
     check: ok, warning or PROBLEM. Exit code 1 if there is a problem.
@@ -128,16 +128,18 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
             if waiting:
                 what = f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
                 report(False, f"{what}, which memfold maintenance calls", problem=False)
-        faults = [str(row["fault"]) for row in client._query(admin_queries.WALLS)]
+        faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
         report(
             not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"
         )
         others = [
-            f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.UNWALLED_SESSIONS)
+            f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.BYPASSING_SESSIONS)
         ]
         if others:
-            report(False, f"connected too, and meets no wall: {', '.join(others)}", problem=False)
-        open_walls, walls = _walls(found)
-        report(not open_walls, f"role {found['role']} {walls}", problem=False)
+            report(
+                False, f"connected too, and bypasses row-level security: {', '.join(others)}", problem=False
+            )
+        is_exempt, said = _exemption(found)
+        report(not is_exempt, f"role {found['role']} {said}", problem=False)
     if problems:
         raise SystemExit(1)

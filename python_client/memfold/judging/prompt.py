@@ -13,7 +13,7 @@ Json: TypeAlias = dict[str, Any]
 
 _MAX_TURNS: Final = 20
 
-# No memory can end the data and speak as memfold. Three walls, each of which would do alone:
+# No memory can end the data and speak as memfold. Three defences, each of which would do alone:
 #  1. The fence is made of < and >. In the data every < and > is written as an escape, as is every character that
 #     some Unicode normalisation turns into one: what lies between the fences cannot spell a fence, however it
 #     was composed and whoever reads it.

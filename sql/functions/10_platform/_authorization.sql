@@ -59,7 +59,7 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_tenant(text) from public;
 comment on function memfold_internal._authorize_tenant(text) is
-'The wall at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
+'The check at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
 may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
 which binds these functions, sees it. Raises MF001 to MF003.';
 
@@ -78,7 +78,7 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_judge(text) from public;
 comment on function memfold_internal._authorize_judge(text) is
-'The wall at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
+'The check at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
 
 create or replace function memfold_internal._authorize_queue(tenant_id text) returns text
 language plpgsql volatile

@@ -171,7 +171,7 @@ end;
 $$;
 revoke all on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) from public;
 comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
-'claim_judgements() across the walls: owned by memfold_queue, which alone sees the queue of every tenant.';
+'claim_judgements() across tenants: owned by memfold_queue, which alone sees the queue of every tenant.';
 
 create or replace function memfold.claim_judgements(
     worker text,

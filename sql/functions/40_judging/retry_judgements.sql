@@ -30,7 +30,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._retry_judgements(text) from public;
-comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across the walls: owned by memfold_queue.';
+comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across tenants: owned by memfold_queue.';
 
 create or replace function memfold.retry_judgements(
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')

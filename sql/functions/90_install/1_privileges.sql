@@ -22,7 +22,7 @@ begin
     loop
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
-    -- what reaches over the walls
+    -- what reaches across tenants
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;

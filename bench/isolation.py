@@ -52,9 +52,9 @@ def _calls(count: int) -> list[harness.Call]:
 
 def run(server: harness.Server, data: dataset.Dataset, *, rounds: int) -> harness.Report:
     """Measure both databases in turn, each call of the same kind on copies of one database."""
-    report = harness.Report("walls", "Row level security, on and off: CPU and wall time of a call")
-    newfact.prepare(server, data, "walls_on")
-    with server.connect("walls_on") as connection:
+    report = harness.Report("isolation", "Row level security, on and off: CPU and wall time of a call")
+    newfact.prepare(server, data, "isolation_on")
+    with server.connect("isolation_on") as connection:
         connection.execute(
             f"select count(*) from generate_series(1, {FACTS}) as n,"
             f" memfold.ingest_memory({reference.FACT.format(number='n')}, 'bench')".encode()
@@ -67,8 +67,8 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int) -> harnes
             f"create index on bench.ids (i); grant select on bench.ids to {harness.APPLICATION}"
         )
         connection.execute("vacuum analyze")
-    server.create("walls_off", "walls_on")
-    with server.connect("walls_off") as connection:
+    server.create("isolation_off", "isolation_on")
+    with server.connect("isolation_off") as connection:
         tables = connection.execute(
             "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relrowsecurity"
         ).fetchall()
@@ -76,7 +76,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int) -> harnes
             connection.execute(f"alter table memfold.{table} disable row level security".encode())
     measured: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for name, (statement, count) in QUESTIONS.items():
-        sides = {"on": "walls_on", "off": "walls_off"}
+        sides = {"on": "isolation_on", "off": "isolation_off"}
         sessions = {side: harness.Session(server, database, statement) for side, database in sides.items()}
         measured[name] = {side: [] for side in sides}
         for turn in range(rounds + 1):

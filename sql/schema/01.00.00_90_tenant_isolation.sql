@@ -15,7 +15,7 @@ begin
         execute pg_catalog.format('alter table memfold.%I enable row level security', v_table);
         execute pg_catalog.format('alter table memfold.%I force row level security', v_table);
         execute pg_catalog.format(
-            'create policy tenant_wall on memfold.%I to memfold_owner'
+            'create policy tenant_isolation on memfold.%I to memfold_owner'
             ' using (tenant_id = pg_catalog.current_setting(''memfold.tenant_id'', true))', v_table);
         execute pg_catalog.format(
             'create policy tenant_read on memfold.%I for select to memfold_app using (tenant_id = memfold_internal._tenant())',
