@@ -247,14 +247,14 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
 
     for root, tree in s.trees.items():
         own = [e for e in observed if e.memory in tree]
-        by_hand = [at for at, _, m in asserted if m in tree]
+        stated_at = [at for at, _, m in asserted if m in tree]
         s.counters[root] = {
             "observations": len(own),
             "independent": independent(own),
             "source": max((e.source or 0 for e in own), default=0),
             "extractor": max((e.extractor or 0 for e in own), default=0),
             "first_seen": min((e.at or 0 for e in own), default=None),
-            "last_seen": max(by_hand, default=None),
+            "last_seen": max(stated_at, default=None),
             "aliases": len(tree) - 1,
         }
         s.metadata[root] = folded_metadata(memories[root].scope.metadata_merge, own)

@@ -93,7 +93,7 @@ SEARCH = _function(
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
-# a person's hand
+# manual actions
 UNDO = _function("undo", "event_id", "reason", "tenant_id")
 REJECT = _function("reject_memory", "memory_id", "reason", "tenant_id")
 MERGE = _function("merge_memories", "memory_id", "into_id", "reason", "tenant_id")

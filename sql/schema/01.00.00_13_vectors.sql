@@ -24,7 +24,7 @@ create table memfold.embedding_models (
 comment on table memfold.embedding_models is
 'The embedding models whose vectors are accepted; vectors of different models are never compared.';
 comment on column memfold.embedding_models.calibration_id is
-'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set by hand.';
+'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set manually.';
 comment on column memfold.embedding_models.score_function is
 'The function of schema memfold_internal that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
 comment on column memfold.embedding_models.candidate_threshold is

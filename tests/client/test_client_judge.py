@@ -1,4 +1,4 @@
-"""Tier 3 through the clients: waiting for a verdict, a person's hand, what was believed when."""
+"""Tier 3 through the clients: waiting for a verdict, manual actions, what was believed when."""
 
 from __future__ import annotations
 
@@ -639,7 +639,7 @@ def test_async_calls_wait_side_by_side(dsn: str, vectors: Vectors, toy: Toy) -> 
     assert most == 5
 
 
-# a person's hand -------------------------------------------------------------------------------------------
+# manual actions -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

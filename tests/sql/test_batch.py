@@ -251,7 +251,7 @@ def rules(db: DB, tenant: str) -> None:
     db.execute("select set_policy(%s, 'wide', 'off', dedup => 'off')", [tenant])
 
 
-def by_hand(db: DB, rnd: random.Random, tenants: list[str]) -> None:
+def act_manually(db: DB, rnd: random.Random, tenants: list[str]) -> None:
     """What makes aliases, tombstones, withdrawn and superseded memories, done to both tenants alike."""
     counts = [
         db.execute(
@@ -327,7 +327,7 @@ def test_batches_equal_singles(db: DB) -> None:
         if seed % 8 == 7:
             check(db)
         with db.transaction():
-            by_hand(db, rnd, ["single", "batch"])
+            act_manually(db, rnd, ["single", "batch"])
     # each kind of decision was among them
     assert batches < BATCHES or {
         "inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",

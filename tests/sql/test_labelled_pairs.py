@@ -347,7 +347,7 @@ def test_calibrations_applied_at_once_are_undone_one_by_one(db: DB, connect: Con
         assert goes_by(db)[0] == before
 
 
-def test_thresholds_set_by_hand_are_what_an_undo_leads_back_to(db: DB) -> None:
+def test_thresholds_set_manually_are_what_an_undo_leads_back_to(db: DB) -> None:
     db.execute("update embedding_models set merge_threshold = 0.9, judge_threshold = 0.6")
     db.execute("select apply_calibration(%s)", [calibration(db, 0.97, 0.8)])
     db.execute("select undo_calibration('m')")

@@ -16,7 +16,7 @@ DB = psycopg.Connection[Any]
 NOBODY = UUID(int=0)
 
 
-def by_hand(db: DB, function: str, /, *arguments: Any, **named: Any) -> Result:
+def manual_action(db: DB, function: str, /, *arguments: Any, **named: Any) -> Result:
     named = {"tenant_id": "acme", **named}
     places = ["%s"] * len(arguments) + [f"{name} => %s" for name in named]
     row = db.execute(
@@ -65,7 +65,7 @@ def test_a_rejected_memory_is_a_tombstone(db: DB) -> None:
     ingest(db, "The user likes dark mode best", **vector(0.95))
     alias = text(db, "The user likes dark mode best")
     # the id of an alias stands for where it leads
-    rejected = by_hand(db, "reject_memory", alias, reason="a joke")
+    rejected = manual_action(db, "reject_memory", alias, reason="a joke")
     assert (rejected.action, rejected.memory_id, rejected.tier, rejected.method) == (
         "rejected", root.memory_id, 3, "person",
     )  # fmt: skip
@@ -81,8 +81,8 @@ def test_a_rejected_memory_is_a_tombstone(db: DB) -> None:
     assert ingest(db, "Dark mode suits the user", **vector(0.96)).action == "inserted"
     assert counters(db, root.memory_id)["observations"] == 2
     assert db.execute("select count(*) from current_memories('acme')").fetchone() == (1,)
-    raises(db, "MF034", by_hand, db, "reject_memory", root.memory_id)
-    raises(db, "MF034", by_hand, db, "reject_memory", alias)
+    raises(db, "MF034", manual_action, db, "reject_memory", root.memory_id)
+    raises(db, "MF034", manual_action, db, "reject_memory", alias)
     check(db)
 
 
@@ -93,13 +93,13 @@ def test_a_rejected_value_gives_way(db: DB) -> None:
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **about)
     c = ingest(db, "Ann works at BMW", object="BMW", observed_at="2026-03-01", **about)
-    by_hand(db, "reject_memory", c.memory_id)
+    manual_action(db, "reject_memory", c.memory_id)
     assert [status(db, x) for x in (a, b, c)] == ["superseded", "active", "rejected"]
-    by_hand(db, "reject_memory", a.memory_id)  # one that is history
+    manual_action(db, "reject_memory", a.memory_id)  # one that is history
     assert [status(db, x) for x in (a, b, c)] == ["rejected", "active", "rejected"]
     assert db.execute("select memory_id, valid_to from memory_intervals").fetchall() == [(b.memory_id, None)]
     assert ingest(db, "Ann works at BMW", object="BMW", **about).action == "rejected"
-    by_hand(db, "reject_memory", b.memory_id)
+    manual_action(db, "reject_memory", b.memory_id)
     assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
     d = ingest(db, "Ann works at Seat", object="Seat", **about)
     assert (d.action, status(db, d)) == ("inserted", "active")
@@ -116,7 +116,7 @@ def test_a_merge(db: DB) -> None:
     ingest(db, "The user likes dark mode best", source_turn_ids=["b"], **vector(0.95))
     # whatever the scopes, and the newer may be what is kept
     b = ingest(db, "A dark screen, please", subject="screen", source_turn_ids=["b"], metadata={"y": 2})
-    merged = by_hand(
+    merged = manual_action(
         db, "merge_memories", text(db, "The user likes dark mode best"), b.memory_id, reason="the same"
     )
     assert (merged.action, merged.memory_id, merged.tier, merged.method) == (
@@ -137,7 +137,7 @@ def test_a_merge(db: DB) -> None:
     assert ingest(db, "A dark screen, please", subject="screen").memory_id == b.memory_id
     check(db)
     for one, other in ((a, b), (b, a), (b, b)):
-        raises(db, "MF034", by_hand, db, "merge_memories", one.memory_id, other.memory_id)
+        raises(db, "MF034", manual_action, db, "merge_memories", one.memory_id, other.memory_id)
 
 
 def test_a_merge_of_two_values(db: DB) -> None:
@@ -147,7 +147,7 @@ def test_a_merge_of_two_values(db: DB) -> None:
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Volkswagen", object="Volkswagen", observed_at="2026-02-01", **about)
     assert status(db, a) == "superseded"
-    by_hand(db, "merge_memories", b.memory_id, a.memory_id)
+    manual_action(db, "merge_memories", b.memory_id, a.memory_id)
     assert [status(db, x) for x in (a, b)] == ["active", "merged"]
     assert db.execute(
         "select memory_id, valid_from::date::text, valid_to from memory_intervals"
@@ -163,7 +163,7 @@ def test_a_supersession(db: DB) -> None:
     a = ingest(db, "User likes tea", observed_at="2026-01-01")
     b = ingest(db, "User prefers coffee", subject="coffee", observed_at="2025-01-01")
     c = ingest(db, "User likes walks", observed_at="2026-01-01")
-    done = by_hand(db, "supersede_memory", a.memory_id, b.memory_id, reason="told me so")
+    done = manual_action(db, "supersede_memory", a.memory_id, b.memory_id, reason="told me so")
     assert (done.action, done.memory_id, done.superseded_id) == ("superseded", b.memory_id, a.memory_id)
     assert event(db, done.event_id)[:7] == (
         "superseded", 3, "person", b.memory_id, a.memory_id, "told me so", False,
@@ -188,7 +188,7 @@ def test_a_supersession(db: DB) -> None:
 def test_a_supersession_wins_over_what_is_dated_ahead(db: DB) -> None:
     a = ingest(db, "User likes tea", observed_at=datetime.now(UTC) + timedelta(minutes=4))
     b = ingest(db, "User prefers coffee")
-    by_hand(db, "supersede_memory", a.memory_id, b.memory_id)
+    manual_action(db, "supersede_memory", a.memory_id, b.memory_id)
     assert [status(db, x) for x in (a, b)] == ["superseded", "active"]
     check(db)
 
@@ -199,11 +199,11 @@ def test_a_supersession_in_a_slot(db: DB) -> None:
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stripe", object="Stripe", observed_at="2026-02-01", **about)
-    by_hand(db, "supersede_memory", b.memory_id, a.memory_id)
+    manual_action(db, "supersede_memory", b.memory_id, a.memory_id)
     assert [status(db, x) for x in (a, b)] == ["active", "superseded"]
     c = ingest(db, "Ann works at BMW", object="BMW", **about)
     assert (c.action, c.superseded_id) == ("superseded", a.memory_id)
-    by_hand(db, "supersede_memory", a.memory_id, c.memory_id)  # it is superseded already: said again
+    manual_action(db, "supersede_memory", a.memory_id, c.memory_id)  # it is superseded already: said again
     assert [status(db, x) for x in (a, b, c)] == ["superseded", "superseded", "active"]
     check(db)
 
@@ -214,11 +214,11 @@ def test_aliases_stand_for_their_roots(db: DB) -> None:
     ingest(db, "The user is fond of tea", **vector(0.97))
     b = ingest(db, "User prefers coffee", subject="c", **vector(1.0))
     ingest(db, "The user is fond of coffee", subject="c", **vector(0.97))
-    done = by_hand(
+    done = manual_action(
         db, "supersede_memory", text(db, "The user is fond of tea"), text(db, "The user is fond of coffee")
     )
     assert (done.memory_id, done.superseded_id) == (b.memory_id, a.memory_id)
-    edited = by_hand(db, "update_memory", text(db, "The user is fond of coffee"), "User drinks coffee")
+    edited = manual_action(db, "update_memory", text(db, "The user is fond of coffee"), "User drinks coffee")
     assert [status(db, x) for x in (a, b, edited)] == ["superseded", "merged", "active"]
     back = ingest(db, "The user is fond of tea")
     assert (back.action, back.memory_id, back.superseded_id) == ("superseded", a.memory_id, edited.memory_id)
@@ -232,7 +232,7 @@ def test_aliases_stand_for_their_roots(db: DB) -> None:
 def test_an_update(db: DB) -> None:
     old = ingest(db, "User likes Vmi", memory_type="preference", subject="User", predicate="likes", object="Vmi",
                  source_turn_ids=["a"], source_confidence=0.9, metadata={"x": 1})  # fmt: skip
-    new = by_hand(db, "update_memory", old.memory_id, "User likes Vim", object="Vim", reason="typo")
+    new = manual_action(db, "update_memory", old.memory_id, "User likes Vim", object="Vim", reason="typo")
     assert (new.action, new.tier, new.method) == ("replaced", 3, "person")
     assert event(db, new.event_id)[:7] == (
         "replaced",
@@ -256,7 +256,7 @@ def test_an_update(db: DB) -> None:
         new.memory_id,
     )
     # without an object the old one holds
-    third = by_hand(db, "update_memory", old.memory_id, "User likes Vim a lot")
+    third = manual_action(db, "update_memory", old.memory_id, "User likes Vim a lot")
     assert db.execute("select object from memories where memory_id = %s", [third.memory_id]).fetchone() == (
         "Vim",
     )
@@ -267,24 +267,26 @@ def test_an_update(db: DB) -> None:
 def test_an_update_into_a_text_that_is_there(db: DB) -> None:
     model(db)
     a, b = ingest(db, "User likes Vmi"), ingest(db, "User likes Vim")
-    done = by_hand(db, "update_memory", a.memory_id, "user likes  VIM.")
+    done = manual_action(db, "update_memory", a.memory_id, "user likes  VIM.")
     assert (done.action, done.memory_id) == ("replaced", b.memory_id)
     assert [status(db, x) for x in (a, b)] == ["merged", "active"]
     assert counters(db, b.memory_id)["observations"] == 2
     # the text of an alias: where it leads
     c = ingest(db, "User uses Vim")
-    done = by_hand(db, "update_memory", c.memory_id, "User likes Vmi")
+    done = manual_action(db, "update_memory", c.memory_id, "User likes Vmi")
     assert (done.action, done.memory_id, status(db, c)) == ("replaced", b.memory_id, "merged")
     # its own text, in any spelling, and that of its own alias: nothing to do
     for content in ("User likes Vim", " USER likes vim ", "User uses Vim"):
-        raises(db, "MF034", by_hand, db, "update_memory", b.memory_id, content)
+        raises(db, "MF034", manual_action, db, "update_memory", b.memory_id, content)
     # a text that a person rejected
     d, e = ingest(db, "User likes Emacs"), ingest(db, "User likes ed")
-    by_hand(db, "reject_memory", d.memory_id)
-    raises(db, "MF034", by_hand, db, "update_memory", e.memory_id, "User likes Emacs")
+    manual_action(db, "reject_memory", d.memory_id)
+    raises(db, "MF034", manual_action, db, "update_memory", e.memory_id, "User likes Emacs")
     # the same text in another bucket is another memory
     ingest(db, "User likes nano", bucket_id="other")
-    assert by_hand(db, "update_memory", e.memory_id, "User likes nano").memory_id != text(db, "User likes ed")
+    assert manual_action(db, "update_memory", e.memory_id, "User likes nano").memory_id != text(
+        db, "User likes ed"
+    )
     check(db)
 
 
@@ -302,7 +304,7 @@ def test_an_update_that_meets_a_twin(db: DB, content: str, cosine: float, action
     model(db)
     twin = ingest(db, "User likes tea", source_turn_ids=["a"], **vector(1.0))
     old = ingest(db, "User likes teh", source_turn_ids=["b"], **vector(0.1, axis=2))
-    done = by_hand(db, "update_memory", old.memory_id, content, **vector(cosine))
+    done = manual_action(db, "update_memory", old.memory_id, content, **vector(cosine))
     new = text(db, content)
     assert (done.action, status(db, old)) == (action, "merged")
     assert db.execute(
@@ -324,7 +326,7 @@ def test_an_update_that_meets_a_twin(db: DB, content: str, cosine: float, action
 def test_an_update_is_not_compared_with_what_it_replaces(db: DB) -> None:
     model(db)
     old = ingest(db, "User likes tea", **vector(1.0))
-    done = by_hand(db, "update_memory", old.memory_id, "User likes tea with milk", **vector(0.97))
+    done = manual_action(db, "update_memory", old.memory_id, "User likes tea with milk", **vector(0.97))
     assert (done.action, done.judgement_id) == ("replaced", None)
     check(db)
 
@@ -335,7 +337,7 @@ def test_an_update_of_a_value(db: DB) -> None:
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
     b = ingest(db, "Ann works at Stirpe", object="Stirpe", observed_at="2026-02-01", **about)
-    new = by_hand(db, "update_memory", b.memory_id, "Ann works at Stripe", object="Stripe")
+    new = manual_action(db, "update_memory", b.memory_id, "Ann works at Stripe", object="Stripe")
     assert [status(db, x) for x in (a, b, new)] == ["superseded", "merged", "active"]
     assert db.execute(
         "select m.object, valid_from::date::text, valid_to::date::text from memory_intervals"
@@ -364,7 +366,7 @@ def test_updates_that_are_refused(db: DB) -> None:
         code = refused.value.sqlstate
         assert code is not None
         assert code.startswith("MF")
-        raises(db, code, by_hand, db, "update_memory", old.memory_id, **arguments)
+        raises(db, code, manual_action, db, "update_memory", old.memory_id, **arguments)
         codes.add(code)
     assert "MF004" in codes
     assert len(codes) > 4
@@ -383,23 +385,23 @@ def test_memories_that_are_not_there(db: DB) -> None:
             ("merge_memories", [a.memory_id, other]), ("supersede_memory", [other, a.memory_id]),
             ("supersede_memory", [a.memory_id, other]), ("update_memory", [other, "x"]),
         ):  # fmt: skip
-            raises(db, "MF018", by_hand, db, function, *arguments)
+            raises(db, "MF018", manual_action, db, function, *arguments)
 
 
 def test_what_the_state_does_not_allow(db: DB) -> None:
     a, b = ingest(db, "User likes tea"), ingest(db, "User likes coffee")
     elsewhere = ingest(db, "User likes cocoa", bucket_id="other")
     rejected = ingest(db, "User likes gin")
-    by_hand(db, "reject_memory", rejected.memory_id)
-    edit = by_hand(db, "update_memory", b.memory_id, "User likes espresso")
+    manual_action(db, "reject_memory", rejected.memory_id)
+    edit = manual_action(db, "update_memory", b.memory_id, "User likes espresso")
     db.execute("select undo(%s, tenant_id => 'acme')", [edit.event_id])
     assert status(db, edit.memory_id) == "withdrawn"
     for function in ("merge_memories", "supersede_memory"):
         for other in (a, elsewhere, rejected, edit):
             for pair in ((a, other), (other, a)):
-                raises(db, "MF034", by_hand, db, function, pair[0].memory_id, pair[1].memory_id)
+                raises(db, "MF034", manual_action, db, function, pair[0].memory_id, pair[1].memory_id)
     for gone in (rejected, edit):
-        raises(db, "MF034", by_hand, db, "update_memory", gone.memory_id, "x")
+        raises(db, "MF034", manual_action, db, "update_memory", gone.memory_id, "x")
     check(db)
 
 
@@ -413,7 +415,7 @@ def test_isolation(db: DB) -> None:
         def at_that_level(function: str = function, arguments: list[Any] = arguments) -> None:
             with db.transaction():
                 db.execute("set transaction isolation level repeatable read")
-                by_hand(db, function, *arguments)
+                manual_action(db, function, *arguments)
 
         raises(db, "MF025", at_that_level)
 
@@ -437,8 +439,8 @@ def test_an_application_has_this_hand_for_its_tenant(db: DB, app: Callable[..., 
         ("reject_memory", [theirs.memory_id]), ("merge_memories", [theirs.memory_id, b.memory_id]),
         ("supersede_memory", [theirs.memory_id, b.memory_id]), ("update_memory", [theirs.memory_id, "x"]),
     ):  # fmt: skip
-        raises(db, "MF002", by_hand, mine, function, *arguments, tenant_id="globex")
-        raises(db, "MF018", by_hand, mine, function, *arguments)
+        raises(db, "MF002", manual_action, mine, function, *arguments, tenant_id="globex")
+        raises(db, "MF018", manual_action, mine, function, *arguments)
     assert mine.execute("select * from current_memories('globex')").fetchall() == []
     check(db)
 
@@ -467,7 +469,7 @@ def test_current_memories(db: DB) -> None:
     ingest(db, "Ann likes tea", observed_at="2026-06-01 00:00+00")
     ingest(db, "Ann likes gin", bucket_id="other", observed_at="2026-02-01 00:00+00")
     gone = ingest(db, "Ann likes cocoa", observed_at="2026-01-01 00:00+00")
-    by_hand(db, "reject_memory", gone.memory_id)
+    manual_action(db, "reject_memory", gone.memory_id)
     assert believed(db, "2025-12-31") == []
     assert believed(db, "2026-01-01 00:00+00") == ["Ann works at VW"]
     assert believed(db, "2026-02-15") == ["Ann works at VW", "Ann likes tea"]
@@ -497,7 +499,7 @@ def test_folds_and_late_arrivals_count_as_always_known(db: DB) -> None:
     assert believed(db, "2026-01-15") == ["Ann works at BMW"]
     a = ingest(db, "Ann likes tea", observed_at="2026-01-01")
     b = ingest(db, "Ann is fond of tea", observed_at="2026-01-10")
-    by_hand(db, "merge_memories", a.memory_id, b.memory_id)
+    manual_action(db, "merge_memories", a.memory_id, b.memory_id)
     assert believed(db, "2026-01-05") == ["Ann works at BMW", "Ann is fond of tea"]
 
 
@@ -505,7 +507,7 @@ def test_a_judged_supersession_is_history_too(db: DB) -> None:
     a = ingest(db, "User likes tea", observed_at="2026-01-01")
     b = ingest(db, "User likes no tea", observed_at="2026-03-01")
     assert believed(db, "2026-02-01") == ["User likes tea"]
-    by_hand(db, "supersede_memory", a.memory_id, b.memory_id)
+    manual_action(db, "supersede_memory", a.memory_id, b.memory_id)
     assert believed(db) == ["User likes no tea"]
     assert believed(db, "2026-02-01") == ["User likes tea"]
     check(db)

@@ -699,7 +699,7 @@ class FakeClient:
 
     worker: ClassVar[str] = "w"
 
-    def by_hand(self, function: str, given: dict[str, Any], tenant_id: str) -> Any:
+    def manual_action(self, function: str, given: dict[str, Any], tenant_id: str) -> Any:
         self.calls.append((function, given["memory_id"], given.get("by_id") or given["into_id"]))
         return type("Result", (), {"action": "merged", "event_id": None})()
 
@@ -707,9 +707,9 @@ class FakeClient:
         return result
 
 
-def by_hand(item: Question, verdict: Any, richer_memory_id: UUID | None = None) -> tuple[str, UUID, UUID]:
+def manually(item: Question, verdict: Any, richer_memory_id: UUID | None = None) -> tuple[str, UUID, UUID]:
     client = FakeClient()
-    Review(client)._by_hand(item, verdict, richer_memory_id, item.sides)  # type: ignore[arg-type]
+    Review(client)._answer_manually(item, verdict, richer_memory_id, item.sides)  # type: ignore[arg-type]
     (call,) = client.calls
     return call
 
@@ -732,7 +732,7 @@ def seen(older: int, newer: int) -> Question:
     ids=["newer", "older", "tie"],
 )
 def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUID, winner: UUID) -> None:
-    assert by_hand(item, "contradiction") == (queries.SUPERSEDE, loser, winner)
+    assert manually(item, "contradiction") == (queries.SUPERSEDE, loser, winner)
 
 
 @pytest.mark.parametrize(
@@ -748,7 +748,7 @@ def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUI
 def test_of_a_refinement_the_longer_text_stays(
     older: str, newer: str, richer_memory_id: UUID | None, loser: UUID, winner: UUID
 ) -> None:
-    assert by_hand(question(older, newer), "refinement", richer_memory_id) == (queries.MERGE, loser, winner)
+    assert manually(question(older, newer), "refinement", richer_memory_id) == (queries.MERGE, loser, winner)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Merging(DedupStatements):
             if any(merge.keeper is None for merge in moved):
                 raise AdoptError(
                     f"a row that collides is referred to by {child.table} ({child.constraint})",
-                    hint="Resolve these rows by hand, then run it again.",
+                    hint="Resolve these rows manually, then run it again.",
                 )
         self._remove_obstacles(obstacles, answers[len(referred) :], depth)
         if held:

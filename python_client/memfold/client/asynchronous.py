@@ -212,7 +212,7 @@ class AsyncMemfold(Client):
     ) -> IngestResult:
         """As ``Memfold.reject``."""
         given = {"memory_id": memory_id, "reason": reason}
-        return await self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+        return await self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
 
     async def merge(
         self,
@@ -223,7 +223,7 @@ class AsyncMemfold(Client):
     ) -> IngestResult:
         """As ``Memfold.merge``."""
         given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
-        return await self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+        return await self._drive(self._core.manual_action(queries.MERGE, given, tenant_id))
 
     async def supersede(
         self,
@@ -234,7 +234,7 @@ class AsyncMemfold(Client):
     ) -> IngestResult:
         """As ``Memfold.supersede``."""
         given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
-        return await self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+        return await self._drive(self._core.manual_action(queries.SUPERSEDE, given, tenant_id))
 
     async def update(
         self,

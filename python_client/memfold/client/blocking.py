@@ -224,7 +224,7 @@ class Memfold(Client):
     ) -> IngestResult:
         """Not this: the memory is no longer shown, and its texts are refused when they arrive again."""
         given = {"memory_id": memory_id, "reason": reason}
-        return self._drive(self._core.by_hand(queries.REJECT, given, tenant_id))
+        return self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
 
     def merge(
         self,
@@ -235,7 +235,7 @@ class Memfold(Client):
     ) -> IngestResult:
         """Fold a memory into another one, which counts its observations from now on."""
         given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
-        return self._drive(self._core.by_hand(queries.MERGE, given, tenant_id))
+        return self._drive(self._core.manual_action(queries.MERGE, given, tenant_id))
 
     def supersede(
         self,
@@ -246,7 +246,7 @@ class Memfold(Client):
     ) -> IngestResult:
         """Retire a memory in favour of another one, from now on."""
         given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
-        return self._drive(self._core.by_hand(queries.SUPERSEDE, given, tenant_id))
+        return self._drive(self._core.manual_action(queries.SUPERSEDE, given, tenant_id))
 
     def update(
         self,

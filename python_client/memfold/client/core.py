@@ -192,7 +192,7 @@ class Core(Judgements, Vectors):
         rows = yield from self.run(queries.FEEDBACK, arguments)
         return Feedback.from_row(rows[0])
 
-    # a person's hand
+    # manual actions
 
     def undo(
         self, event_id: UUID | str, reason: str | None, tenant_id: str | None
@@ -201,7 +201,9 @@ class Core(Judgements, Vectors):
         rows = yield from self.run(queries.UNDO, arguments)
         return tuple(UndoneMemory.from_row(row) for row in rows)
 
-    def by_hand(self, function: str, given: Mapping[str, Any], tenant_id: str | None) -> Steps[IngestResult]:
+    def manual_action(
+        self, function: str, given: Mapping[str, Any], tenant_id: str | None
+    ) -> Steps[IngestResult]:
         """merge_memories and the like: one decision of a person."""
         rows = yield from self.run(function, self._arguments(given, tenant_id))
         return IngestResult.from_row(rows[0])

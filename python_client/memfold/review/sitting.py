@@ -48,10 +48,10 @@ them, and come again as a question of their own."""
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What is shown. By hand: its judgement is closed, and another answer is a decision of its own."""
+    """What is shown. Manual: its judgement is closed, and another answer is a decision of its own."""
 
     question: Question
-    by_hand: bool = False
+    manual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class _Done:
     verdict: Verdict
     action: str | None
     event_id: UUID | None
-    by_hand: tuple[UUID, ...] = ()
-    """The events of a cluster that was answered by hand."""
+    manual: tuple[UUID, ...] = ()
+    """The events of a cluster that was answered by manual actions."""
 
 
 class Review:
@@ -248,7 +248,7 @@ class Review:
         return given if given in names or not given else "back"
 
     def _skip(self, pair: _Pair) -> None:
-        if not pair.by_hand:
+        if not pair.manual:
             self._skipped.add(pair.question.judgement_id)
             self._give_back([pair.question])
 
@@ -261,8 +261,8 @@ class Review:
     ) -> None:
         question = pair.question
         try:
-            if pair.by_hand:
-                self._by_hand(question, verdict, richer_memory_id, about or question.sides)
+            if pair.manual:
+                self._answer_manually(question, verdict, richer_memory_id, about or question.sides)
                 return
             named = None if about is None else [side.memory_id for side in about]
             resolution = self._client._drive(
@@ -294,9 +294,9 @@ class Review:
         action: str | None,
         memory_id: UUID | None,
         event_id: UUID | None,
-        by_hand: tuple[UUID, ...] = (),
+        manual: tuple[UUID, ...] = (),
     ) -> None:
-        self._history.append(_Done(question, verdict, action, event_id, by_hand))
+        self._history.append(_Done(question, verdict, action, event_id, manual))
         self.verdicts[verdict] += 1
         names = {side.memory_id: letter for letter, side in zip(LETTERS, question.sides, strict=False)}
         holds = names.get(memory_id, str(memory_id)) if memory_id is not None else ""
@@ -317,7 +317,7 @@ class Review:
             }.get(action or "", "all are kept")
         click.echo(f"-> {verdict}: {said}")
 
-    def _by_hand(
+    def _answer_manually(
         self, question: Question, verdict: Verdict, richer_memory_id: UUID | None, about: tuple[Side, ...]
     ) -> None:
         """Another answer for memories whose judgement is closed."""
@@ -344,7 +344,7 @@ class Review:
                 other_id: winner.memory_id,
                 "reason": f"{verdict}, in review",
             }
-            result = self._client._drive(self._core.by_hand(function, given, question.tenant_id))
+            result = self._client._drive(self._core.manual_action(function, given, question.tenant_id))
             if result.event_id is not None:
                 events.append(result.event_id)
         self._note(
@@ -378,19 +378,19 @@ class Review:
 
     def _events(self, done: _Done) -> list[UUID]:
         """What an answer did, the last first: of a cluster an event for each memory."""
-        if done.by_hand:
-            return list(reversed(done.by_hand))
+        if done.manual:
+            return list(reversed(done.manual))
         if done.question.members:
             return self._client._drive(self._core.events_of(done.question))
         return [] if done.event_id is None else [done.event_id]
 
     def _again(self, question: Question) -> _Pair:
-        """The pair as a question of its own, where the undo has queued one, else for an answer by hand."""
+        """The pair as a question of its own, where the undo has queued one, else for an answer by manual actions."""
         if question.members:
-            return _Pair(question, by_hand=True)
+            return _Pair(question, manual=True)
         queued = self._client._drive(self._core.queued_again(question))
         if queued:
             claimed = self._claim(review=True, tenant_id=question.tenant_id, only=queued)
             if claimed is not None:
                 return _Pair(claimed)
-        return _Pair(question, by_hand=True)
+        return _Pair(question, manual=True)
