@@ -112,12 +112,12 @@ test: setup ## everything that has to hold: lint, then the tests on each server 
 	$(PY) -m pytest -n 2 --dist loadgroup
 
 test-plproxy: setup ## test through a router over two servers, where a server has PL/Proxy: its own tests, then the suite
-	$(PY) -m pytest tests/environments/test_plproxy.py
+	$(PY) -m pytest contrib/plproxy
 	$(PY) -m pytest --plproxy -n 2 --dist loadgroup
 
 test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
-	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest tests/environments/test_citus.py
+	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
 lint: setup ## check the sources

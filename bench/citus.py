@@ -19,8 +19,9 @@ import psycopg
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import citus_nodes, servers  # noqa: E402
+from tests import servers  # noqa: E402
 
+from contrib.citus.tests import citus_nodes  # noqa: E402
 from memfold.admin import migrate  # noqa: E402
 
 CALLS = 300

@@ -47,7 +47,7 @@ def measure(router: servers.Cluster, server: servers.Cluster) -> None:
             "create role memfold_router login in role memfold_app; create role app login in role memfold_app"
         )
     with psycopg.connect(router.dsn(), autocommit=True) as db:
-        db.execute((ROOT / "sql" / "scale_out" / "plproxy.sql").read_bytes())
+        db.execute((ROOT / "contrib" / "plproxy" / "plproxy.sql").read_bytes())
         db.execute(ROUTE.format(server.base, servers.PORT).encode())
         db.execute("create role app login in role memfold_app")
     sessions: list[psycopg.Connection[Any]] = []

@@ -21,8 +21,10 @@ import pytest
 from psycopg import sql
 from pytest_postgresql import factories
 
+from contrib.citus.tests import citus_nodes
+from contrib.plproxy.tests import plproxy_nodes
 from memfold.admin import migrate
-from tests import citus_nodes, elsewhere, plproxy_nodes, servers, time_limits
+from tests import elsewhere, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -82,14 +84,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(time_limits)
+    if not config.pluginmanager.is_registered(time_limits):
+        config.pluginmanager.register(time_limits)
     # the order of groups is ours (pytest_collection_modifyitems)
     config.option.loadscopereorder = False
-    config.addinivalue_line("markers", "core: runs with every way to install memfold")
-    config.addinivalue_line("markers", "each_server: runs once on each server, with --everywhere too")
-    config.addinivalue_line("markers", "one_server: runs on one server, with --everywhere too")
-    config.addinivalue_line("markers", "slow: takes longer than a second; make check leaves it out")
-    config.addinivalue_line("markers", "full_server: runs on the full server alone, for it needs PL/Python")
     if config.option.citus or config.option.plproxy:
         ELSEWHERE.append(citus_nodes.place() if config.option.citus else plproxy_nodes.place())
         # none of the others is started
@@ -106,13 +104,9 @@ def pytest_configure(config: pytest.Config) -> None:
             "tests/environments/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed"
         )
     if servers.plproxy() is None:
-        LEFT_OUT.append(
-            "tests/environments/test_plproxy.py, a router: no server with PL/Proxy and pgvector is installed"
-        )
+        LEFT_OUT.append("contrib/plproxy, a router: no server with PL/Proxy and pgvector is installed")
     if citus_nodes.bindir()[0] is None:
-        LEFT_OUT.append(
-            f"tests/environments/test_citus.py, a coordinator and two workers: {citus_nodes.bindir()[1]}"
-        )
+        LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")

@@ -1,8 +1,8 @@
-"""The suite on several servers: what of it runs there, and what is known to come out otherwise, and why.
+"""The suite on several servers: what of it runs there, what is known to fail there, and why.
 
-The differences of a place stand in ``tests/data/differences_<place>.txt``: a line ``# <reason>`` for each row of the table
-in docs/scale-out.md, and under it the tests that it makes fail. A listed test that passes fails the run, unless the reason
-says ``(now and then)``; ``(not run)``: it would wait for minutes for what does not come about there.
+``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
+the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail. A listed test that passes fails the
+run, unless the reason says ``(now and then)``; ``(not run)``: it would wait for minutes for what does not come about there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
@@ -60,11 +59,11 @@ class Place(Protocol):
         """Databases of that name; leads to the first as its superuser."""
 
 
-def differences(place: str) -> dict[str, str]:
-    """Which tests come out otherwise there, and why."""
+def expected_failures(place: str) -> dict[str, str]:
+    """Which tests are expected to fail there, and why."""
     found: dict[str, str] = {}
     reason = ""
-    path = Path(__file__).parent / "data" / f"differences_{place}.txt"
+    path = servers.ROOT / "contrib" / place / "tests" / "expected_failures.txt"
     for line in path.read_text().splitlines():
         if line.startswith("# "):
             reason = line[2:]
@@ -93,7 +92,7 @@ def _why_not(place: Place, item: pytest.Item) -> str | None:
 
 def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what could say nothing there; expect what is known to come out otherwise."""
-    known = differences(place.cluster.name)
+    known = expected_failures(place.cluster.name)
     here, elsewhere = [], []
     for item in items:
         reason = known.get(name(place, item), "")

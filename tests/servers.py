@@ -347,7 +347,7 @@ drop trigger if exists replace_shipped on memfold.antonyms;
 
 def make_later(tree: Path) -> None:
     """Make a work tree in which the present version is out, and the next one has changed something of everything."""
-    for name in ("sql", "migrations", "python_client", "tools", "tests/data/released"):
+    for name in ("sql", "contrib", "migrations", "python_client", "tools", "tests/data/released"):
         if (ROOT / name).exists():
             shutil.copytree(
                 ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")

@@ -32,7 +32,7 @@ pooler() {
     [ -z "$ours" ] || rm -f "$policy"
     update-rc.d pgbouncer disable >/dev/null 2>&1 || true
 }
-# The router that tests/environments/test_plproxy.py asks for: the same.
+# The router that contrib/plproxy/tests asks for: the same.
 router() {
     local package=postgresql-$("$1/postgres" -V | sed 's/^[^0-9]*\([0-9]*\).*/\1/')-plproxy
     [ ! -e "$("$1/pg_config" --sharedir)/extension/plproxy.control" ] || return 0

@@ -40,7 +40,7 @@ def install(dsn: str, *, citus: bool = False) -> str:
     """Install memfold in the database, or bring it up to date; gives the revision it is at.
 
     Any number of processes may do so at once. ``citus``: the database is that of a Citus coordinator, and memfold is
-    to be distributed over its nodes (``sql/scale_out/citus.sql``); once it is, it stays so without being told. Raises
+    to be distributed over its nodes (``contrib/citus/``); once it is, it stays so without being told. Raises
     ``InstallError`` where it cannot be: an old server, no pgvector, another encoding than UTF8, no Citus, or memfold
     installed there by CREATE EXTENSION.
     """
@@ -59,7 +59,7 @@ def install(dsn: str, *, citus: bool = False) -> str:
         _upgrade(_config(dsn=conninfo.make_conninfo(dsn, options=options)), "head")
         try:
             with psycopg.connect(dsn, autocommit=True) as connection:
-                connection.execute((_PACKAGE / "sql" / "scale_out" / "citus.sql").read_bytes())
+                connection.execute((_PACKAGE / "contrib" / "citus" / "citus.sql").read_bytes())
         except psycopg.Error as error:
             raise translate(error) from error
     else:

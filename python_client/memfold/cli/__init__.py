@@ -86,7 +86,7 @@ def down(data: Path | None) -> None:
 @click.option(
     "--citus",
     is_flag=True,
-    help="Distribute memfold over the nodes of this Citus coordinator (docs/scale-out.md).",
+    help="Distribute memfold over the nodes of this Citus coordinator (contrib/citus/README.md).",
 )
 @click.option("--set-search-path", is_flag=True, help="Append memfold to the database's search_path.")
 @click.option(
@@ -105,7 +105,7 @@ def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -
     """
     if print_sql:
         if citus:
-            raise click.UsageError("--sql is for one server: psql -f sql/scale_out/citus.sql distributes it")
+            raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
         click.echo(migrate.script(dsn), nl=False)  # SQL, to be run as it is
         return
     if dsn is None:

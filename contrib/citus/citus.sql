@@ -1,4 +1,4 @@
--- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. docs/scale-out.md says when and how.
+-- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. README.md says when and how.
 --
 -- memfold init --citus runs it, on the coordinator, as a superuser; and each memfold init from then on, after an upgrade or
 -- when a node was added: what is distributed already is left alone, functions and views are brought up to date. One

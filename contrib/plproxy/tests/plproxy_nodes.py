@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,13 +10,10 @@ from typing import Any
 
 import psycopg
 import pytest
-
-from memfold.admin import migrate
 from tests import servers
 
-sys.path.insert(0, str(servers.ROOT / "tools"))
-
-import gen_plproxy
+from contrib.plproxy import gen_plproxy
+from memfold.admin import migrate
 
 # What a router comes as.
 LOGIN = "create role memfold_router login in role memfold_app, memfold_judge"

@@ -16,9 +16,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests import servers
 
 from memfold.admin import migrate
-from tests import servers
 
 VARIABLE = "CITUS_PG_CONFIG"
 SETTINGS = {

@@ -1,9 +1,9 @@
 -- A router over memfold servers: run it in a database that is to route, and that does not hold memfold.
 --
---     psql -v ON_ERROR_STOP=1 -1 -f sql/scale_out/plproxy.sql
+--     psql -v ON_ERROR_STOP=1 -1 -f contrib/plproxy/plproxy.sql
 --
--- Then name the servers (CREATE SERVER memfold ...): docs/scale-out.md. To be run again after an upgrade of memfold.
--- Made by tools/gen_plproxy.py from the catalog of memfold 1.0.0.
+-- Then name the servers (CREATE SERVER memfold ...): contrib/plproxy/README.md. To be run again after an upgrade of memfold.
+-- Made by contrib/plproxy/gen_plproxy.py from the catalog of memfold 1.0.0.
 do $$
 begin
     if to_regclass('memfold.memory_counters') is not null then
@@ -67,7 +67,7 @@ from pg_catalog.pg_extension as e
 join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
 where e.extname = 'vector';
 
--- Walls ------------------------------------------------------------------------------------------------------------
+-- Tenant isolation -------------------------------------------------------------------------------------------------
 --
 -- Those of memfold, here already: what passes them is sent on with its tenant. No function here is SECURITY DEFINER, so
 -- that the role that calls decides by which user mapping it is sent.
@@ -244,8 +244,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._route(text) is
-'The wall, and where behind it: the hash that leads to the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps
-it from release to release. Raises MF001 to MF003.';
+'The check of the tenant, then the hash that names the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps it
+from release to release. Raises MF001 to MF003.';
 
 create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
-"""A router over two memfold servers by PL/Proxy: what it answers is what a server answers (docs/scale-out.md)."""
+"""A router over two memfold servers by PL/Proxy: what it answers is what a server answers (contrib/plproxy/README.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from tests import servers
+from tests.support import check, counters, ingest, model, vector
 
+from contrib.plproxy import gen_plproxy
+from contrib.plproxy.tests import plproxy_nodes
 from memfold import Memfold, MemfoldError
 from memfold.admin import migrate
-from tests import plproxy_nodes, servers
-from tests.plproxy_nodes import gen_plproxy
-from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 WRITERS = 16
@@ -129,7 +130,7 @@ def one(db: DB, query: str, *arguments: Any) -> Any:
 
 
 def test_the_file_is_as_generated(routed: Routed) -> None:
-    """If not: tools/gen_plproxy.py DSN."""
+    """If not: contrib/plproxy/gen_plproxy.py DSN."""
     with psycopg.connect(routed.shards[0].dsn()) as db:
         assert gen_plproxy.make(db) == gen_plproxy.FILE.read_text()
 
@@ -143,7 +144,7 @@ def test_every_public_function_is_routed_or_has_a_reason(routed: Routed) -> None
         here = gen_plproxy.functions(db)
     assert here.keys() | gen_plproxy.NOT_ROUTED.keys() == there.keys()
     assert not here.keys() & gen_plproxy.NOT_ROUTED.keys()
-    page = (servers.ROOT / "docs" / "scale-out.md").read_text()
+    page = (servers.ROOT / "contrib" / "plproxy" / "README.md").read_text()
     assert [name for name in gen_plproxy.NOT_ROUTED if f"`{name}" not in page] == []
     for name, routed_one in here.items():
         original = there[name]
@@ -334,7 +335,7 @@ def test_a_tenants_life_is_that_of_a_server(routed: Routed, number: int, user: s
 
 
 def test_errors_are_those_of_a_server(routed: Routed) -> None:
-    """SQLSTATE, DETAIL and HINT; the server's are prefixed by PL/Proxy, the wall's are the router's own."""
+    """SQLSTATE, DETAIL and HINT; the server's are prefixed by PL/Proxy, the check's are the router's own."""
     tenant = routed.tenant()
     calls: list[tuple[str, bool]] = [
         ("memfold.ingest_memory('', %(tenant)s)", True),
@@ -503,7 +504,7 @@ def test_what_is_everyones_is_on_every_server(routed: Routed) -> None:
         db.execute("select memfold.unregister_embedding_model('everywhere')")
 
 
-# Walls --------------------------------------------------------------------------------------------------------------
+# Isolation --------------------------------------------------------------------------------------------------------------
 
 
 def test_walls_of_the_router(routed: Routed) -> None:
@@ -536,7 +537,7 @@ def test_walls_of_the_router(routed: Routed) -> None:
         refused(db, "select memfold.resolve_judgement(%s, 'distinct', tenant_id => %s)", NOBODY, other)
         refused(db, "select memfold.fail_judgement(%s, 'no', tenant_id => %s)", NOBODY, other)
         refused(db, "select memfold.retry_judgements(%s)", other)
-        # what the functions here are made of is behind the wall too
+        # what the functions here are made of is behind the check too
         refused(db, "select memfold_internal._claim_on(0, 'w', 10, '1 minute', false, %s, null)", other)
         refused(db, "select memfold_internal._retry_judgements_on(0, %s)", other)
         refused(db, "select memfold_internal._all_set_predicate(%s, 'p', 'one', null)", other)

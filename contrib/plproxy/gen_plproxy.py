@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make ``sql/scale_out/plproxy.sql`` from a database in which memfold is installed.
+"""Make ``contrib/plproxy/plproxy.sql`` from a database in which memfold is installed.
 
     gen_plproxy.py DSN            write the file
     gen_plproxy.py DSN --check    exit 1, and say where, if the file is not what would be written
 
 The file makes a router: a database without memfold, with a PL/Proxy function for each public function that can be
-handed on to the server of its tenant. docs/scale-out.md says how it is used.
+handed on to the server of its tenant. README.md beside it says how it is used.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 import psycopg
 
-FILE = Path(__file__).resolve().parent.parent / "sql" / "scale_out" / "plproxy.sql"
+FILE = Path(__file__).resolve().parent / "plproxy.sql"
 
-# What a call goes through first, from the catalog as it is: an error of the wall is the same on either.
-WALLS = [
+# What a call goes through first, from the catalog as it is: an error of the check is the same on either.
+CHECKS = [
     "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_is_authorized", "_authorize_tenant", "_authorize_judge",
     "_authorize_queue",
 ]  # fmt: skip
@@ -114,10 +114,10 @@ order by a.attnum
 HEAD = """
 -- A router over memfold servers: run it in a database that is to route, and that does not hold memfold.
 --
---     psql -v ON_ERROR_STOP=1 -1 -f sql/scale_out/plproxy.sql
+--     psql -v ON_ERROR_STOP=1 -1 -f contrib/plproxy/plproxy.sql
 --
--- Then name the servers (CREATE SERVER memfold ...): docs/scale-out.md. To be run again after an upgrade of memfold.
--- Made by tools/gen_plproxy.py from the catalog of memfold {version}.
+-- Then name the servers (CREATE SERVER memfold ...): contrib/plproxy/README.md. To be run again after an upgrade of memfold.
+-- Made by contrib/plproxy/gen_plproxy.py from the catalog of memfold {version}.
 do $$
 begin
     if to_regclass('memfold.memory_counters') is not null then
@@ -181,7 +181,7 @@ from pg_catalog.pg_extension as e
 join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
 where e.extname = 'vector';
 
--- Walls ------------------------------------------------------------------------------------------------------------
+-- Tenant isolation -------------------------------------------------------------------------------------------------
 --
 -- Those of memfold, here already: what passes them is sent on with its tenant. No function here is SECURITY DEFINER, so
 -- that the role that calls decides by which user mapping it is sent.
@@ -222,8 +222,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._route(text) is
-'The wall, and where behind it: the hash that leads to the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps
-it from release to release. Raises MF001 to MF003.';
+'The check of the tenant, then the hash that names the tenant''s server. Hash indexes are made of it, so PostgreSQL keeps it
+from release to release. Raises MF001 to MF003.';
 
 create function memfold_internal._route_judge(tenant_id text) returns integer
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -549,7 +549,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     chosen = routed(every)
 
     out = [HEAD.strip().replace("{version}", version[1])]
-    for name in WALLS:
+    for name in CHECKS:
         row = connection.execute(
             "select pg_get_functiondef(p.oid), p.oid::regprocedure::text, obj_description(p.oid, 'pg_proc')"
             " from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = %s",
@@ -559,7 +559,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
         lines = "\n".join(line.rstrip() for line in row[0].strip().splitlines())
         out.append(f"{lines};\ncomment on function {row[1]} is\n{literal(row[2])};")
     out.append(ROUTES.strip())
-    # the wall's functions tell nothing and open nothing
+    # the checks tell nothing and open nothing
     out.append(
         "revoke all on all functions in schema memfold, memfold_internal from public;\n"
         "grant execute on all functions in schema memfold, memfold_internal"
@@ -597,7 +597,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
 def main() -> int:
     """Write or check the file."""
     parser = argparse.ArgumentParser(
-        description="Make sql/scale_out/plproxy.sql from a database with memfold in it."
+        description="Make contrib/plproxy/plproxy.sql from a database with memfold in it."
     )
     parser.add_argument("dsn", help="a database in which memfold is installed; nothing in it is changed")
     parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
@@ -606,11 +606,10 @@ def main() -> int:
         made = make(connection)
         connection.rollback()
     if not given.check:
-        FILE.parent.mkdir(exist_ok=True)
         FILE.write_text(made, encoding="utf-8")
         return 0
     stored = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
-    name = "sql/scale_out/plproxy.sql"
+    name = "contrib/plproxy/plproxy.sql"
     differences = list(
         difflib.unified_diff(stored.splitlines(), made.splitlines(), name, "the catalog", lineterm="")
     )

@@ -14,12 +14,13 @@ from typing import Any
 
 import psycopg
 import pytest
-
-from memfold import Memfold
-from memfold.admin import migrate
-from tests import citus_nodes, servers
+from tests import servers
 from tests.sql.test_export import TABLES, history
 from tests.sql.test_undo import History, same
+
+from contrib.citus.tests import citus_nodes
+from memfold import Memfold
+from memfold.admin import migrate
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)

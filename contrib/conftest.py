@@ -1,0 +1,11 @@
+"""What tests/conftest.py sets for every run, where these tests are run without it."""
+
+from __future__ import annotations
+
+import pytest
+from tests import time_limits
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.pluginmanager.is_registered(time_limits):
+        config.pluginmanager.register(time_limits)
