@@ -418,10 +418,10 @@ def test_settings_of_the_session_change_no_argument(routed: Routed) -> None:
         shard.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         assert one(db, known, "été", tenant) == one(shard, known, "ÉTÉ", tenant)
         ingest(db, "Ete", tenant_id=tenant, **vector(0.25))
-        db.execute("select memfold.set_policy(%s, decay_interval => '1 day 2 hours')", [tenant])
+        db.execute("select memfold.set_options(%s, decay_interval => '1 day 2 hours')", [tenant])
         assert one(
             shard,
-            "select decay_interval = '1 day 2 hours' from memfold.policies where tenant_id = %s",
+            "select decay_interval = '1 day 2 hours' from memfold.options where tenant_id = %s",
             tenant,
         )
 
@@ -521,7 +521,7 @@ def test_walls_of_the_router(routed: Routed) -> None:
 
     def seen(db: DB) -> set[str]:
         views = [name for name, of_tenants in gen_plproxy.VIEWS.items() if of_tenants]
-        rules = ("policies", "predicates")
+        rules = ("policies", "options", "predicates")
         found = set()
         for name in views:
             for (tenant,) in db.execute(f"select tenant_id from memfold.{name}".encode()).fetchall():
