@@ -246,6 +246,7 @@ def test_a_question_is_as_small_as_each_of_its_types_wants_it(db: DB) -> None:
 def test_a_plan_is_made_by_options_too(db: DB) -> None:
     """A run that has planned and then waited looks whether they are still the same."""
     stamp = "select memfold_internal._rules_stamp('acme', 'b')"
+    db.execute("select set_options('acme', 'b', consolidate_threshold => 0.8)")
     before = db.execute(stamp).fetchone()
     db.execute("select set_options('acme', 'c', touch => true)")
     assert db.execute(stamp).fetchone() == before
