@@ -384,7 +384,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, minutes: float, facts:
         try:
             connection.execute("select memfold.set_predicate('lives_in', 'bench')")
             connection.execute(
-                "select memfold.set_policy('bench', decay_rate => 0.01, decay_interval => '1 hour')"
+                "select memfold.set_options('bench', decay_rate => 0.01, decay_interval => '1 hour')"
             )
             connection.execute("select memfold.set_policy('bench', 'lexical', lexical_threshold => 0.8)")
             connection.execute("select memfold.set_policy('bench', 'wide', scope => 'bucket')")

@@ -626,6 +626,7 @@ SELDOM = {
     "canonicalizer_selftest": 0.01,
     "check_invariants": 0.4,
     "set_policy": 1.0,
+    "set_options": 1.0,
     "erase_tenant": 0.1,
     "erase_bucket": 0.2,
     "import_bucket": 2.0,
@@ -710,7 +711,9 @@ class Fuzzer:
                 ],
             )
         self.admin.execute("select memfold.set_predicate('lives_in', %s)", [BYSTANDER])
-        self.admin.execute("select memfold.set_policy(%s, 'default')", [BYSTANDER])
+        self.admin.execute(
+            "select memfold.set_policy(%s, 'default'), memfold.set_options(%s, 'default')", [BYSTANDER] * 2
+        )
 
     def _digest(self) -> dict[str, Any]:
         """All of the bystander's rows; run_maintenance_all() leaves a row in runs."""

@@ -26,15 +26,20 @@ def angle(degrees: float) -> dict[str, str]:
     return {"embedding": json.dumps(values), "embedding_model": "m"}
 
 
-def storing(db: DB, bucket: str = "default", **options: Any) -> None:
+def storing(db: DB, bucket: str = "default", **rules: Any) -> None:
     """Whatever arrives is kept: as if it had been there before dedup."""
-    options = {"merge_threshold": 1, "judge_threshold": 1, "on_ambiguous": "insert", **options}
-    policy(db, bucket, **options)
+    rules = {"merge_threshold": 1, "judge_threshold": 1, "on_ambiguous": "insert", **rules}
+    policy(db, bucket, **rules)
 
 
-def policy(db: DB, bucket: str = "default", **options: Any) -> None:
-    names = "".join(f", {name} => %s" for name in options)
-    db.execute(f"select set_policy('acme', %s{names})", [bucket, *options.values()])
+def policy(db: DB, bucket: str = "default", **rules: Any) -> None:
+    names = "".join(f", {name} => %s" for name in rules)
+    db.execute(f"select set_policy('acme', %s{names})", [bucket, *rules.values()])
+
+
+def set_options(db: DB, bucket: str = "default", **values: Any) -> None:
+    names = "".join(f", {name} => %s" for name in values)
+    db.execute(f"select set_options('acme', %s{names})", [bucket, *values.values()])
 
 
 def store(db: DB, content: str, **arguments: Any) -> UUID:

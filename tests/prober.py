@@ -99,8 +99,12 @@ def populate(db: DB, side: Side) -> None:
     db.execute("select memfold.set_predicate(tenant_id => %s, predicate => %s)", [tenant, say("drives")])
     db.execute(
         "select memfold.set_policy(%s, %s, memory_type => %s, lexical_threshold => 0.9, metadata_max => %s,"
-        " protected_types => %s, on_ambiguous => 'judge')",
-        [tenant, bucket, say("type"), [say("key")], [say("pet")]],
+        " on_ambiguous => 'judge')",
+        [tenant, bucket, say("type"), [say("key")]],
+    )
+    db.execute(
+        "select memfold.set_options(%s, %s, memory_type => %s, protected_types => %s)",
+        [tenant, bucket, say("type"), [say("pet")]],
     )
     db.execute(
         "insert into memfold.antonyms values (%s, %s, %s, %s)",
@@ -669,7 +673,7 @@ def probe_functions(
 
 
 # What answers whoever asks, in whatever name: from its arguments and the rules of '*' alone.
-ANYBODY = {"_policy", "_explain_pair", "_stages_own"}
+ANYBODY = {"_options", "_policy", "_specificity", "_explain_pair", "_stages_own"}
 
 
 def _tells(row: str) -> bool:

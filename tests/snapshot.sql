@@ -50,6 +50,8 @@ select line from (
     union all
     select 'policy row ' || (to_jsonb(p) - 'updated_at')::text from memfold.policies as p
     union all
+    select 'options row ' || (to_jsonb(o) - 'updated_at')::text from memfold.options as o
+    union all
     select 'antonyms ' || count(*)::text || ' ' || md5(string_agg(a::text, ',' order by a.word, a.antonym))
     from memfold.antonyms as a where a.tenant_id = '*'
 ) as s (line)

@@ -44,6 +44,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select bucket_id, canonicalizer, merge_threshold, conflict\n"
             "from set_policy('acme', 'snippets', canonicalizer => 'code', merge_threshold => 0.97)",
         ],
+        "set_options": [
+            "select bucket_id, touch, key_retention from set_options('acme', 'snippets', touch => true)",
+        ],
     },
     "Hand in": {
         "ingest_memory": [
@@ -121,7 +124,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "where m.content = 'Alice has a cat.'",
         ],
         "effective_confidence": [
-            "select decay_rate from set_policy('acme', 'notes', decay_rate => 0.01)",
+            "select decay_rate from set_options('acme', 'notes', decay_rate => 0.01)",
             "select action from ingest_memory('Alice may move.', 'acme', 'notes', observed_at => '2025-01-01')",
             "select round(effective_confidence(memory_id, 'acme', '2025-03-02')::numeric, 3)\n"
             "from memories where content = 'Alice may move.'",

@@ -131,7 +131,8 @@ begin
     -- rules: everyone reads them, and those of tenant '*' are everyone's
     for v_row in
         select t.name from unnest(array[
-            'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'predicates', 'antonyms'
+            'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'options', 'predicates',
+            'antonyms'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place
@@ -741,7 +742,8 @@ begin
     for v_function in
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
-            '_set_policy_at_home', '_set_predicate_at_home', 'register_embedding_model', 'unregister_embedding_model',
+            '_set_policy_at_home', '_set_options_at_home', '_set_predicate_at_home', 'register_embedding_model',
+            'unregister_embedding_model',
             'replace_embedding_model', 'apply_calibration', 'undo_calibration', '_erase_tenant_at_home',
             '_import_bucket_at_home', '__rehash_begin_at_home', '_rehash_end', 'claim_judgements', 'retry_judgements',
             '_queues', '_tenants', 'create_vector_index', 'drop_vector_index'

@@ -32,7 +32,7 @@ CHECKS = [
 # Without a tenant, or with the tenant '*' that is everyone's: on every server.
 EVERYWHERE = {
     "register_embedding_model", "create_vector_index", "replace_embedding_model", "unregister_embedding_model",
-    "set_policy", "set_predicate",
+    "set_policy", "set_options", "set_predicate",
 }  # fmt: skip
 
 # Any server can answer.
@@ -65,6 +65,7 @@ VIEWS = {
     "judgements": True,
     "labelled_pairs": True,
     "policies": True,
+    "options": True,
     "predicates": True,
     "embedding_models": False,
 }

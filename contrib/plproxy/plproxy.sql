@@ -511,7 +511,7 @@ comment on view memfold.labelled_pairs is 'As on a server, whole: conditions are
 grant select on memfold.labelled_pairs to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_policies(tenant text)
-returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, on_ambiguous text, on_merge text, metadata_merge text, conflict text, confidence_floor double precision, min_confidence double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
+returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, on_ambiguous text, on_merge text, metadata_merge text, conflict text, confidence_floor double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -526,6 +526,23 @@ create view memfold.policies with (security_invoker = true) as
 select * from memfold_internal._read_policies(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.policies is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
+
+create function memfold_internal._read_options(tenant text)
+returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, updated_at timestamp with time zone)
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route_rows(tenant);
+    select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
+    cross join lateral (select * from memfold.options where s.t is not null offset 0) as v;
+$$;
+comment on function memfold_internal._read_options(text) is 'The rows of options, from the servers.';
+revoke all on function memfold_internal._read_options(text) from public;
+grant execute on function memfold_internal._read_options(text) to memfold_app, memfold_auditor, memfold_owner;
+create view memfold.options with (security_invoker = true) as
+select * from memfold_internal._read_options(coalesce(memfold_internal._tenant(), ''));
+comment on view memfold.options is 'As on a server, whole: conditions are tried here.';
+grant select on memfold.options to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_predicates(tenant text)
 returns table (tenant_id text, predicate text, cardinality text, conflict text, updated_at timestamp with time zone)
@@ -780,7 +797,7 @@ as $$
 $$;
 comment on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) is
 'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters in which each is near to each: cosine at or above threshold (null: the policy''s consolidate_threshold), at most max_cluster_size
+clusters in which each is near to each: cosine at or above threshold (null: the options'' consolidate_threshold), at most max_cluster_size
 memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
 without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
@@ -906,7 +923,7 @@ as $$
 $$;
 comment on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
-days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
+days since last use, by its options, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
 it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
 revoke all on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) from public;
@@ -953,8 +970,8 @@ as $$
 $$;
 comment on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) is
 'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
-scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the policy''s
-session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the policy''s
+scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the options''
+session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the options''
 protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
 wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
@@ -971,8 +988,8 @@ as $$
     select * from memfold.erase_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) is
-'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy. About max_memories (1 to
-10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
+'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
+(1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
 meanwhile is as it was. Writers of the bucket wait for a call; what they write meanwhile goes with a later one. export_bucket()
 first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Raises MF001 to MF003, MF022, MF025.';
@@ -1022,8 +1039,8 @@ as $$
     select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
-'Forgets a tenant: every bucket as erase_bucket() does, then its policies, predicates, antonyms and labelled pairs. About max_memories (1
-to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
+'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, antonyms and labelled pairs. About
+max_memories (1 to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
 say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) from public;
@@ -1106,7 +1123,7 @@ comment on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
+policies and options are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
 revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
@@ -1428,9 +1445,9 @@ as $$
     select * from memfold.run_maintenance("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
 $$;
 comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
+'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
@@ -1449,51 +1466,80 @@ $$;
 comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-policy''s); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
+options''); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
 matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
-deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the policy''s
+deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the options''
 search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
 object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;
 the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score). Where too few are left, it looks
 further, at up to 48 * max_results. Exact up to 10,000 vectors; of larger buckets by an index (create_vector_index), else
 their newest 10,000; exact, however many, of one session_id, and with as_of: what was believed at that time, values that were
-superseded since included, confidence as of then. touch (null: the policy''s, unless as_of is given or the transaction is read-only): counts
+superseded since included, confidence as of then. touch (null: the options'', unless as_of is given or the transaction is read-only): counts
 what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
 revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
 grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint)
-returns setof memfold.policies
+create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval)
+returns setof memfold.options
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_rules(tenant_id);
-    select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "min_confidence" => $26, "search_threshold" => $27, "touch" => $28, "rank_confidence" => $29, "rank_feedback" => $30, "consolidate_threshold" => $31, "session_threshold" => $32, "protected_types" => $33, "protected_confidence" => $34, "decay_rate" => $35, "decay_floor" => $36, "decay_interval" => $37, "notify" => $38, "weights" => $39, "max_content_length" => $40, "max_metadata_size" => $41, "max_session_repeats" => $42, "embed" => $43, "embed_model" => $44, "segmenter" => $45, "key_retention" => $46, "max_cluster_size" => $47);
+    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17);
 $$;
-comment on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) is
-'set_policy() on every server that it is for.';
-revoke all on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) from public;
-grant execute on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, double precision, double precision, boolean, double precision, double precision, double precision, double precision, text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint, text, text, text, interval, bigint) to memfold_app, memfold_owner;
+comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval) is
+'set_options() on every server that it is for.';
+revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval) from public;
+grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval) to memfold_app, memfold_owner;
 
-create function memfold.set_policy(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text, key_retention interval DEFAULT NULL::interval, max_cluster_size bigint DEFAULT NULL::bigint)
+create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval)
+returns memfold.options
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) as r limit 1);
+end;
+$$;
+comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval) is
+'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
+stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
+sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
+revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval) from public;
+grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval) to memfold_app, memfold_owner;
+
+create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
+returns setof memfold.policies
+language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route_rules(tenant_id);
+    select * from memfold.set_policy("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "preset" => $4, "dedup" => $5, "canonicalizer" => $6, "key_fields" => $7, "metadata_keys" => $8, "scope" => $9, "neighbours" => $10, "merge_threshold" => $11, "merge_inclusive" => $12, "judge_threshold" => $13, "similar_threshold" => $14, "lexical_threshold" => $15, "lexical_neighbours" => $16, "session_neighbours" => $17, "guard" => $18, "on_ambiguous" => $19, "on_merge" => $20, "on_judge_failure" => $21, "metadata_merge" => $22, "metadata_max" => $23, "conflict" => $24, "confidence_floor" => $25, "notify" => $26, "weights" => $27, "max_content_length" => $28, "max_metadata_size" => $29, "max_session_repeats" => $30, "embed" => $31, "embed_model" => $32, "segmenter" => $33);
+$$;
+comment on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text) is
+'set_policy() on every server that it is for.';
+revoke all on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text) from public;
+grant execute on function memfold_internal._all_set_policy(text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision, double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text) to memfold_app, memfold_owner;
+
+create function memfold.set_policy(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, preset text DEFAULT NULL::text, dedup text DEFAULT NULL::text, canonicalizer text DEFAULT NULL::text, key_fields text[] DEFAULT NULL::text[], metadata_keys text[] DEFAULT NULL::text[], scope text DEFAULT NULL::text, neighbours bigint DEFAULT NULL::bigint, merge_threshold double precision DEFAULT NULL::double precision, merge_inclusive boolean DEFAULT NULL::boolean, judge_threshold double precision DEFAULT NULL::double precision, similar_threshold double precision DEFAULT NULL::double precision, lexical_threshold double precision DEFAULT NULL::double precision, lexical_neighbours bigint DEFAULT NULL::bigint, session_neighbours bigint DEFAULT NULL::bigint, guard text DEFAULT NULL::text, on_ambiguous text DEFAULT NULL::text, on_merge text DEFAULT NULL::text, on_judge_failure text DEFAULT NULL::text, metadata_merge text DEFAULT NULL::text, metadata_max text[] DEFAULT NULL::text[], conflict text DEFAULT NULL::text, confidence_floor double precision DEFAULT NULL::double precision, notify boolean DEFAULT NULL::boolean, weights double precision[] DEFAULT NULL::double precision[], max_content_length bigint DEFAULT NULL::bigint, max_metadata_size bigint DEFAULT NULL::bigint, max_session_repeats bigint DEFAULT NULL::bigint, embed text DEFAULT NULL::text, embed_model text DEFAULT NULL::text, segmenter text DEFAULT NULL::text)
 returns memfold.policies
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold_internal._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47) as r limit 1);
+    return (select r from memfold_internal._all_set_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33) as r limit 1);
 end;
 $$;
-comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) is
+comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
-replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+replace_newer or robotics, as what the other arguments start from; it sets the options of the same key too (set_options). key_fields:
+of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
 canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
 database makes the vectors, by embed_model (memfold_py).
-The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
+The other arguments are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
 canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
 is missing), MF058, MF059.';
-revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) from public;
-grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text, key_retention interval, max_cluster_size bigint) to memfold_app, memfold_owner;
+revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) from public;
+grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, on_ambiguous text, on_merge text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_predicate(predicate text, tenant_id text, cardinality text, conflict text)
 returns setof void

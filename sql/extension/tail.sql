@@ -1,6 +1,7 @@
 -- Data of an extension's tables is dumped only where it is registered. Rows that memfold ships are dumped too, for they
 -- may have been changed: on restore they replace those that CREATE EXTENSION has made (trigger replace_shipped).
 select pg_catalog.pg_extension_config_dump('memfold.policies', '');
+select pg_catalog.pg_extension_config_dump('memfold.options', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
 select pg_catalog.pg_extension_config_dump('memfold.embedding_models', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibrations', '');

@@ -23,7 +23,6 @@ create table memfold.policies (
     conflict text collate "C" not null default 'newest_wins'
     check (conflict in ('newest_wins', 'keep_existing', 'keep_both', 'review')),
     confidence_floor double precision not null default 0.75 check (confidence_floor between 0 and 1),
-    min_confidence double precision not null default 0 check (min_confidence between 0 and 1),
     weight_source double precision not null default 0.5 check (weight_source between 0 and 1),
     weight_extractor double precision not null default 0.3 check (weight_extractor between 0 and 1),
     weight_repetition double precision not null default 0.2 check (weight_repetition between 0 and 1),
@@ -35,20 +34,6 @@ create table memfold.policies (
     session_neighbours bigint check (session_neighbours between 1 and 1000),
     metadata_max text[] not null default '{}',
     on_judge_failure text collate "C" not null default 'keep' check (on_judge_failure in ('keep', 'replace')),
-    search_threshold double precision check (search_threshold between 0 and 1),
-    touch boolean not null default false,
-    rank_confidence double precision not null default 0.1 check (rank_confidence between 0 and 1),
-    rank_feedback double precision not null default 0.1 check (rank_feedback between 0 and 1),
-    consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
-    max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
-    session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
-    protected_types text[] not null default '{}',
-    protected_confidence double precision check (protected_confidence between 0 and 1),
-    decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
-    decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),
-    decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
-    key_retention interval not null default '30 days'
-    check (key_retention between interval '1 hour' and interval '1000 years'),
     rehash_run uuid,
     rehash_from_canonicalizer text collate "C",
     rehash_from_key_fields text collate "C",
@@ -58,7 +43,6 @@ create table memfold.policies (
     embed_model text collate "C",
     segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
     primary key (tenant_id, bucket_id, memory_type),
-    constraint policies_rank_check check (rank_confidence + rank_feedback <= 1),
     -- While a bucket is rehashed, its texts stand under the rules of before or under those of its policy.
     constraint policies_rehash_check check (
         rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
@@ -71,8 +55,8 @@ create index policies_unusual_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
 or max_content_length < 8192 or rehash_run is not null;
 comment on table memfold.policies is
-'The rules of a bucket. ''*'' stands for any; the most specific row wins whole: (tenant, bucket, type), (tenant, bucket),
-tenant, default. Written by set_policy().';
+'The rules of a bucket: what decides of candidates and verdicts. ''*'' stands for any; the most specific row wins whole:
+(tenant, bucket, type), (tenant, bucket), tenant, default. Written by set_policy().';
 comment on column memfold.policies.key_fields is
 'What the content hash covers beside the content: a list of type, subject, predicate, joined by commas.';
 comment on column memfold.policies.metadata_keys is 'Metadata keys whose values are part of the content hash.';
@@ -93,7 +77,6 @@ adds the text.';
 comment on column memfold.policies.on_merge is
 'What an automatic merge of another text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the
 newer text holds, the older becomes its alias; synthesise = a judge writes one text that says what both say.';
-comment on column memfold.policies.min_confidence is 'Effective confidence below which search_memories() does not show a memory.';
 comment on column memfold.policies.max_content_length is 'Longest content accepted, in bytes of UTF-8.';
 comment on column memfold.policies.max_metadata_size is 'Largest metadata accepted, in bytes of its text form.';
 comment on column memfold.policies.lexical_neighbours is 'How many memories that share words the lexical tier looks at.';
@@ -103,26 +86,6 @@ comment on column memfold.policies.metadata_max is
 'Metadata keys that keep the largest of their numbers, whatever metadata_merge says of the others.';
 comment on column memfold.policies.on_judge_failure is
 'When the last attempt of a synthesis has failed: keep = both memories stay, replace = the newer replaces the older.';
-comment on column memfold.policies.search_threshold is
-'Cosine at or above which search_memories() shows two memories as one. Null: the model''s judge threshold.';
-comment on column memfold.policies.touch is 'Whether search_memories() counts what it shows (access_count, last_accessed).';
-comment on column memfold.policies.rank_confidence is
-'Share of effective confidence in the score of search_memories(); similarity has what confidence and feedback leave.';
-comment on column memfold.policies.rank_feedback is
-'Share of feedback, (helpful + 1) / (helpful + harmful + 2), in the score of search_memories().';
-comment on column memfold.policies.consolidate_threshold is 'Cosine at or above which consolidate() makes one cluster of two memories.';
-comment on column memfold.policies.max_cluster_size is
-'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
-comment on column memfold.policies.session_threshold is
-'Jaccard similarity of words above which end_session() makes one cluster of memories.';
-comment on column memfold.policies.protected_types is 'Types that maintenance never folds, prunes or lets decay.';
-comment on column memfold.policies.protected_confidence is
-'Confidence at or above which end_session() does not fold a memory. Null: none is protected by it.';
-comment on column memfold.policies.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
-comment on column memfold.policies.decay_floor is 'Decay ends at this confidence.';
-comment on column memfold.policies.decay_interval is 'Decay begins after so long without use.';
-comment on column memfold.policies.key_retention is
-'For how long an idempotency key answers at least; maintenance removes older ones. Of policies for memory_type ''*''.';
 comment on column memfold.policies.rehash_run is
 'The run of rehash_bucket() that is under way. Null: there is none, and the columns rehash_from_... mean nothing.';
 comment on column memfold.policies.rehash_from_canonicalizer is
@@ -138,6 +101,55 @@ comment on column memfold.policies.segmenter is
 'What the lexical tier takes for a word of text without spaces: each of its characters, or the words that memfold_py finds (zh
 Chinese, ja Japanese).';
 insert into memfold.policies default values;
+
+create table memfold.options (
+    tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
+    bucket_id text collate "C" not null default '*' check (bucket_id <> ''),
+    memory_type text collate "C" not null default '*' check (memory_type <> ''),
+    min_confidence double precision not null default 0 check (min_confidence between 0 and 1),
+    search_threshold double precision check (search_threshold between 0 and 1),
+    touch boolean not null default false,
+    rank_confidence double precision not null default 0.1 check (rank_confidence between 0 and 1),
+    rank_feedback double precision not null default 0.1 check (rank_feedback between 0 and 1),
+    consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
+    max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
+    session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
+    protected_types text[] not null default '{}',
+    protected_confidence double precision check (protected_confidence between 0 and 1),
+    decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
+    decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),
+    decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
+    key_retention interval not null default '30 days'
+    check (key_retention between interval '1 hour' and interval '1000 years'),
+    updated_at timestamptz not null default pg_catalog.now(),
+    primary key (tenant_id, bucket_id, memory_type),
+    constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
+);
+comment on table memfold.options is
+'What recall and maintenance read of a bucket, as policies are what decides: neither a candidate nor a verdict reads it. ''*'' stands
+for any; the most specific row wins whole, as of policies. Written by set_options(), and by set_policy() where it takes a preset.';
+comment on column memfold.options.min_confidence is 'Effective confidence below which search_memories() does not show a memory.';
+comment on column memfold.options.search_threshold is
+'Cosine at or above which search_memories() shows two memories as one. Null: the model''s judge threshold.';
+comment on column memfold.options.touch is 'Whether search_memories() counts what it shows (access_count, last_accessed).';
+comment on column memfold.options.rank_confidence is
+'Share of effective confidence in the score of search_memories(); similarity has what confidence and feedback leave.';
+comment on column memfold.options.rank_feedback is
+'Share of feedback, (helpful + 1) / (helpful + harmful + 2), in the score of search_memories().';
+comment on column memfold.options.consolidate_threshold is 'Cosine at or above which consolidate() makes one cluster of two memories.';
+comment on column memfold.options.max_cluster_size is
+'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
+comment on column memfold.options.session_threshold is
+'Jaccard similarity of words above which end_session() makes one cluster of memories.';
+comment on column memfold.options.protected_types is 'Types that maintenance never folds, prunes or lets decay.';
+comment on column memfold.options.protected_confidence is
+'Confidence at or above which end_session() does not fold a memory. Null: none is protected by it.';
+comment on column memfold.options.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
+comment on column memfold.options.decay_floor is 'Decay ends at this confidence.';
+comment on column memfold.options.decay_interval is 'Decay begins after so long without use.';
+comment on column memfold.options.key_retention is
+'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
+insert into memfold.options default values;
 
 create table memfold.predicates (
     tenant_id text collate "C" not null default '*' check (tenant_id <> ''),

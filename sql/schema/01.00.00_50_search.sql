@@ -23,3 +23,20 @@ comment on type memfold.found_memory is
 'A memory that search_memories() shows. similarity: the cosine of the text that is shown (null: it has no vector of the model).
 matched: the nearest of its texts, an alias where one is nearer. confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
 collapsed_into: with show_collapsed, of those.';
+
+create type memfold_internal.recall_rule as (
+    guard text,
+    weight_source double precision,
+    weight_extractor double precision,
+    weight_repetition double precision,
+    min_confidence double precision,
+    search_threshold double precision,
+    touch boolean,
+    rank_confidence double precision,
+    rank_feedback double precision,
+    protected_types text[],
+    decay_rate double precision,
+    decay_floor double precision,
+    decay_interval interval
+);
+comment on type memfold_internal.recall_rule is 'What recall reads of the policy and of the options that apply to a type.';

@@ -10,7 +10,7 @@ begin
     foreach v_table in array array[
         'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
         'memory_events', 'memory_events_archive', 'archive_positions', 'runs', 'idempotency_keys', 'judgements', 'labelled_pairs',
-        'policies', 'predicates', 'antonyms'
+        'policies', 'options', 'predicates', 'antonyms'
     ] loop
         execute pg_catalog.format('alter table memfold.%I enable row level security', v_table);
         execute pg_catalog.format('alter table memfold.%I force row level security', v_table);
@@ -24,7 +24,7 @@ begin
             'create policy audit_read on memfold.%I for select to memfold_auditor using (true)', v_table);
     end loop;
     -- rules of any tenant are everyone's to read
-    foreach v_table in array array['policies', 'predicates', 'antonyms'] loop
+    foreach v_table in array array['policies', 'options', 'predicates', 'antonyms'] loop
         execute pg_catalog.format(
             'create policy any_tenant_read on memfold.%I for select to memfold_owner, memfold_app'
             ' using (tenant_id = ''*'')', v_table);

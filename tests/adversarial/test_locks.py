@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.maintenance import angle, policy, store, storing
+from tests.maintenance import angle, policy, set_options, store, storing
 from tests.support import check, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
@@ -350,7 +350,8 @@ def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str
 
 def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None:
     """The rules and the memories that hold once it has its turn are those that it goes by."""
-    policy(db, preset="robotics", lexical_threshold=1, session_threshold=0.5)
+    policy(db, preset="robotics", lexical_threshold=1)
+    set_options(db, session_threshold=0.5)
     for text in (
         "grip force works for cups",
         "grip force works for small cups",
@@ -360,12 +361,24 @@ def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None
     end = "select considered, superseded_count from end_session('s', 'acme')"
     holder = connect()
     holder.execute("begin")
-    policy(holder, session_threshold=0.99)
+    set_options(holder, session_threshold=0.99)
     store(holder, "doors need a push", session_id="s", memory_type="observation")
     waiting = Call(db, connect(), lambda c: c.execute(end.encode()).fetchone()).waits_for(holder)
     holder.execute("commit")
     assert waiting.end() == (4, 0)
     check(db)
+
+
+def test_two_set_options_of_a_bucket(db: DB, connect: Connect) -> None:
+    """The later one keeps what the earlier one has set."""
+    holder = connect()
+    holder.execute("begin")
+    set_options(holder, touch=True)
+    waiting = Call(db, connect(), lambda c: set_options(c, decay_rate=0.1)).waits_for(holder)
+    holder.execute("commit")
+    waiting.end()
+    row = db.execute("select touch, decay_rate from options where tenant_id = 'acme'").fetchone()
+    assert row == (True, 0.1)
 
 
 # What a lock covers ------------------------------------------------------------------------------------------------

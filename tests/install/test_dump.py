@@ -75,6 +75,7 @@ def squashed(lines: list[str]) -> list[str]:
 def edit(dsn: str) -> None:
     """What an administrator has changed of the rows that memfold ships, and what a judge has answered."""
     run(dsn, "select memfold.set_policy('*', merge_threshold => 0.97, weights => '{1,0,0}')")
+    run(dsn, "select memfold.set_options('*', decay_floor => 0.1)")
     run(dsn, "insert into memfold.antonyms values ('*', 'tabs', 'spaces', 'en')")
     run(
         dsn,

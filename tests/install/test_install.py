@@ -98,6 +98,7 @@ def test_a_second_install_changes_nothing(empty: str) -> None:
     assert rows(empty, OBJECTS) == before
     assert rows(empty, "select * from memfold.memories union all select * from memfold.memories") == state
     assert rows(empty, "select count(*) from memfold.policies") == [(1,)]
+    assert rows(empty, "select count(*) from memfold.options") == [(1,)]
 
 
 def test_nothing_is_made_outside_the_schemas(empty: str) -> None:

@@ -338,7 +338,7 @@ def test_a_person_reviews_the_proposals(three_tier: DB) -> None:
 
 def test_the_retrieval_floor(three_tier: DB) -> None:
     """min_confidence 0.5: three independent merges carry a borderline memory over it."""
-    three_tier.execute("select set_policy('acme', min_confidence => 0.5)")
+    three_tier.execute("select set_options('acme', min_confidence => 0.5)")
     query = json.dumps([1, 0, 0, 0])
     for n in range(4):
         ingest(three_tier, "User likes Vim", source_turn_ids=[str(n)], **vector(1.0))

@@ -144,7 +144,7 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("set_policy('acme', key_fields => '{object}')", "MF017"),
         ("set_policy('acme', weights => '{1,1,1}')", "MF017"),
         ("set_policy('acme', merge_threshold => 2)", "MF017"),
-        ("set_policy('acme', decay_interval => '2000000000 months')", "MF017"),
+        ("set_options('acme', decay_interval => '2000000000 months')", "MF017"),
         ("set_policy('acme', canonicalizer => 'poem')", "MF011"),
         ("set_policy('acme', canonicalizer => 'flat')", "MF024"),
         ("set_policy('*', canonicalizer => 'flat')", "MF024"),
@@ -228,8 +228,8 @@ def test_next_to_nothing(db: DB) -> None:
     """The least number above 0, wherever it is allowed: a product of two would underflow, which is an error."""
     model(db)
     db.execute(
-        "select set_policy('acme', rank_confidence => 4.9e-324, rank_feedback => 4.9e-324, decay_rate => 4.9e-324,"
-        " decay_floor => 4.9e-324, decay_interval => '0', weights => '{1,4.9e-324,4.9e-324}')"
+        "select set_options('acme', rank_confidence => 4.9e-324, rank_feedback => 4.9e-324, decay_rate => 4.9e-324,"
+        " decay_floor => 4.9e-324, decay_interval => '0'), set_policy('acme', weights => '{1,4.9e-324,4.9e-324}')"
     )
     for confidence in (4.9e-324, 1e-200, 1.0):
         for day in ("2025-01-01", "4713-01-01 BC"):

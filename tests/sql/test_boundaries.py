@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.maintenance import storing
+from tests.maintenance import set_options, storing
 from tests.sql.test_archive import archive, one
 from tests.sql.test_consolidate import run, vim
 from tests.sql.test_erase import erase, found
@@ -75,7 +75,8 @@ def test_one_call_of_archiving_refused_candidates_holds_few_buckets(db: DB) -> N
 
 def test_judgements_that_died_are_obsolete_when_their_run_is_undone(db: DB) -> None:
     model(db)
-    storing(db, max_cluster_size=2)
+    storing(db)
+    set_options(db, max_cluster_size=2)
     vim(db)
     run_id: UUID = run(db)
     db.execute("update memfold.judgements set status = 'dead' where judgement_id = (select min(judgement_id::text)::uuid"

@@ -27,7 +27,7 @@ PUBLIC = {
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
     "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance", "search_memories",
-    "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates", "undo",
+    "set_options", "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates", "undo",
     "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
     "vector_index_ddl",
 }  # fmt: skip
@@ -105,7 +105,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
     ).fetchall()
     assert {name for name, _ in loose} <= {
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
-        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_canonicalizer_sample", "_require_autocommit",
+        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_canonicalizer_sample", "_require_autocommit",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.judging import claim, elapse, fail, raises, resolve
-from tests.maintenance import angle, policy, rows, store, storing
+from tests.maintenance import angle, policy, rows, set_options, store, storing
 from tests.support import Result, check, counters, ingest, model, status
 
 DB = psycopg.Connection[Any]
@@ -111,7 +111,7 @@ def test_larger_clusters_are_split(db: DB, size: int, sizes: list[int]) -> None:
     model(db)
     storing(db)
     made = near(db, 12)
-    policy(db, max_cluster_size=size)
+    set_options(db, max_cluster_size=size)
     rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
     found = [asked["member_ids"] or [asked["other_id"], asked["memory_id"]] for asked in open_questions(db)]
     assert sorted(map(len, found), reverse=True) == sizes
@@ -121,7 +121,7 @@ def test_larger_clusters_are_split(db: DB, size: int, sizes: list[int]) -> None:
 
 def test_how_large_a_cluster_may_be(db: DB) -> None:
     for size in (1, 11):
-        raises("MF017", db.execute, "select set_policy('acme', max_cluster_size => %s)", [size])
+        raises("MF017", db.execute, "select set_options('acme', max_cluster_size => %s)", [size])
 
 
 def test_in_a_cluster_each_is_near_to_each(db: DB) -> None:
@@ -427,7 +427,7 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
     model(db)
     storing(db)
     made = near(db, 4, step=7)
-    policy(db, preset="replace_newer", guard="off", merge_threshold=1, max_cluster_size=10)
+    policy(db, preset="replace_newer", guard="off", merge_threshold=1)
     rows(db, "select * from sweep_duplicates('acme', 'default', dry_run => false)")
     [asked] = open_questions(db)
     assert (asked["kind"], asked["member_ids"]) == ("synthesis", made)

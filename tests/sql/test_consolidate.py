@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, policy, rows, store, storing
+from tests.maintenance import angle, held, rows, set_options, store, storing
 from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -68,9 +68,9 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
     assert {p["action"] for p in plan} == {"ask"}
     assert db.execute("select count(*) from judgements").fetchone() == (0,)
     assert db.execute("select count(*) from runs").fetchone() == (0,)
-    # a threshold of its own, and the policy's
+    # a threshold of its own, and the options'
     assert [(p["memory_id"], p["representative_id"]) for p in consolidate(db, threshold=0.95)] == [(c, b)]
-    policy(db, consolidate_threshold=0.99)
+    set_options(db, consolidate_threshold=0.99)
     assert consolidate(db) == []
 
 
@@ -191,7 +191,8 @@ def test_nobody_is_folded_by_a_chain(db: DB) -> None:
 
 def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
     model(db)
-    storing(db, max_cluster_size=2)
+    storing(db)
+    set_options(db, max_cluster_size=2)
     a, b, c, _ = vim(db)
     other = store(db, "Zed", subject="Zed")
     run_id = run(db)
@@ -208,7 +209,8 @@ def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
 
 def test_limits_are_counted(db: DB) -> None:
     model(db)
-    storing(db, max_cluster_size=2)
+    storing(db)
+    set_options(db, max_cluster_size=2)
     _, b, c, _ = vim(db)
     for limit in ("max_operations", "max_judgements"):
         assert [p["memory_id"] for p in consolidate(db, **{limit: 1})] == [c], "the most similar first"
@@ -221,7 +223,8 @@ def test_limits_are_counted(db: DB) -> None:
 def test_protected_types_other_models_and_hashless_texts_are_left_out(db: DB) -> None:
     model(db)
     model(db, "other")
-    storing(db, protected_types=["constraint"])
+    storing(db)
+    set_options(db, protected_types=["constraint"])
     for degrees in (0, 5):
         store(db, f"Gripper at {degrees}", memory_type="constraint", **angle(degrees))
         store(db, f"Of another model {degrees}", **{**angle(degrees), "embedding_model": "other"})

@@ -20,13 +20,14 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 def decaying(db: DB) -> DB:
     """Confidence is the source's, and falls by a hundredth a day."""
     model(db)
-    policy(db, weights=[1, 0, 0], decay_rate=0.01)
+    db.execute("select memfold.set_policy('acme', weights => '{1,0,0}')")
+    set_options(db, decay_rate=0.01)
     return db
 
 
-def policy(db: DB, **options: Any) -> None:
-    named = ", ".join(f"{name} => %s" for name in options)
-    db.execute(f"select memfold.set_policy('acme', {named})", [*options.values()])
+def set_options(db: DB, **values: Any) -> None:
+    named = ", ".join(f"{name} => %s" for name in values)
+    db.execute(f"select memfold.set_options('acme', {named})", [*values.values()])
 
 
 def remember(db: DB, content: str = "User likes tea", days: float = 0, **fields: Any) -> UUID:
@@ -96,10 +97,10 @@ def test_it_begins_after_the_interval_and_counts_from_the_last_use(decaying: DB)
     assert effective(decaying, memory, -5) == 0.9
     assert effective(decaying, memory, 1) == 0.9
     assert effective(decaying, memory, 1.01) == pytest.approx(0.9 * 0.99**1.01)
-    policy(decaying, decay_interval="30 days")
+    set_options(decaying, decay_interval="30 days")
     assert effective(decaying, memory, 30) == 0.9
     assert effective(decaying, memory, 31) == pytest.approx(0.9 * 0.99**31)
-    policy(decaying, decay_interval="0")
+    set_options(decaying, decay_interval="0")
     assert effective(decaying, memory, 0.5) == pytest.approx(0.9 * 0.99**0.5)
 
 
@@ -108,14 +109,14 @@ def test_the_floor_ends_decay_and_raises_nothing(decaying: DB) -> None:
     low = remember(decaying, "User likes rum", source_confidence=0.04)
     assert effective(decaying, high, 100_000) == 0.05
     assert effective(decaying, low, 100_000) == 0.04
-    policy(decaying, decay_floor=0)
+    set_options(decaying, decay_floor=0)
     assert 0 <= effective(decaying, high, 100_000) < 1e-9
     assert 0 <= effective(decaying, low, 2_900_000) < 1e-9
 
 
 def test_the_ends_of_time(decaying: DB) -> None:
     memory = remember(decaying, source_confidence=1e-320)
-    policy(decaying, decay_rate=0.999999, decay_floor=0)
+    set_options(decaying, decay_rate=0.999999, decay_floor=0)
     for at in ("infinity", "-infinity", "4713-01-01 BC", "294276-01-01"):
         row = decaying.execute("select memfold.effective_confidence(%s, 'acme', %s)", [memory, at]).fetchone()
         assert row is not None
@@ -128,7 +129,7 @@ def test_without_a_rate_it_is_the_confidence(db: DB) -> None:
 
 
 def test_protected_types(decaying: DB) -> None:
-    policy(decaying, protected_types=["constraint"])
+    set_options(decaying, protected_types=["constraint"])
     kept = remember(decaying, "Never above 15 N", memory_type="constraint")
     other = remember(decaying)
     assert effective(decaying, kept, 1000) == 0.9
@@ -136,8 +137,8 @@ def test_protected_types(decaying: DB) -> None:
     assert apply(decaying, 1000) == (1, 0)
 
 
-def test_a_policy_of_a_type(decaying: DB) -> None:
-    decaying.execute("select memfold.set_policy('acme', 'default', 'rumour', decay_rate => 0.5)")
+def test_options_of_a_type(decaying: DB) -> None:
+    decaying.execute("select memfold.set_options('acme', 'default', 'rumour', decay_rate => 0.5)")
     rumour = remember(decaying, memory_type="rumour")
     assert effective(decaying, rumour, 2) == pytest.approx(0.9 / 4)
 
@@ -232,7 +233,7 @@ def test_of_one_bucket_or_all(decaying: DB) -> None:
     remember(decaying)
     remember(decaying, bucket_id="other")
     remember(decaying, tenant_id="globex")
-    decaying.execute("select memfold.set_policy('globex', decay_rate => 0.01)")
+    decaying.execute("select memfold.set_options('globex', decay_rate => 0.01)")
     assert apply(decaying, 5, bucket_id="other") == (1, 0)
     assert apply(decaying, 5) == (1, 0)
     assert [row[1] is None for row in stored(decaying)] == [False, False, True]

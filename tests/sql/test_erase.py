@@ -631,6 +631,7 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
     mark = f"{tenant}-{bucket}"
     common = {"tenant_id": tenant, "bucket_id": bucket, "session_id": f"session {mark}"}
     db.execute("select memfold.set_policy(%s, %s, lexical_threshold => 0.9)", [tenant, bucket])
+    db.execute("select memfold.set_options(%s, protected_types => %s)", [tenant, [f"type {tenant}"]])
     ids = []
     for number in range(6):
         result = ingest(

@@ -17,7 +17,7 @@ from tests.support import Result, answer, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (
-    "policies", "predicates", "antonyms", "memories", "memory_counters", "memory_vectors", "memory_intervals",
+    "policies", "options", "predicates", "antonyms", "memories", "memory_counters", "memory_vectors", "memory_intervals",
     "memory_sources", "memory_tokens", "memory_events", "memory_events_archive", "idempotency_keys", "judgements",
     "labelled_pairs", "runs",
 )  # fmt: skip
@@ -51,6 +51,10 @@ def history(db: DB) -> Result:
     db.execute(
         "select set_policy('acme', 'default', lexical_threshold => 0.9, metadata_max => '{score}',"
         " weights => '{0.1,0.2,0.7}')"
+    )
+    db.execute("select set_options('acme', rank_feedback => 1 / 3.0)")
+    db.execute(
+        "select set_options('acme', 'default', decay_interval => '1 day 01:00', protected_types => '{a,\"b,c\"}')"
     )
     db.execute("insert into antonyms values ('acme', 'tabs', 'spaces', 'en')")
     first = ingest(
@@ -287,7 +291,7 @@ def test_who_may(db: DB, app: Any) -> None:
     assert [row[0] for row in mine.execute("select export_bucket('acme')").fetchall()][1:] == lines[1:]
     assert len(mine.execute("select export_bucket('acme', 'nothing')").fetchall()) == len(
         [x for x in lines if x["table"] in ("header", "predicates", "antonyms", "end")]
-        + [x for x in lines if x["table"] == "policies" and x["row"]["bucket_id"] == "*"]
+        + [x for x in lines if x["table"] in ("policies", "options") and x["row"]["bucket_id"] == "*"]
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         mine.execute("select import_bucket('[]', 'acme', 'b')")

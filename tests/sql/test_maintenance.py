@@ -237,8 +237,8 @@ def keys(db: DB) -> list[str]:
 
 def test_idempotency_keys_expire(db: DB) -> None:
     """After the bucket's key_retention, 30 days by default. A key that comes again after that is another call."""
-    db.execute("select set_policy('acme', 'long', key_retention => '1 year')")
-    db.execute("select set_policy('acme', 'short', key_retention => '1 hour')")
+    db.execute("select set_options('acme', 'long', key_retention => '1 year')")
+    db.execute("select set_options('acme', 'short', key_retention => '1 hour')")
     ages = {"new": "29 days", "old": "31 days"}
     for bucket in ("default", "long", "short"):
         for age, interval in ages.items():
@@ -269,7 +269,7 @@ def test_idempotency_keys_expire(db: DB) -> None:
 
 def test_expiring_keys_is_bounded(db: DB) -> None:
     """5,000 a call; those of a bucket that keeps them for longer are looked at once a turn."""
-    db.execute("select set_policy('acme', 'long', key_retention => '1 year')")
+    db.execute("select set_options('acme', 'long', key_retention => '1 year')")
     event = ingest(db, "User likes tea").event_id
     for bucket, number in (("long", 6000), ("default", 5500)):
         db.execute(
@@ -293,7 +293,7 @@ def test_expiring_keys_is_bounded(db: DB) -> None:
 @pytest.mark.parametrize("retention", ["0", "59 minutes", "2000 years"])
 def test_retention_out_of_range(db: DB, retention: str) -> None:
     with pytest.raises(psycopg.Error) as error:
-        db.execute("select set_policy('acme', key_retention => %s)", [retention])
+        db.execute("select set_options('acme', key_retention => %s)", [retention])
     assert error.value.sqlstate == "MF017"
 
 
@@ -459,7 +459,8 @@ def test_what_the_tasks_call(db: DB) -> None:
         db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket])
         for content, cosine in (("User likes tea", 1.0), ("User enjoys tea", 0.97)):
             ingest(db, content, bucket_id=bucket, observed_at="2025-01-01", **vector(cosine))
-        db.execute("select set_policy('acme', %s, preset => 'three_tier', decay_rate => 0.01)", [bucket])
+        db.execute("select set_policy('acme', %s, preset => 'three_tier')", [bucket])
+        db.execute("select set_options('acme', %s, decay_rate => 0.01)", [bucket])
     db.execute("select set_policy('acme', 'off', dedup => 'off')")
     for _ in range(2):
         ingest(db, "User likes milk", bucket_id="off")

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, policy, rows, store
+from tests.maintenance import angle, held, policy, rows, set_options, store
 from tests.support import check, ingest, model
 
 DB = psycopg.Connection[Any]
@@ -24,7 +24,8 @@ def status(db: DB) -> dict[str, str]:
 
 def test_unused_and_harmful_memories_are_retired(db: DB) -> None:
     model(db)
-    policy(db, weights=[1.0, 0.0, 0.0], protected_types=["gotcha"])
+    policy(db, weights=[1.0, 0.0, 0.0])
+    set_options(db, protected_types=["gotcha"])
     old: dict[str, Any] = {"observed_at": "2025-01-01"}
     unsure = store(db, "old and unsure", source_confidence=0.2, source_turn_ids=["t"], **old, **angle(0))
     store(db, "old and sure", source_confidence=0.9, **old)
@@ -77,7 +78,8 @@ def test_one_pruning_is_undone(db: DB) -> None:
 
 
 def test_decay_makes_it_unsure(db: DB) -> None:
-    policy(db, weights=[1.0, 0.0, 0.0], decay_rate=0.01)
+    policy(db, weights=[1.0, 0.0, 0.0])
+    set_options(db, decay_rate=0.01)
     store(db, "old", source_confidence=0.9, observed_at="2025-01-01")
     [found] = prune(db)
     assert found["confidence"] == pytest.approx(0.05)

@@ -55,11 +55,12 @@ def groups(found: Found) -> list[set[str]]:
     return list(shown.values())
 
 
-def keep(db: DB, **options: Any) -> None:
+def keep(db: DB, touch: bool = False, **rules: Any) -> None:
     """Tier 2 keeps all: what is alike is load-time dedup's alone."""
-    options = {"on_ambiguous": "insert", "merge_threshold": 1, "search_threshold": 0.8, **options}
-    named = ", ".join(f"{name} => %s" for name in options)
-    db.execute(f"select memfold.set_policy('acme', {named})", [*options.values()])
+    rules = {"on_ambiguous": "insert", "merge_threshold": 1, **rules}
+    named = ", ".join(f"{name} => %s" for name in rules)
+    db.execute(f"select memfold.set_policy('acme', {named})", [*rules.values()])
+    db.execute("select memfold.set_options('acme', search_threshold => 0.8, touch => %s)", [touch])
 
 
 @pytest.fixture
@@ -202,8 +203,8 @@ def test_an_alias_is_found_by_what_its_memory_is(store: DB) -> None:
     assert search(store, memory_type="fact") == search(store, session_id="s2") == []
 
 
-def test_the_policy_of_a_type_decides_what_it_takes_to_be_shown(store: DB) -> None:
-    store.execute("select memfold.set_policy('acme', 'default', 'rumour', min_confidence => 0.6)")
+def test_the_options_of_a_type_decide_what_it_takes_to_be_shown(store: DB) -> None:
+    store.execute("select memfold.set_options('acme', 'default', 'rumour', min_confidence => 0.6)")
     ingest(store, "A fact", **vector(1.0))
     ingest(store, "A rumour", memory_type="rumour", **vector(0.7, axis=2))
     sure = {"source_confidence": 1, "extractor_confidence": 1}
@@ -323,12 +324,12 @@ def test_what_says_the_same_is_shown_once(store: DB) -> None:
 def test_the_threshold(store: DB) -> None:
     first = ingest(store, "User likes tea", **vector(1.0))
     ingest(store, "User is fond of tea", **vector(0.8))
-    assert len(search(store)) == 1  # the policy's 0.8, at or above
+    assert len(search(store)) == 1  # the options' 0.8, at or above
     assert len(search(store, dedup_threshold=0.800001)) == 2
-    store.execute("select memfold.set_policy('acme', search_threshold => 0.9)")
+    store.execute("select memfold.set_options('acme', search_threshold => 0.9)")
     assert len(search(store)) == 2
     assert len(search(store, dedup_threshold=0.75)) == 1
-    store.execute("update memfold.policies set search_threshold = null where tenant_id = 'acme'")
+    store.execute("update memfold.options set search_threshold = null where tenant_id = 'acme'")
     assert len(search(store)) == 2  # the model's judge threshold, 0.85
     store.execute("update memfold.embedding_models set judge_threshold = 0.8")
     assert len(search(store)) == 1
@@ -500,7 +501,7 @@ def test_score(store: DB) -> None:
         (rum.memory_id, 0.8 * 0.75 + 0.05),
     ]
     assert [row["confidence"] for row in found] == [0.8, 0]
-    store.execute("select memfold.set_policy('acme', rank_confidence => 0, rank_feedback => 0)")
+    store.execute("select memfold.set_options('acme', rank_confidence => 0, rank_feedback => 0)")
     assert texts(search(store)) == ["User likes rum", "User likes tea"]
     assert [row["score"] for row in search(store)] == [0.75, 0.7]
 
@@ -522,7 +523,7 @@ def test_feedback_changes_the_rank(store: DB) -> None:
     assert texts(search(store)) == ["User likes tea", "User likes rum"]
     assert feedback(rum.memory_id, True) == (1, 1)
     assert feedback(rum.memory_id, True) == (2, 1)
-    store.execute("select memfold.set_policy('acme', rank_feedback => 0)")
+    store.execute("select memfold.set_options('acme', rank_feedback => 0)")
     assert texts(search(store)) == ["User likes rum", "User likes tea"]
     check(store)
 
@@ -567,7 +568,7 @@ def test_touch_counts_what_is_shown(store: DB) -> None:
     assert counts() == [0, 0, 0]
     search(store, touch=True, max_results=1)
     assert counts() == [0, 1, 0]
-    store.execute("select memfold.set_policy('acme', touch => true)")
+    store.execute("select memfold.set_options('acme', touch => true)")
     search(store)
     assert counts() == [0, 2, 1]
     search(store, touch=False)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, policy, rows, store, storing
+from tests.maintenance import angle, held, policy, rows, set_options, store, storing
 from tests.support import check, counters, ingest, model
 
 DB = psycopg.Connection[Any]
@@ -144,9 +144,8 @@ def test_a_bucket_wide_policy_looks_over_subjects_and_a_protected_type_stays(db:
     for subject in ("Ann", "ann's team"):
         for kind in ("fact", "gotcha"):
             store(db, f"{subject} likes tea", subject=subject, memory_type=kind, **angle(0))
-    policy(
-        db, scope="bucket", merge_threshold=0.9, judge_threshold=0.9, protected_types=["gotcha"], guard="off"
-    )
+    policy(db, scope="bucket", merge_threshold=0.9, judge_threshold=0.9, guard="off")
+    set_options(db, protected_types=["gotcha"])
     assert [p["content"] for p in sweep(db, dry_run=False)] == ["ann's team likes tea"]
     assert sorted(texts(db)) == ["Ann likes tea", "Ann likes tea", "ann's team likes tea"]
 

@@ -15,7 +15,7 @@ App = Callable[..., DB]
 
 TENANT_TABLES = {
     "memories", "memory_counters", "memory_vectors", "memory_intervals", "memory_sources", "memory_tokens",
-    "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "predicates", "antonyms",
+    "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options", "predicates", "antonyms",
     "runs", "memory_events_archive", "archive_positions",
 }  # fmt: skip
 
@@ -25,7 +25,7 @@ def two_tenants(db: DB) -> DB:
     model(db)
     for tenant in ("acme", "globex"):
         db.execute("select set_predicate('works_at', %s)", [tenant])
-        db.execute("select set_policy(%s, 'default')", [tenant])
+        db.execute("select set_policy(%s, 'default'), set_options(%s, 'default')", [tenant, tenant])
         ingest(
             db,
             "User prefers dark mode",
@@ -88,9 +88,10 @@ def test_the_application_sees_its_tenant_only(two_tenants: DB, app: App) -> None
 @pytest.mark.core
 def test_without_a_tenant_there_is_nothing(two_tenants: DB, app: App) -> None:
     nobody = app()
-    for table in sorted(TENANT_TABLES - {"policies", "antonyms"}):
+    for table in sorted(TENANT_TABLES - {"policies", "options", "antonyms"}):
         assert nobody.execute(f"select count(*) from memfold.{table}").fetchone() == (0,), table
-    assert nobody.execute("select count(*) from memfold.policies").fetchone() == (1,)
+    for table in ("policies", "options"):
+        assert nobody.execute(f"select count(*) from memfold.{table}".encode()).fetchone() == (1,)
     with pytest.raises(psycopg.Error) as error:
         ingest(nobody, "User likes Vim")
     assert state(error) == "MF002"
@@ -115,6 +116,8 @@ CALLS = [
     "pending_embeddings('globex')",
     "set_policy('globex')",
     "set_policy('*')",
+    "set_options('globex')",
+    "set_options('*')",
     "set_predicate('p', 'globex')",
     "set_predicate('p', '*')",
     "check_invariants('globex')",

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.judging import pair, resolve
-from tests.maintenance import angle, policy, rows, store, storing
+from tests.maintenance import angle, policy, rows, set_options, store, storing
 from tests.support import Result, check, ingest, model, statuses, vector
 
 DB = psycopg.Connection[Any]
@@ -201,7 +201,8 @@ def test_two_clusters_of_one_run_are_not_told_apart_from_each_other(db: DB) -> N
     four(db)
     for k, number in enumerate(NUMBERS):
         store(db, f"Coffee is bad, says number {number}", **angle(60 + 5 * k))
-    policy(db, preset="three_tier", guard="off", consolidate_threshold=0.45)
+    policy(db, preset="three_tier", guard="off")
+    set_options(db, consolidate_threshold=0.45)
     run_id = asked_by(db, "sweep_duplicates")[0]["run_id"]
     assert len(rows(db, "select * from memories where status = 'merged'")) == 6
     db.execute("select undo_run(%s, tenant_id => 'acme')", [run_id])

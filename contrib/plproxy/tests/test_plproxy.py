@@ -213,7 +213,7 @@ def test_every_function_answers_as_a_server_does(routed: Routed) -> None:
             found = [answer(connection, name, names, function.types) for connection in (db, plain)]
             assert found[0] == found[1], name
             asked += 1
-    assert asked == 62
+    assert asked == 63
 
 
 # A tenant's life ----------------------------------------------------------------------------------------------------
@@ -351,10 +351,12 @@ def test_errors_are_those_of_a_server(routed: Routed) -> None:
         ),
         ("memfold.claim_judgements('w', max_results => 0)", True),
         ("memfold.set_policy(%(tenant)s, conflict => 'guess')", True),
+        ("memfold.set_options(%(tenant)s, decay_rate => 1)", True),
         ("memfold.ingest_memory('x', null)", False),
         ("memfold.ingest_memory('x', '')", False),
         ("memfold.ingest_memory('x', 'someone else')", False),
         ("memfold.set_policy('*', conflict => 'review')", False),
+        ("memfold.set_options('*', decay_rate => 0.1)", False),
         ("memfold.claim_judgements('w', tenant_id => 'someone else')", False),
         ("memfold.register_embedding_model('x', 3)", False),
         ("memfold.ingest_memory('x', %(tenant)s, metadata => 'no json')", False),
@@ -418,10 +420,10 @@ def test_settings_of_the_session_change_no_argument(routed: Routed) -> None:
         shard.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         assert one(db, known, "été", tenant) == one(shard, known, "ÉTÉ", tenant)
         ingest(db, "Ete", tenant_id=tenant, **vector(0.25))
-        db.execute("select memfold.set_policy(%s, decay_interval => '1 day 2 hours')", [tenant])
+        db.execute("select memfold.set_options(%s, decay_interval => '1 day 2 hours')", [tenant])
         assert one(
             shard,
-            "select decay_interval = '1 day 2 hours' from memfold.policies where tenant_id = %s",
+            "select decay_interval = '1 day 2 hours' from memfold.options where tenant_id = %s",
             tenant,
         )
 
@@ -521,7 +523,7 @@ def test_walls_of_the_router(routed: Routed) -> None:
 
     def seen(db: DB) -> set[str]:
         views = [name for name, of_tenants in gen_plproxy.VIEWS.items() if of_tenants]
-        rules = ("policies", "predicates")
+        rules = ("policies", "options", "predicates")
         found = set()
         for name in views:
             for (tenant,) in db.execute(f"select tenant_id from memfold.{name}".encode()).fetchall():

@@ -136,7 +136,7 @@ meant (policy, command, roles, condition, tables) as (
     ('tenant_read', 'SELECT', 'memfold_app', 'tenant_id = _tenant()', null),
     ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from isolated)),
     ('any_tenant_read', 'SELECT', 'memfold_app, memfold_owner', 'tenant_id = ''*''::text',
-        array['antonyms', 'policies', 'predicates']),
+        array['antonyms', 'options', 'policies', 'predicates']),
     ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
     ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_events']),
     ('own_row', 'SELECT', 'memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),

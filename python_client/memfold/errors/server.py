@@ -104,7 +104,7 @@ class TooManySourceTurnsError(MemfoldError):
 
 
 class InvalidOptionError(MemfoldError):
-    """A policy, predicate or model was given a value that is not allowed."""
+    """A policy, option, predicate or model was given a value that is not allowed."""
 
     code = "MF017"
 

@@ -1,3 +1,10 @@
+create or replace function memfold_internal._specificity(tenant_id text, bucket_id text, memory_type text) returns integer
+language sql immutable parallel safe
+return (tenant_id <> '*')::integer * 4 + (bucket_id <> '*')::integer * 2 + (memory_type <> '*')::integer;
+revoke all on function memfold_internal._specificity(text, text, text) from public;
+comment on function memfold_internal._specificity(text, text, text) is
+'How specific the key of a policy, or of options, is: of those that apply the highest wins whole. Inlined.';
+
 create or replace function memfold_internal._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
 language plpgsql stable
 as $$
@@ -8,8 +15,7 @@ declare
 begin
     -- At most eight rows, usually one: a loop is cheaper than a sort.
     for v_row in
-        select p as policy,
-            (p.tenant_id <> '*')::integer * 4 + (p.bucket_id <> '*')::integer * 2 + (p.memory_type <> '*')::integer as rank
+        select p as policy, memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) as rank
         from memfold.policies as p
         where p.tenant_id in (_policy.tenant_id collate "C", '*')
             and p.bucket_id in (_policy.bucket_id collate "C", '*')
@@ -31,6 +37,26 @@ revoke all on function memfold_internal._policy(text, text, text) from public;
 comment on function memfold_internal._policy(text, text, text) is
 'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote)
 are never lemmatised: prose/1 for lemma/1.';
+
+create or replace function memfold_internal._options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
+language plpgsql stable
+as $$
+declare
+    v_options memfold.options;
+begin
+    select o.* into v_options
+    from memfold.options as o
+    where o.tenant_id in (_options.tenant_id collate "C", '*')
+        and o.bucket_id in (_options.bucket_id collate "C", '*')
+        and o.memory_type in (_options.memory_type collate "C", '*')
+    order by memfold_internal._specificity(o.tenant_id, o.bucket_id, o.memory_type) desc
+    limit 1;
+    return v_options;
+end;
+$$;
+revoke all on function memfold_internal._options(text, text, text) from public;
+comment on function memfold_internal._options(text, text, text) is
+'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as _policy() finds it.';
 
 create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
 language sql stable

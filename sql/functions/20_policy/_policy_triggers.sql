@@ -39,14 +39,14 @@ create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from memfold.policies as p
-    where p.tenant_id = new.tenant_id and p.bucket_id = new.bucket_id and p.memory_type = new.memory_type;
+    execute format('delete from %s as p where p.tenant_id = $1 and p.bucket_id = $2 and p.memory_type = $3', tg_relid::regclass)
+    using new.tenant_id, new.bucket_id, new.memory_type;
     return new;
 end;
 $$;
 revoke all on function memfold_internal._replace_policy() from public;
 comment on function memfold_internal._replace_policy() is
-'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';
+'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships; so do options.';
 
 create or replace function memfold_internal._replace_antonym() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp

@@ -24,18 +24,6 @@ create or replace function memfold.set_policy(
     metadata_max text[] default null,
     conflict text default null,
     confidence_floor double precision default null,
-    min_confidence double precision default null,
-    search_threshold double precision default null,
-    touch boolean default null,
-    rank_confidence double precision default null,
-    rank_feedback double precision default null,
-    consolidate_threshold double precision default null,
-    session_threshold double precision default null,
-    protected_types text[] default null,
-    protected_confidence double precision default null,
-    decay_rate double precision default null,
-    decay_floor double precision default null,
-    decay_interval interval default null,
     notify boolean default null,
     weights double precision[] default null,
     max_content_length bigint default null,
@@ -43,15 +31,14 @@ create or replace function memfold.set_policy(
     max_session_repeats bigint default null,
     embed text default null,
     embed_model text default null,
-    segmenter text default null,
-    key_retention interval default null,
-    max_cluster_size bigint default null
+    segmenter text default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_old memfold.policies;
     v_new memfold.policies;
+    v_preset record;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
@@ -63,14 +50,16 @@ begin
     if preset is null then
         v_new := v_old;
     else
-        -- every preset is the columns' defaults and what _preset() says
+        -- every preset is the columns' defaults and what _preset() says, here and in the options
         delete from memfold.policies as p
         where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
             and p.memory_type = set_policy.memory_type;
         insert into memfold.policies as p (tenant_id, bucket_id, memory_type)
         values (set_policy.tenant_id, set_policy.bucket_id, set_policy.memory_type)
         returning p.* into v_new;
-        v_new := memfold_internal._preset(v_new, preset);
+        v_preset := memfold_internal._preset(preset, v_new, memfold_internal._reset_options(tenant_id, bucket_id, memory_type));
+        v_new := v_preset.policy;
+        perform memfold_internal._store_options(v_preset.options);
         v_new.rehash_run := v_old.rehash_run;
         v_new.rehash_from_canonicalizer := v_old.rehash_from_canonicalizer;
         v_new.rehash_from_key_fields := v_old.rehash_from_key_fields;
@@ -83,9 +72,6 @@ begin
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
         perform memfold_internal._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
             'Pass three numbers that add up to 1: of source, extractor and repetition.');
-    elsif decay_interval > '1000 years' then
-        perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
-            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
@@ -116,19 +102,6 @@ begin
     v_new.metadata_max := coalesce(metadata_max, v_new.metadata_max);
     v_new.conflict := coalesce(conflict, v_new.conflict);
     v_new.confidence_floor := coalesce(confidence_floor, v_new.confidence_floor);
-    v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
-    v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
-    v_new.touch := coalesce(touch, v_new.touch);
-    -- what would underflow, which is an error, is nothing
-    v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
-    v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
-    v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
-    v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
-    v_new.protected_types := coalesce(protected_types, v_new.protected_types);
-    v_new.protected_confidence := coalesce(protected_confidence, v_new.protected_confidence);
-    v_new.decay_rate := coalesce(decay_rate, v_new.decay_rate);
-    v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
-    v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);
     v_new.notify := coalesce(notify, v_new.notify);
     v_new.weight_source := coalesce(weights[1], v_new.weight_source);
     v_new.weight_extractor := coalesce(weights[2], v_new.weight_extractor);
@@ -139,8 +112,6 @@ begin
     v_new.embed := coalesce(embed, v_new.embed);
     v_new.embed_model := coalesce(embed_model, v_new.embed_model);
     v_new.segmenter := coalesce(segmenter, v_new.segmenter);
-    v_new.key_retention := coalesce(key_retention, v_new.key_retention);
-    v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
     v_new.updated_at := clock_timestamp();
     perform memfold_internal._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
     perform memfold_internal._check_embed(v_new);
@@ -184,38 +155,36 @@ $$;
 revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
-    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval, bigint
+    boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
-    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval, bigint
+    boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
     double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
-    double precision, double precision, boolean, double precision, double precision, double precision, double precision,
-    text[], double precision, double precision, double precision, interval, boolean, double precision[], bigint, bigint, bigint,
-    text, text, text, interval, bigint
+    boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
-replace_newer or robotics, as what the other options start from. key_fields: of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
+replace_newer or robotics, as what the other arguments start from; it sets the options of the same key too (set_options). key_fields:
+of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
 canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
 database makes the vectors, by embed_model (memfold_py).
-The other options are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
+The other arguments are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
 canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
 is missing), MF058, MF059.';
 
-create or replace function memfold_internal._preset(policy memfold.policies, preset text) returns memfold.policies
+create or replace function memfold_internal._preset(
+    preset text, inout policy memfold.policies, inout options memfold.options
+)
 language plpgsql volatile
 as $$
 declare
     p memfold.policies := policy;
+    o memfold.options := options;
 begin
     p.preset := preset;
     if preset = 'three_tier' then
@@ -226,9 +195,9 @@ begin
         p.merge_threshold := 1;
         p.judge_threshold := 0.65;
         p.on_ambiguous := 'synthesise';
-        p.search_threshold := 0.6;
-        p.touch := true;
-        p.consolidate_threshold := 0.65;
+        o.search_threshold := 0.6;
+        o.touch := true;
+        o.consolidate_threshold := 0.65;
     elsif preset = 'hash_first' then
         -- a bucket holds a text once, whatever its type; what is alike goes to a judge
         p.key_fields := '';
@@ -250,7 +219,7 @@ begin
         p.on_judge_failure := 'replace';
         p.metadata_merge := 'newest';
         p.metadata_max := '{intensity}';
-        p.consolidate_threshold := 0.9;
+        o.consolidate_threshold := 0.9;
     elsif preset = 'robotics' then
         p.canonicalizer := 'exact/1';
         p.key_fields := '';
@@ -266,21 +235,22 @@ begin
         p.weight_source := 1;
         p.weight_extractor := 0;
         p.weight_repetition := 0;
-        p.min_confidence := 0.3;
-        p.touch := true;
-        p.protected_types := '{constraint,postmortem,gotcha,perception}';
-        p.protected_confidence := 0.95;
-        p.decay_rate := 0.01;
+        o.min_confidence := 0.3;
+        o.touch := true;
+        o.protected_types := '{constraint,postmortem,gotcha,perception}';
+        o.protected_confidence := 0.95;
+        o.decay_rate := 0.01;
     else
         perform memfold_internal._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
             'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
     end if;
-    return p;
+    policy := p;
+    options := o;
 end;
 $$;
-revoke all on function memfold_internal._preset(memfold.policies, text) from public;
-comment on function memfold_internal._preset(memfold.policies, text) is
-'A policy of the columns'' defaults with what a preset has beside them. Raises MF017.';
+revoke all on function memfold_internal._preset(text, memfold.policies, memfold.options) from public;
+comment on function memfold_internal._preset(text, memfold.policies, memfold.options) is
+'A policy and options of the columns'' defaults with what a preset has beside them. Raises MF017.';
 
 create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
 language plpgsql volatile

@@ -26,6 +26,9 @@ begin
             select p::text as rule from memfold.policies as p
             where p.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and p.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
             union all
+            select o::text from memfold.options as o
+            where o.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and o.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
+            union all
             select m::text from memfold.embedding_models as m
         ) as x
     );
@@ -33,7 +36,7 @@ end;
 $$;
 revoke all on function memfold_internal._rules_stamp(text, text) from public;
 comment on function memfold_internal._rules_stamp(text, text) is
-'Stands for the rules by which a run plans: those of the bucket, and of the embedding models. Only reads.';
+'Stands for the rules by which a run plans: policies and options of the bucket, and embedding models. Only reads.';
 
 create or replace function memfold_internal._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
 language plpgsql volatile

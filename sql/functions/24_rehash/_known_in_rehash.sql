@@ -13,9 +13,8 @@ begin
             and p.bucket_id in (_check_rules.bucket_id collate "C", '*')
             and p.memory_type in (_check_rules.memory_type collate "C", '*')
             and p.updated_at <> policy.updated_at
-            and (p.tenant_id <> '*')::integer * 4 + (p.bucket_id <> '*')::integer * 2 + (p.memory_type <> '*')::integer
-            >= (policy.tenant_id <> '*')::integer * 4 + (policy.bucket_id <> '*')::integer * 2
-                + (policy.memory_type <> '*')::integer
+            and memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type)
+            >= memfold_internal._specificity(policy.tenant_id, policy.bucket_id, policy.memory_type)
     ) then
         v_now := memfold_internal._policy(tenant_id, bucket_id, memory_type);
         -- as _candidate() has it

@@ -1,30 +1,40 @@
 create or replace function memfold_internal._recall_rules(
-    tenant_id text, bucket_id text, out types text[], out rules memfold.policies[]
+    tenant_id text, bucket_id text, out types text[], out rules memfold_internal.recall_rule[]
 )
 language plpgsql stable
 as $$
 begin
     -- The default is first: it holds for types without rules of their own.
     select array_agg(t.memory_type order by t.memory_type <> '*'),
-        array_agg(memfold_internal._policy(tenant_id, bucket_id, t.memory_type) order by t.memory_type <> '*')
+        array_agg(row(
+            p.guard, p.weight_source, p.weight_extractor, p.weight_repetition, o.min_confidence, o.search_threshold, o.touch,
+            o.rank_confidence, o.rank_feedback, o.protected_types, o.decay_rate, o.decay_floor, o.decay_interval
+        )::memfold_internal.recall_rule order by t.memory_type <> '*')
     into types, rules
     from (
-        select distinct p.memory_type
+        select p.memory_type
         from memfold.policies as p
         where p.tenant_id in (_recall_rules.tenant_id collate "C", '*')
             and p.bucket_id in (_recall_rules.bucket_id collate "C", '*')
-    ) as t;
+        union
+        select o.memory_type
+        from memfold.options as o
+        where o.tenant_id in (_recall_rules.tenant_id collate "C", '*')
+            and o.bucket_id in (_recall_rules.bucket_id collate "C", '*')
+    ) as t
+    cross join lateral memfold_internal._policy(_recall_rules.tenant_id, _recall_rules.bucket_id, t.memory_type) as p
+    cross join lateral memfold_internal._options(_recall_rules.tenant_id, _recall_rules.bucket_id, t.memory_type) as o;
 end;
 $$;
 revoke all on function memfold_internal._recall_rules(text, text) from public;
 comment on function memfold_internal._recall_rules(text, text) is
-'The policies of a bucket, by type; ''*'', any type without one of its own, first. A policy is looked up once for each type
-that has rules, not once for each memory.';
+'What recall reads of the policies and options of a bucket, by type; ''*'', any type without any of its own, first. They are looked
+up once for each type that has some, not once for each memory.';
 
 create or replace function memfold_internal._knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
     memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
-    at timestamptz, as_of timestamptz, types text[], rules memfold.policies[],
+    at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
@@ -155,11 +165,11 @@ end;
 $$;
 revoke all on function memfold_internal._knn_search(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
-    text[], memfold.policies[]
+    text[], memfold_internal.recall_rule[]
 ) from public;
 comment on function memfold_internal._knn_search(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
-    text[], memfold.policies[]
+    text[], memfold_internal.recall_rule[]
 ) is
 'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each (text_ids)
 with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
@@ -169,7 +179,7 @@ where there is an index. Only reads.';
 create or replace function memfold_internal._indexed_knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
     subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
-    rules memfold.policies[], filtered boolean, index_id oid,
+    rules memfold_internal.recall_rule[], filtered boolean, index_id oid,
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
@@ -199,11 +209,11 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold_internal.recall_rule[],
     boolean, oid
 ) from public;
 comment on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold.policies[],
+    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold_internal.recall_rule[],
     boolean, oid
 ) is
 'As _knn_search(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:

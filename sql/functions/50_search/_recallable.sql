@@ -1,6 +1,6 @@
 create or replace function memfold_internal._recallable(
     tenant_id text, memory_id uuid, memory_type text, subject text, predicate text, session_id text, metadata jsonb,
-    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold.policies[]
+    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
 begin atomic
@@ -79,11 +79,11 @@ begin atomic
     offset 0;
 end;
 revoke all on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
+    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold_internal.recall_rule[]
 ) from public;
 comment on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold.policies[]
+    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold_internal.recall_rule[]
 ) is
 'Where a text leads, if recall may show that: with its effective confidence at a time, and its feedback in (0, 1). Null: no
-such filter; subject and predicate are canonical. types, rules: the policies of the bucket (_recall_rules). Inlined by its
+such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules). Inlined by its
 callers, so that the scans of vectors go on until enough have passed.';

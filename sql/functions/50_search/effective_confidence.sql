@@ -15,10 +15,11 @@ begin
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition),
         greatest(k.last_accessed, k.last_seen), coalesce(as_of, now()),
-        case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval)
+        case when m.memory_type = any(o.protected_types) then 0 else o.decay_rate end, o.decay_floor, o.decay_interval)
     into v_confidence
     from memfold.memory_counters as k
     cross join memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
+    cross join memfold_internal._options(m.tenant_id, m.bucket_id, m.memory_type) as o
     where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;
     return v_confidence;
 end;
@@ -27,6 +28,6 @@ revoke all on function memfold.effective_confidence(uuid, text, timestamptz) fro
 grant execute on function memfold.effective_confidence(uuid, text, timestamptz) to memfold_app;
 comment on function memfold.effective_confidence(uuid, text, timestamptz) is
 'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
-days since last use, by its policy, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
+days since last use, by its options, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
 it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';

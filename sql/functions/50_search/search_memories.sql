@@ -28,8 +28,8 @@ declare
     v_most constant bigint := 48 * greatest(least(max_results, 1000), 1);
     v_fetch bigint := 3 * greatest(least(max_results, 1000), 1);
     v_types text[];
-    v_rules memfold.policies[];
-    v_policy memfold.policies;
+    v_rules memfold_internal.recall_rule[];
+    v_rule memfold_internal.recall_rule;
     v_threshold double precision;
     v_unit memfold.memory_vectors.embedding%type;
     v_roots uuid[];
@@ -64,7 +64,7 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s, dedup_threshold %s, min_confidence %s.', coalesce(max_results::text, 'null'),
                 coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null')),
-            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null for the policy''s.');
+            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null for the bucket''s.');
     elsif jsonb_typeof(search_memories.metadata) <> 'object' then
         perform memfold_internal._fail('MF022', 'the metadata is not an object',
             format('It is a JSON %s.', jsonb_typeof(search_memories.metadata)),
@@ -73,9 +73,9 @@ begin
     perform memfold_internal._check_embedding(query_embedding, embedding_model);
     v_unit := memfold_internal._unit(query_embedding);
     select r.types, r.rules into v_types, v_rules from memfold_internal._recall_rules(tenant_id, bucket_id) as r;
-    v_policy := v_rules[coalesce(array_position(v_types, search_memories.memory_type), 1)];
+    v_rule := v_rules[coalesce(array_position(v_types, search_memories.memory_type), 1)];
     if coalesce(deduplicate, true) then
-        v_threshold := coalesce(dedup_threshold, v_policy.search_threshold, (
+        v_threshold := coalesce(dedup_threshold, v_rule.search_threshold, (
             select m.judge_threshold from memfold.embedding_models as m where m.model = embedding_model collate "C"
         ));
     end if;
@@ -95,8 +95,8 @@ begin
         from (
             -- a root once, by the best of its texts, its own where none is nearer
             select b.*,
-                (1 - v_policy.rank_confidence - v_policy.rank_feedback) * b.similarity
-                    + v_policy.rank_confidence * b.confidence + v_policy.rank_feedback * b.feedback as score
+                (1 - v_rule.rank_confidence - v_rule.rank_feedback) * b.similarity
+                    + v_rule.rank_confidence * b.confidence + v_rule.rank_feedback * b.feedback as score
             from (
                 select distinct on (f.id) f.*
                 from unnest(v_roots, v_texts, v_similarities, v_confidences, v_feedbacks)
@@ -112,7 +112,7 @@ begin
         v_best := v_clusters;
         if v_threshold is not null and cardinality(v_ids) > 1 then
             select c.clusters, c.best into v_clusters, v_best
-            from memfold_internal._recall_clusters(tenant_id, v_ids, v_confidences, embedding_model, v_threshold, v_policy.guard) as c;
+            from memfold_internal._recall_clusters(tenant_id, v_ids, v_confidences, embedding_model, v_threshold, v_rule.guard) as c;
         end if;
         select max(c.cluster), count(*) into v_last, v_found
         from (
@@ -165,7 +165,7 @@ begin
 
     -- A replica cannot, and a look into the past is no use.
     if coalesce(search_memories.touch,
-        v_policy.touch and as_of is null and current_setting('transaction_read_only') = 'off')
+        v_rule.touch and as_of is null and current_setting('transaction_read_only') = 'off')
     then
         -- what others are writing to is passed over: a count less, and nobody waits
         update memfold.memory_counters as k
@@ -194,15 +194,15 @@ comment on function memfold.search_memories(
 ) is
 'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
 texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-policy''s); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
+options''); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
 matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
-deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the policy''s
+deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the options''
 search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
 object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;
 the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score). Where too few are left, it looks
 further, at up to 48 * max_results. Exact up to 10,000 vectors; of larger buckets by an index (create_vector_index), else
 their newest 10,000; exact, however many, of one session_id, and with as_of: what was believed at that time, values that were
-superseded since included, confidence as of then. touch (null: the policy''s, unless as_of is given or the transaction is read-only): counts
+superseded since included, confidence as of then. touch (null: the options'', unless as_of is given or the transaction is read-only): counts
 what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
 
 create or replace function memfold_internal._recall_clusters(

@@ -34,7 +34,7 @@ comment on function memfold_internal._maintenance_model(text, text, text) is
 
 create or replace function memfold_internal._maintenance_groups(
     tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
-) returns table (group_ids uuid[], policy memfold.policies)
+) returns table (group_ids uuid[], policy memfold.policies, consolidate_threshold double precision, max_cluster_size bigint)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -58,13 +58,15 @@ begin
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
-        select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name
+        select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name,
+            o.consolidate_threshold, o.max_cluster_size
         from (select distinct x.memory_type from texts as x) as t
         cross join lateral memfold_internal._policy(_maintenance_groups.tenant_id, _maintenance_groups.bucket_id, t.memory_type) as p
-        where t.memory_type <> all(p.protected_types)
+        cross join lateral memfold_internal._options(_maintenance_groups.tenant_id, _maintenance_groups.bucket_id, t.memory_type) as o
+        where t.memory_type <> all(o.protected_types)
     ),
     placed as (
-        select t.memory_id, r.rule,
+        select t.memory_id, r.rule, r.consolidate_threshold, r.max_cluster_size,
             case when not by_policy then t.memory_type else r.name end as kind,
             case when not by_policy then memfold_internal._prose_1(t.subject)
                 when (r.rule).scope = 'predicate' then t.scope_key::text end as scope
@@ -79,7 +81,9 @@ begin
         ) as v
     )
     select pg_catalog.array_agg(p.memory_id order by p.memory_id),
-        (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1]
+        (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1],
+        -- where types of one policy have options of their own, what holds for each of them
+        max(p.consolidate_threshold), min(p.max_cluster_size)
     from placed as p
     group by p.kind, p.scope
     having pg_catalog.count(*) > 1
@@ -89,7 +93,7 @@ $$;
 revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
 comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
 'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
-of one scope of tier 2. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
+of one scope of tier 2; with their policy, and the strictest of their options. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
 these; null: of all. Only reads.';
 
 create or replace function memfold_internal._close_pairs(

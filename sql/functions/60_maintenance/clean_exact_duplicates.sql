@@ -19,7 +19,8 @@ begin
         select k.kind, p.*
         from (select distinct t.memory_type as kind from texts as t) as k
         cross join lateral memfold_internal._policy(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as p
-        where k.kind <> all(p.protected_types)
+        cross join lateral memfold_internal._options(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as o
+        where k.kind <> all(o.protected_types)
     ),
     hashed as (
         select t.memory_id, t.created_at,

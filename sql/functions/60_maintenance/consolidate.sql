@@ -10,7 +10,8 @@ declare
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
-        select g.group_ids as ids, g.policy, coalesce(_consolidation_questions.threshold, (g.policy).consolidate_threshold) as threshold
+        select g.group_ids as ids, g.policy, g.max_cluster_size,
+            coalesce(_consolidation_questions.threshold, g.consolidate_threshold) as threshold
         from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, false, null) as g
     loop
         return query
@@ -27,7 +28,7 @@ begin
             (v_group.policy).on_ambiguous
         from edges as e
         cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids),
-            (v_group.policy).max_cluster_size) as c
+            v_group.max_cluster_size) as c
         where e.a is not null;
     end loop;
 end;
@@ -146,7 +147,7 @@ grant execute on function memfold.consolidate(
 ) to memfold_app;
 comment on function memfold.consolidate(text, text, text, double precision, text, bigint, bigint, boolean) is
 'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters in which each is near to each: cosine at or above threshold (null: the policy''s consolidate_threshold), at most max_cluster_size
+clusters in which each is near to each: cosine at or above threshold (null: the options'' consolidate_threshold), at most max_cluster_size
 memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
 without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>

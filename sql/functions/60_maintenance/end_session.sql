@@ -1,5 +1,8 @@
 create or replace function memfold_internal._session_texts(tenant_id text, bucket_id text, session_id text)
-returns table (kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, rule memfold.policies)
+returns table (
+    kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, guard text,
+    session_threshold double precision
+)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -13,16 +16,17 @@ begin
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
-        select t.memory_type, p as rule
+        select t.memory_type, p as rule, o.protected_confidence, o.session_threshold
         from (select distinct x.memory_type from texts as x) as t
         cross join lateral memfold_internal._policy(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as p
-        where t.memory_type <> all(p.protected_types)
+        cross join lateral memfold_internal._options(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as o
+        where t.memory_type <> all(o.protected_types)
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
         t.content::text, t.object::text, memfold_internal._tokens(t.content, (r.rule).segmenter),
         pg_catalog.row_number() over (
             order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
-        ), r.rule
+        ), (r.rule).guard::text, r.session_threshold
     from texts as t
     join rules as r on r.memory_type = t.memory_type
     cross join lateral (
@@ -34,7 +38,7 @@ begin
         select memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, (r.rule).weight_source,
             (r.rule).weight_extractor, (r.rule).weight_repetition) as confidence
     ) as f
-    where ((r.rule).protected_confidence is null or f.confidence < (r.rule).protected_confidence)
+    where (r.protected_confidence is null or f.confidence < r.protected_confidence)
     order by t.created_at, t.memory_id;
 end;
 $$;
@@ -89,10 +93,10 @@ begin
                 select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
                     as similarity
             ) as j
-            where j.similarity > (a.rule).session_threshold
+            where j.similarity > a.session_threshold
                 and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
                 and (
-                    (a.rule).guard = 'off'
+                    a.guard = 'off'
                     or memfold_internal._guard_pair(_session_merges.tenant_id, a.content, b.content, a.object, b.object) = '{}'
                 )
         )
@@ -203,8 +207,8 @@ revoke all on function memfold.end_session(text, text, text, boolean) from publi
 grant execute on function memfold.end_session(text, text, text, boolean) to memfold_app;
 comment on function memfold.end_session(text, text, text, boolean) is
 'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
-scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the policy''s
-session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the policy''s
+scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the options''
+session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the options''
 protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
 wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is

@@ -30,10 +30,12 @@ begin
         where m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
-        select t.memory_type as kind, p.*
+        select t.memory_type as kind, p.weight_source, p.weight_extractor, p.weight_repetition, o.decay_rate, o.decay_floor,
+            o.decay_interval
         from (select distinct x.memory_type from texts as x) as t
         cross join lateral memfold_internal._policy(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as p
-        where t.memory_type <> all(p.protected_types)
+        cross join lateral memfold_internal._options(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as o
+        where t.memory_type <> all(o.protected_types)
     ),
     used as (
         select t.memory_id, t.content, u.last_used, k.helpful_count, k.harmful_count,

@@ -64,9 +64,9 @@ $$;
 revoke all on function memfold.run_maintenance(text, text[]) from public;
 grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where a policy has a
+'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
 decay_rate), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
-keys (idempotency keys older than the policy''s key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
@@ -104,7 +104,7 @@ begin
     elsif task = 'keys' then
         v_step := memfold_internal._expire_keys(tenant_id, after);
     elsif task = 'decay' then
-        if exists (select from memfold.policies as p where p.decay_rate > 0) then
+        if exists (select from memfold.options as o where o.decay_rate > 0) then
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
     elsif task = 'embed' then
@@ -186,9 +186,9 @@ declare
     v_key record;
 begin
     v_step.number := 0;
-    select pg_catalog.now() - min(p.key_retention) into v_before
-    from memfold.policies as p
-    where p.tenant_id in (v_tenant_id, '*') and p.memory_type = '*';
+    select pg_catalog.now() - min(o.key_retention) into v_before
+    from memfold.options as o
+    where o.tenant_id in (v_tenant_id, '*') and o.memory_type = '*';
     for v_key in
         with old as materialized (
             select k.bucket_id, k.idempotency_key, k.recorded_at
@@ -198,11 +198,12 @@ begin
             order by k.recorded_at
             limit 5000
         )
-        select o.*, o.recorded_at < pg_catalog.now() - (b.policy).key_retention as is_expired
+        select o.*, o.recorded_at < pg_catalog.now() - b.key_retention as is_expired
         from old as o
         join (
-            select x.bucket_id, memfold_internal._policy(v_tenant_id, x.bucket_id, '*') as policy
+            select x.bucket_id, p.key_retention
             from (select distinct o.bucket_id from old as o) as x
+            cross join lateral memfold_internal._options(v_tenant_id, x.bucket_id, '*') as p
         ) as b on b.bucket_id = o.bucket_id
         order by o.recorded_at
     loop

@@ -31,7 +31,7 @@ declare
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
-        select g.group_ids as ids, g.policy, b.score, b.merge_threshold, b.judge_threshold, b.floor
+        select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_threshold, b.judge_threshold, b.floor
         from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
         cross join lateral memfold_internal._bands(g.policy, embedding_model) as b
     loop
@@ -145,7 +145,7 @@ begin
                 )
             )
         from edges as e
-        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, v_size, v_policy.max_cluster_size) as c
+        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, v_size, v_group.max_cluster_size) as c
         where e.a is not null;
     end loop;
 end;

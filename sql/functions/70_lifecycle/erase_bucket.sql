@@ -142,6 +142,7 @@ begin
     if v_bucket_id is null then
         delete from memfold.labelled_pairs as p where p.tenant_id = v_tenant_id;
         delete from memfold.policies as p where p.tenant_id = v_tenant_id;
+        delete from memfold.options as o where o.tenant_id = v_tenant_id;
         delete from memfold.predicates as p where p.tenant_id = v_tenant_id;
         delete from memfold.antonyms as a where a.tenant_id = v_tenant_id;
         delete from memfold.archive_positions as a where a.tenant_id = v_tenant_id;
@@ -252,8 +253,8 @@ $$;
 revoke all on function memfold.erase_bucket(text, text, text, bigint) from public;
 grant execute on function memfold.erase_bucket(text, text, text, bigint) to memfold_app;
 comment on function memfold.erase_bucket(text, text, text, bigint) is
-'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy. About max_memories (1 to
-10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
+'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
+(1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
 meanwhile is as it was. Writers of the bucket wait for a call; what they write meanwhile goes with a later one. export_bucket()
 first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Raises MF001 to MF003, MF022, MF025.';

@@ -81,6 +81,10 @@ begin
     where p.tenant_id = v_tenant_id and p.bucket_id in (v_bucket_id, '*')
     order by p.bucket_id, p.memory_type;
     return query
+    select jsonb_build_object('table', 'options', 'row', to_jsonb(o)) from memfold.options as o
+    where o.tenant_id = v_tenant_id and o.bucket_id in (v_bucket_id, '*')
+    order by o.bucket_id, o.memory_type;
+    return query
     select jsonb_build_object('table', 'predicates', 'row', to_jsonb(p)) from memfold.predicates as p
     where p.tenant_id = v_tenant_id order by p.predicate;
     return query

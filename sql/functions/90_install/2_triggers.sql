@@ -35,6 +35,10 @@ begin
         create trigger replace_shipped before insert on memfold.policies
         for each row when (new.tenant_id = '*') execute function memfold_internal._replace_policy();
     end if;
+    if 'options.replace_shipped' <> all(v_there) then
+        create trigger replace_shipped before insert on memfold.options
+        for each row when (new.tenant_id = '*') execute function memfold_internal._replace_policy();
+    end if;
     if 'antonyms.replace_shipped' <> all(v_there) then
         create trigger replace_shipped before insert on memfold.antonyms
         for each row when (new.tenant_id = '*') execute function memfold_internal._replace_antonym();

@@ -1,0 +1,112 @@
+create or replace function memfold_internal._reset_options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_options memfold.options;
+begin
+    delete from memfold.options as o
+    where o.tenant_id = _reset_options.tenant_id and o.bucket_id = _reset_options.bucket_id
+        and o.memory_type = _reset_options.memory_type;
+    insert into memfold.options as o (tenant_id, bucket_id, memory_type)
+    values (_reset_options.tenant_id, _reset_options.bucket_id, _reset_options.memory_type)
+    returning o.* into v_options;
+    return v_options;
+end;
+$$;
+revoke all on function memfold_internal._reset_options(text, text, text) from public;
+comment on function memfold_internal._reset_options(text, text, text) is 'Gives a key the columns'' defaults, and returns them.';
+
+create or replace function memfold_internal._store_options(options memfold.options) returns void
+language plpgsql volatile
+as $$
+begin
+    delete from memfold.options as o
+    where o.tenant_id = options.tenant_id and o.bucket_id = options.bucket_id and o.memory_type = options.memory_type;
+    insert into memfold.options select (options).*;
+exception when check_violation or not_null_violation then
+    perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
+        E'What is allowed: \\d+ memfold.options.');
+end;
+$$;
+revoke all on function memfold_internal._store_options(memfold.options) from public;
+comment on function memfold_internal._store_options(memfold.options) is
+'Writes the options of a key, in place of those that are there. Raises MF017.';
+
+create or replace function memfold.set_options(
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default '*',
+    memory_type text default '*',
+    min_confidence double precision default null,
+    search_threshold double precision default null,
+    touch boolean default null,
+    rank_confidence double precision default null,
+    rank_feedback double precision default null,
+    consolidate_threshold double precision default null,
+    max_cluster_size bigint default null,
+    session_threshold double precision default null,
+    protected_types text[] default null,
+    protected_confidence double precision default null,
+    decay_rate double precision default null,
+    decay_floor double precision default null,
+    decay_interval interval default null,
+    key_retention interval default null
+) returns memfold.options
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_new memfold.options;
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_identifier('memory_type', memory_type, true);
+    if decay_interval > '1000 years' then
+        perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
+            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
+    end if;
+    -- of two that set options of a bucket at a time, the later keeps what the earlier has set
+    if bucket_id <> '*' then
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+    end if;
+    v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
+    v_new.tenant_id := tenant_id;
+    v_new.bucket_id := bucket_id;
+    v_new.memory_type := memory_type;
+    v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
+    v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
+    v_new.touch := coalesce(touch, v_new.touch);
+    -- what would underflow, which is an error, is nothing
+    v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
+    v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
+    v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
+    v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
+    v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
+    v_new.protected_types := coalesce(protected_types, v_new.protected_types);
+    v_new.protected_confidence := coalesce(protected_confidence, v_new.protected_confidence);
+    v_new.decay_rate := coalesce(decay_rate, v_new.decay_rate);
+    v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
+    v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);
+    v_new.key_retention := coalesce(key_retention, v_new.key_retention);
+    v_new.updated_at := clock_timestamp();
+    perform memfold_internal._store_options(v_new);
+    return v_new;
+end;
+$$;
+revoke all on function memfold.set_options(
+    text, text, text, double precision, double precision, boolean, double precision, double precision,
+    double precision, bigint, double precision, text[], double precision, double precision, double precision,
+    interval, interval
+) from public;
+grant execute on function memfold.set_options(
+    text, text, text, double precision, double precision, boolean, double precision, double precision,
+    double precision, bigint, double precision, text[], double precision, double precision, double precision,
+    interval, interval
+) to memfold_app;
+comment on function memfold.set_options(
+    text, text, text, double precision, double precision, boolean, double precision, double precision,
+    double precision, bigint, double precision, text[], double precision, double precision, double precision,
+    interval, interval
+) is
+'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
+stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
+sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
