@@ -281,7 +281,9 @@ def test_the_guard(nodes: citus_nodes.Nodes) -> None:
             connection.execute("set memfold.tenant_id = 'acme'")
             assert sqlstate(connection, f"select {call}") == "MF060"
             assert (
-                sqlstate(connection, "select memfold_internal._run_on_shard('acme', 'select 1', '0', 'off', '')")
+                sqlstate(
+                    connection, "select memfold_internal._run_on_shard('acme', 'select 1', '0', 'off', '')"
+                )
                 == "MF060"
             )
     with nodes.connect() as connection:
@@ -412,7 +414,7 @@ def test_rules_are_on_every_node(nodes: citus_nodes.Nodes) -> None:
 
 
 def test_the_script_may_run_again(nodes: citus_nodes.Nodes) -> None:
-    """As after an upgrade: memfold's functions are made anew on the coordinator, then on all nodes."""
+    """As after an upgrade: memfold's functions are made again on the coordinator, then on all nodes."""
     with nodes.connect(1) as connection:
         connection.execute("set citus.enable_ddl_propagation = off")
         connection.execute("drop function memfold.canonicalizer_selftest()")
