@@ -29,6 +29,7 @@ NOWHERE = {
     "test_import": "adoption is of tables on one server",
     "test_catalog": "is about the catalog of one server",
     "test_surface": "is about the catalog of one server",
+    "test_hooks": "is about the catalog of one server",
     "test_stateful": "would take hours: each of its many cases asks for a fresh database",
     "test_citus": "has servers of its own",
     "test_plproxy": "has servers of its own",
@@ -91,7 +92,7 @@ def _why_not(place: Place, item: pytest.Item) -> str | None:
 
 
 def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what could say nothing there; expect what is known to come out otherwise."""
+    """Leave out what could say nothing there; expect the known failures."""
     known = expected_failures(place.cluster.name)
     here, elsewhere = [], []
     for item in items:

@@ -25,8 +25,8 @@ FILE = Path(__file__).resolve().parent / "plproxy.sql"
 
 # What a call goes through first, from the catalog as it is: an error of the check is the same on either.
 CHECKS = [
-    "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_is_authorized", "_authorize_tenant", "_authorize_judge",
-    "_authorize_queue",
+    "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_on_tenant_node", "_is_authorized", "_authorize_session",
+    "_authorize_tenant", "_authorize_judge", "_authorize_queue_session", "_authorize_queue",
 ]  # fmt: skip
 
 # Without a tenant, or with the tenant '*' that is everyone's: on every server.

@@ -127,6 +127,14 @@ RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::te
 comment on function memfold_internal._tenant() is
 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
 
+CREATE OR REPLACE FUNCTION memfold_internal._on_tenant_node(tenant_id text)
+ RETURNS void
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN NULL::void;
+comment on function memfold_internal._on_tenant_node(text) is
+'A hook that a call reaches once it is authorized, before it reads or locks anything. On Citus: is this the tenant''s node (MF060)?';
+
 CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
  RETURNS boolean
  LANGUAGE sql
@@ -134,9 +142,9 @@ CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
 RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text)));
 comment on function memfold_internal._is_authorized(text) is
 'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _authorize_tenant().';
+or in doubt, is for _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
 
-CREATE OR REPLACE FUNCTION memfold_internal._authorize_tenant(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_session(tenant_id text, trusted_role name DEFAULT 'memfold_owner'::name)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -144,18 +152,18 @@ declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold_internal._is_authorized(tenant_id) then
-        return;
-    end if;
     if tenant_id is null or tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
-    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
+    v_trusted := v_bound is null and (
+        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
+        or tenant_id <> '*' and pg_catalog.pg_has_role(memfold_internal._actor(), trusted_role, 'member')
+    );
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_session.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -177,29 +185,38 @@ begin
     end if;
 end;
 $function$;
+comment on function memfold_internal._authorize_session(text,name) is
+'What every check at an entry point asks of the session: the tenant of the call must be its own. Members of memfold_owner
+(superusers too), and of trusted_role, may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so
+that row level security, which binds memfold''s functions, sees it. Raises MF001 to MF003.';
+
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_tenant(tenant_id text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+begin
+    if memfold_internal._is_authorized(tenant_id) is not true then
+        perform memfold_internal._authorize_session(tenant_id);
+        perform memfold_internal._on_tenant_node(tenant_id);
+    end if;
+end;
+$function$;
 comment on function memfold_internal._authorize_tenant(text) is
-'The check at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
-may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
-which binds these functions, sees it. Raises MF001 to MF003.';
+'The check at every entry point: _authorize_session(), then _on_tenant_node(). Raises MF001 to MF003.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._authorize_judge(tenant_id text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
 begin
-    if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
-    then
-        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
-    else
-        perform memfold_internal._authorize_tenant(tenant_id);
-    end if;
+    perform memfold_internal._authorize_session(tenant_id, 'memfold_judge');
+    perform memfold_internal._on_tenant_node(tenant_id);
 end;
 $function$;
 comment on function memfold_internal._authorize_judge(text) is
 'The check at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
 
-CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue(tenant_id text)
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue_session(tenant_id text)
  RETURNS text
  LANGUAGE plpgsql
 AS $function$
@@ -213,12 +230,29 @@ begin
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold_internal._authorize_judge(v_tenant_id);
+    perform memfold_internal._authorize_session(v_tenant_id, 'memfold_judge');
+    return v_tenant_id;
+end;
+$function$;
+comment on function memfold_internal._authorize_queue_session(text) is
+'Whose queue the session may work on. Null: every tenant''s, which members of memfold_judge and memfold_owner may. Raises MF001
+to MF003.';
+
+CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue(tenant_id text)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+declare
+    v_tenant_id constant text := memfold_internal._authorize_queue_session(tenant_id);
+begin
+    if v_tenant_id is not null then
+        perform memfold_internal._on_tenant_node(v_tenant_id);
+    end if;
     return v_tenant_id;
 end;
 $function$;
 comment on function memfold_internal._authorize_queue(text) is
-'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
+'The check where judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns whose queue it is, or null.';
 
 drop policy if exists own_row on memfold.tenant_roles;
 create policy own_row on memfold.tenant_roles for select to memfold_app

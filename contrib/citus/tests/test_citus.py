@@ -29,8 +29,6 @@ LOGINS = {"appl": "memfold_app", "judge": "memfold_judge", "bound": "memfold_ten
 # Public functions of a tenant that do not go to its node, with the reason.
 NOT_SENT = {
     "rehash_bucket": "commits where it is called; what it calls is sent",
-    "claim_judgements": "goes from tenant to tenant",
-    "retry_judgements": "goes from tenant to tenant",
     "derive_scope": "is part of other calls",
     "schedule_maintenance": "is about pg_cron's jobs",
     "unschedule_maintenance": "is about pg_cron's jobs",
@@ -120,14 +118,14 @@ def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
         found = connection.execute(
             "select p.proname from pg_proc as p where p.pronamespace = 'memfold'::regnamespace"
             " and p.proname !~ '^_' and 'tenant_id' = any(p.proargnames[:p.pronargs])"
-            " and p.prosrc !~ 'memfold_internal._send\\('"
+            " and p.prosrc !~ 'memfold_internal._run_on_shard\\('"
         ).fetchall()
         forced = connection.execute(
             "select o.objid::regprocedure::text from pg_dist_object as o"
             " where o.classid = 'pg_proc'::regclass and o.force_delegation"
         ).fetchall()
     assert {name for (name,) in found} == set(NOT_SENT)
-    assert forced == [('memfold_internal._send(text,text,text,text,"any")',)]
+    assert forced == [('memfold_internal._run_on_shard(text,text,text,text,"any")',)]
 
 
 def test_nodes_have_the_same_functions(nodes: citus_nodes.Nodes) -> None:
@@ -277,12 +275,15 @@ def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> N
 
 def test_the_guard(nodes: citus_nodes.Nodes) -> None:
     """What would take locks where they keep nobody out is refused."""
-    call = "memfold_internal._ingest_memory_at_home('Alice has a cat.', 'acme')"
+    call = "memfold_internal.ingest_memory('Alice has a cat.', 'acme')"
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
+            connection.execute("set memfold.tenant_id = 'acme'")
             assert sqlstate(connection, f"select {call}") == "MF060"
             assert (
-                sqlstate(connection, "select memfold_internal._send('acme', 'select 1', '0', 'off', '')")
+                sqlstate(
+                    connection, "select memfold_internal._run_on_shard('acme', 'select 1', '0', 'off', '')"
+                )
                 == "MF060"
             )
     with nodes.connect() as connection:
@@ -308,7 +309,7 @@ def test_nobody_changes_the_ledger(nodes: citus_nodes.Nodes, node: int) -> None:
             assert sqlstate(connection, statement) == "MF060"
 
 
-def test_walls(nodes: citus_nodes.Nodes) -> None:
+def test_tenant_isolation(nodes: citus_nodes.Nodes) -> None:
     with nodes.connect(0, "bound") as connection:
         connection.execute("select * from memfold.ingest_memory('Bound to acme.', 'acme')")
         assert sqlstate(connection, "select * from memfold.ingest_memory('x', 'globex')") == "MF002"
@@ -413,7 +414,7 @@ def test_rules_are_on_every_node(nodes: citus_nodes.Nodes) -> None:
 
 
 def test_the_script_may_run_again(nodes: citus_nodes.Nodes) -> None:
-    """As after an upgrade: memfold's functions are made anew on the coordinator, then on all nodes."""
+    """As after an upgrade: memfold's functions are made again on the coordinator, then on all nodes."""
     with nodes.connect(1) as connection:
         connection.execute("set citus.enable_ddl_propagation = off")
         connection.execute("drop function memfold.canonicalizer_selftest()")

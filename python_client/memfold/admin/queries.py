@@ -97,7 +97,7 @@ select
 # Whether the database is one of Citus, and memfold is distributed there.
 CITUS = """
 select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
-    pg_catalog.to_regprocedure('memfold_internal._lives_here(text)') is not null as is_distributed
+    pg_catalog.to_regprocedure('memfold_internal._is_tenant_node(text)') is not null as is_distributed
 """
 
 # Nodes whose functions are not the coordinator's.
@@ -154,7 +154,7 @@ present as (
         pg_catalog.replace(
             pg_catalog.regexp_replace(pg_catalog.regexp_replace(p.qual, 'memfold_internal\\._|pg_catalog\\.', '_', 'g'),
                 '^\\((.*)\\)$', '\\1'),
-            '_tenant_here()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
+            '_planned_tenant()', 'current_setting(''memfold.tenant_id''::text, true)') as condition,
         p.permissive, p.with_check
     from isolated as w
     join pg_catalog.pg_policies as p on p.schemaname = 'memfold' and p.tablename = w.name

@@ -6,6 +6,27 @@ end;
 revoke all on function memfold_internal._actor() from public;
 comment on function memfold_internal._actor() is 'The role that called, seen through SECURITY DEFINER.';
 
+-- Hooks, which contrib/citus replaces. Here they do nothing, and are inlined.
+create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
+language sql stable parallel safe return null::void;
+revoke all on function memfold_internal._on_tenant_node(text) from public;
+comment on function memfold_internal._on_tenant_node(text) is
+'A hook that a call reaches once it is authorized, before it reads or locks anything. On Citus: is this the tenant''s node (MF060)?';
+
+create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
+language sql stable parallel safe return null::void;
+revoke all on function memfold_internal._assert_local_shard(text) from public;
+comment on function memfold_internal._assert_local_shard(text) is
+'The hook of derive_scope(), which a call may reach many times: as _on_tenant_node(), and keeps the plans of the call.';
+
+create or replace function memfold_internal._authorize_reader(tenant_id text) returns void
+language sql stable parallel safe return null::void;
+revoke all on function memfold_internal._authorize_reader(text) from public;
+grant execute on function memfold_internal._authorize_reader(text) to memfold_app, memfold_auditor;
+comment on function memfold_internal._authorize_reader(text) is
+'The hook of functions that read as their caller, whom row level security binds. On Citus they read as memfold_owner: it is the
+check of _authorize_session(), and an auditor may read any tenant.';
+
 create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
 language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
@@ -15,27 +36,27 @@ and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
 revoke all on function memfold_internal._is_authorized(text) from public;
 comment on function memfold_internal._is_authorized(text) is
 'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _authorize_tenant().';
+or in doubt, is for _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
 
-create or replace function memfold_internal._authorize_tenant(tenant_id text) returns void
+create or replace function memfold_internal._authorize_session(tenant_id text, trusted_role name default 'memfold_owner') returns void
 language plpgsql volatile
 as $$
 declare
     v_bound name;
     v_trusted boolean;
 begin
-    if memfold_internal._is_authorized(tenant_id) then
-        return;
-    end if;
     if tenant_id is null or tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
-    v_trusted := v_bound is null and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member');
+    v_trusted := v_bound is null and (
+        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
+        or tenant_id <> '*' and pg_catalog.pg_has_role(memfold_internal._actor(), trusted_role, 'member')
+    );
     if v_bound is not null and not exists (
-        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_tenant.tenant_id collate "C"
+        select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = _authorize_session.tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
@@ -57,30 +78,38 @@ begin
     end if;
 end;
 $$;
+revoke all on function memfold_internal._authorize_session(text, name) from public;
+comment on function memfold_internal._authorize_session(text, name) is
+'What every check at an entry point asks of the session: the tenant of the call must be its own. Members of memfold_owner
+(superusers too), and of trusted_role, may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so
+that row level security, which binds memfold''s functions, sees it. Raises MF001 to MF003.';
+
+create or replace function memfold_internal._authorize_tenant(tenant_id text) returns void
+language plpgsql volatile
+as $$
+begin
+    if memfold_internal._is_authorized(tenant_id) is not true then
+        -- a statement each would cost a superuser's replay another percent
+        perform memfold_internal._authorize_session(tenant_id), memfold_internal._on_tenant_node(tenant_id);
+    end if;
+end;
+$$;
 revoke all on function memfold_internal._authorize_tenant(text) from public;
 comment on function memfold_internal._authorize_tenant(text) is
-'The check at every entry point: the tenant of the call must be the session''s. Members of memfold_owner (superusers too)
-may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row level security,
-which binds these functions, sees it. Raises MF001 to MF003.';
+'The check at every entry point: _authorize_session(), then _on_tenant_node(). Raises MF001 to MF003.';
 
 create or replace function memfold_internal._authorize_judge(tenant_id text) returns void
 language plpgsql volatile
 as $$
 begin
-    if tenant_id <> '' and tenant_id <> '*' and memfold_internal._bound_role(memfold_internal._actor()::name) is null
-        and pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
-    then
-        perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
-    else
-        perform memfold_internal._authorize_tenant(tenant_id);
-    end if;
+    perform memfold_internal._authorize_session(tenant_id, 'memfold_judge'), memfold_internal._on_tenant_node(tenant_id);
 end;
 $$;
 revoke all on function memfold_internal._authorize_judge(text) from public;
 comment on function memfold_internal._authorize_judge(text) is
 'The check at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
 
-create or replace function memfold_internal._authorize_queue(tenant_id text) returns text
+create or replace function memfold_internal._authorize_queue_session(tenant_id text) returns text
 language plpgsql volatile
 as $$
 declare
@@ -93,14 +122,32 @@ begin
         return null;
     end if;
     v_tenant_id := coalesce(tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
-    perform memfold_internal._authorize_judge(v_tenant_id);
+    perform memfold_internal._authorize_session(v_tenant_id, 'memfold_judge');
+    return v_tenant_id;
+end;
+$$;
+revoke all on function memfold_internal._authorize_queue_session(text) from public;
+comment on function memfold_internal._authorize_queue_session(text) is
+'Whose queue the session may work on. Null: every tenant''s, which members of memfold_judge and memfold_owner may. Raises MF001
+to MF003.';
+
+create or replace function memfold_internal._authorize_queue(tenant_id text) returns text
+language plpgsql volatile
+as $$
+declare
+    v_tenant_id constant text := memfold_internal._authorize_queue_session(tenant_id);
+begin
+    if v_tenant_id is not null then
+        perform memfold_internal._on_tenant_node(v_tenant_id);
+    end if;
     return v_tenant_id;
 end;
 $$;
 revoke all on function memfold_internal._authorize_queue(text) from public;
 comment on function memfold_internal._authorize_queue(text) is
-'Whose queue the caller works on. Null: every tenant''s, which members of memfold_judge and memfold_owner may.';
+'The check where judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns whose queue it is, or null.';
 
+-- A hook as well: a recursive query is of one tenant, on Citus.
 create or replace function memfold_internal._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic

@@ -110,16 +110,19 @@ comment on function memfold_internal._last_statement(text, uuid) is 'The ledger 
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
+declare
+    -- on Citus it is a row trigger of a shard, whose name ends in a number
+    v_table constant text := rtrim(tg_table_name, '_0123456789');
 begin
     if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then
-        return null;
+        return coalesce(new, old);
     end if;
-    if tg_table_name = 'memories' then
+    if v_table = 'memories' then
         perform memfold_internal._fail('MF020', format('%s of memories is refused', tg_op),
             'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
             'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
     else
-        perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, tg_table_name),
+        perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, v_table),
             'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
     end if;
     return null;

@@ -52,6 +52,7 @@ declare
     d record;
     e record;
 begin
+    perform memfold_internal._assert_local_shard(tenant_id);
     -- Whole trees, as they are stored. The caller names both sides of an edge that was made or cut; with one that was cut an
     -- older one may hold again, and it leads to another tree.
     v_members := memfold_internal._trees(v_tenant_id, memory_ids || array(

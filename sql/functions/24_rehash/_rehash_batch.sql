@@ -127,6 +127,7 @@ comment on function memfold_internal._rehash_unhashed(memfold.runs, bigint) is
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_variable
 declare
     v_run memfold.runs;
     v_step memfold_internal.rehash_step;
@@ -140,7 +141,7 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     select r.* into v_run
     from memfold.runs as r
-    where r.tenant_id = _rehash_batch.tenant_id collate "C" and r.run_id = _rehash_batch.run_id and r.kind = 'rehash';
+    where r.tenant_id = tenant_id collate "C" and r.run_id = run_id and r.kind = 'rehash';
     if not found then
         return true;
     end if;
@@ -148,7 +149,7 @@ begin
     v_locked_at := clock_timestamp();
     select r.* into v_run
     from memfold.runs as r
-    where r.tenant_id = _rehash_batch.tenant_id collate "C" and r.run_id = _rehash_batch.run_id;
+    where r.tenant_id = tenant_id collate "C" and r.run_id = run_id;
     if v_run.status <> 'open' or not exists (
         select from memfold.policies as p
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id

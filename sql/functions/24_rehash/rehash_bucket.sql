@@ -29,14 +29,14 @@ begin
 
     select p.* into v_running
     from memfold.policies as p
-    where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
+    where p.tenant_id = tenant_id collate "C" and p.bucket_id = bucket_id collate "C"
         and p.rehash_run is not null
     limit 1;
     if undo_run_id is not null then
         select r.* into v_run
         from memfold.runs as r
-        where r.tenant_id = _rehash_begin.tenant_id collate "C" and r.run_id = undo_run_id and r.kind = 'rehash'
-            and r.bucket_id = _rehash_begin.bucket_id collate "C";
+        where r.tenant_id = tenant_id collate "C" and r.run_id = undo_run_id and r.kind = 'rehash'
+            and r.bucket_id = bucket_id collate "C";
         if v_run.run_id is null then
             perform memfold_internal._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
                 'The rehashes of a bucket are the rows of runs with kind rehash.');
@@ -85,7 +85,7 @@ begin
         -- there and back is an undo, said or not
         select r.run_id into v_undoes
         from memfold.runs as r
-        where r.tenant_id = _rehash_begin.tenant_id collate "C" and r.bucket_id = _rehash_begin.bucket_id collate "C"
+        where r.tenant_id = tenant_id collate "C" and r.bucket_id = bucket_id collate "C"
             and r.kind = 'rehash' and r.status = 'done' and r.arguments ->> 'memory_type' = memory_type
             and r.arguments -> 'to' = memfold_internal._rules(v_old) and r.arguments -> 'from' = memfold_internal._rules(v_new)
         order by r.run_id desc
@@ -94,7 +94,7 @@ begin
 
     v_again := exists (
         select from memfold.runs as e
-        where e.tenant_id = _rehash_begin.tenant_id collate "C" and e.bucket_id = _rehash_begin.bucket_id collate "C"
+        where e.tenant_id = tenant_id collate "C" and e.bucket_id = bucket_id collate "C"
             and e.kind = 'rehash'
     );
     v_run_id := memfold_internal._new_run_id(tenant_id);
@@ -104,8 +104,8 @@ begin
         'again', v_again)), '{"rows": 0}', memfold_internal._actor());
     if not exists (
         select from memfold.policies as p
-        where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
-            and p.memory_type = _rehash_begin.memory_type collate "C"
+        where p.tenant_id = tenant_id collate "C" and p.bucket_id = bucket_id collate "C"
+            and p.memory_type = memory_type collate "C"
     ) then
         -- types that have rules of their own elsewhere keep them
         if memory_type = '*' then
@@ -114,8 +114,8 @@ begin
                 'tenant_id', tenant_id, 'bucket_id', bucket_id, 'memory_type', t.memory_type))).*
             from (
                 select distinct p.memory_type from memfold.policies as p
-                where p.tenant_id in (_rehash_begin.tenant_id collate "C", '*')
-                    and p.bucket_id in (_rehash_begin.bucket_id collate "C", '*') and p.memory_type <> '*'
+                where p.tenant_id in (tenant_id collate "C", '*')
+                    and p.bucket_id in (bucket_id collate "C", '*') and p.memory_type <> '*'
             ) as t
             cross join lateral memfold_internal._policy(tenant_id, bucket_id, t.memory_type) as p
             where p.memory_type = t.memory_type
@@ -130,8 +130,8 @@ begin
     set canonicalizer = v_new.canonicalizer, key_fields = v_new.key_fields, metadata_keys = v_new.metadata_keys,
         rehash_run = v_run_id, rehash_from_canonicalizer = v_old.canonicalizer, rehash_from_key_fields = v_old.key_fields,
         rehash_from_metadata_keys = v_old.metadata_keys, updated_at = memfold_internal._clock()
-    where p.tenant_id = _rehash_begin.tenant_id collate "C" and p.bucket_id = _rehash_begin.bucket_id collate "C"
-        and (p.memory_type = _rehash_begin.memory_type collate "C" or p.rehash_run = v_running.rehash_run);
+    where p.tenant_id = tenant_id collate "C" and p.bucket_id = bucket_id collate "C"
+        and (p.memory_type = memory_type collate "C" or p.rehash_run = v_running.rehash_run);
     return v_run_id;
 end;
 $$;

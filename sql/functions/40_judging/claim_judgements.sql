@@ -173,6 +173,18 @@ revoke all on function memfold_internal._claim(text, bigint, interval, boolean, 
 comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
 'claim_judgements() across tenants: owned by memfold_queue, which alone sees the queue of every tenant.';
 
+create or replace function memfold_internal._claim_all_tenants(
+    worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
+) returns setof memfold.claimed_judgement
+language sql volatile
+begin atomic
+    select * from memfold_internal._claim(worker, max_results, lease, review, null, judgement_ids);
+end;
+revoke all on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) from public;
+comment on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) is
+'A hook: claim_judgements() of no tenant in particular. On Citus, where no node has every queue, it calls claim_judgements() of one
+tenant after the other.';
+
 create or replace function memfold.claim_judgements(
     worker text,
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), ''),
@@ -195,7 +207,11 @@ begin
                 coalesce(review::text, 'null')),
             'Claim 1 to 1,000 judgements for one second to one day.');
     end if;
-    return query select * from memfold_internal._claim(worker, max_results, lease, review, v_tenant_id, judgement_ids);
+    if v_tenant_id is null then
+        return query select * from memfold_internal._claim_all_tenants(worker, max_results, lease, review, judgement_ids);
+    else
+        return query select * from memfold_internal._claim(worker, max_results, lease, review, v_tenant_id, judgement_ids);
+    end if;
 end;
 $$;
 revoke all on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) from public;

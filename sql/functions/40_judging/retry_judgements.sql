@@ -32,13 +32,23 @@ $$;
 revoke all on function memfold_internal._retry_judgements(text) from public;
 comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across tenants: owned by memfold_queue.';
 
+create or replace function memfold_internal._retry_all_tenants() returns bigint
+language sql volatile
+return memfold_internal._retry_judgements(null);
+revoke all on function memfold_internal._retry_all_tenants() from public;
+comment on function memfold_internal._retry_all_tenants() is
+'A hook: retry_judgements() of no tenant in particular. On Citus it calls retry_judgements() of one tenant after the other.';
+
 create or replace function memfold.retry_judgements(
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_tenant_id constant text := memfold_internal._authorize_queue(tenant_id);
 begin
-    return memfold_internal._retry_judgements(memfold_internal._authorize_queue(tenant_id));
+    return case when v_tenant_id is null then memfold_internal._retry_all_tenants()
+        else memfold_internal._retry_judgements(v_tenant_id) end;
 end;
 $$;
 revoke all on function memfold.retry_judgements(text) from public;

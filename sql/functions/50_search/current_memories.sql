@@ -14,6 +14,7 @@ declare
     v_bucket_id constant text collate "C" := bucket_id;
     v_as_of constant timestamptz := coalesce(as_of, 'infinity');
 begin
+    perform memfold_internal._authorize_reader(v_tenant_id);
     if coalesce(v_tenant_id, '') = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
             'Pass tenant_id, or set memfold.tenant_id.');

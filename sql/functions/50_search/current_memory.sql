@@ -7,6 +7,7 @@ as $$
 declare
     v_id uuid := id;
 begin
+    perform memfold_internal._authorize_reader(tenant_id);
     while v_id is not null loop
         return query
         select r.memory_id, r.content::text, r.status::text

@@ -37,6 +37,7 @@ declare
     v_skipped boolean := false;
     v_score text;
 begin
+    perform memfold_internal._authorize_reader(tenant_id);
     select a.* into m
     from memfold.memory_audit as a
     where a.memory_id = v_asked
