@@ -78,9 +78,14 @@ create or replace function memfold_internal._is_fast_path(
 ) returns boolean
 language sql stable parallel safe
 return coalesce(
-    pg_catalog.octet_length(content) <= 8192
-    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, source_turn_ids[1])) <= 512
-    and object is null and session_id is null and metadata = '{}'
+    pg_catalog.octet_length(content) between 1 and 8192
+    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1]))
+        <= 512
+    and (object ~ '^[A-Za-z0-9]' collate "C") is not false and (session_id <> '') is not false
+    and (
+        metadata = '{}'
+        or pg_catalog.jsonb_typeof(metadata) = 'object' and pg_catalog.octet_length(metadata::text) <= 8192
+    )
     and pg_catalog.cardinality(source_turn_ids) = case when source_turn_ids[1] <> '' then 1 else 0 end
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
@@ -91,9 +96,9 @@ revoke all on function memfold_internal._is_fast_path(
 comment on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
-'A candidate with nothing about it that must be looked at piece by piece, if it has the key of a memory: without object,
-session, metadata, further turns or another origin, and nothing too long. Else its content may still be empty, or longer than
-the policy allows, and so may bucket, type, subject and predicate. One expression, which its callers inline.';
+'Whether a candidate that has the key of a memory is valid beyond doubt: at most one turn, observed, and nothing too long. Any
+other candidate may still have an empty bucket or type, a subject or predicate of nothing, or more content or metadata than its
+policy allows. One expression, which its callers inline.';
 
 create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
@@ -109,8 +114,8 @@ declare
 begin
     if not memfold_internal._is_fast_path(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
-        or v_policy.max_content_length < 8192
-        or (content <> '' and bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
+        or v_policy.max_content_length < 8192 or v_policy.max_metadata_size < 8192
+        or (bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
         or memfold_internal._has_mark_run_1(content) or tenant_id = '*'
         or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
     then

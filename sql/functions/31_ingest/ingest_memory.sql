@@ -1,7 +1,7 @@
 create or replace function memfold_internal._ingest_fast_path(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
-    source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
-    origin text, metadata jsonb, observed_at timestamptz
+    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz, event_id uuid
 ) returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -22,19 +22,26 @@ begin
     end if;
     v_content_hash := memfold_internal._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
         null);
-    select m.memory_id, memfold_internal._new_id(), coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
+    select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
+        coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
     into v_memory_id, v_event_id, v_seen
     from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, v_content_hash) as m
     where m.status = 'active'
         -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
-        -- The condition is that of policies_unusual_idx.
+        -- The condition is that of policies_slow_path_idx.
         and not exists (
             select from memfold.policies as p
             where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
-                or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.rehash_run is not null
+                or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.max_metadata_size < 8192
+                or p.metadata_merge <> 'merge' or p.metadata_max <> '{}' or p.max_session_repeats is not null
+                or p.rehash_run is not null
         );
     if v_memory_id is null then
         return null;
+    end if;
+    if embedding is not null or embedding_model is not null then
+        -- of no use, but it has to be a vector that would have been taken
+        perform memfold_internal._check_embedding(embedding, embedding_model);
     end if;
     -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
     update memfold.memory_counters as k
@@ -48,7 +55,7 @@ begin
     where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
         and k.memory_id = v_memory_id
         and k.is_active
-        and (not k.on_timeline or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
+        and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
     returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end, k.last_event
     into v_aliases, v_on_timeline, v_seen, v_event_id;
     if v_aliases is null then
@@ -71,29 +78,40 @@ begin
             where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id;
         end if;
     end if;
+    if metadata <> '{}' then
+        -- its own statement: what another call has written by now is what this adds to
+        update memfold.memories as m
+        set metadata = m.metadata || _ingest_fast_path.metadata
+        where m.tenant_id = _ingest_fast_path.tenant_id collate "C" and m.memory_id = v_memory_id
+            and m.metadata <> m.metadata || _ingest_fast_path.metadata;
+    end if;
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
-        predicate, source_turn_ids, source_confidence, extractor_confidence, origin, metadata, observed_at, actor
+        predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
     ) values (
         _ingest_fast_path.tenant_id, v_event_id, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
         _ingest_fast_path.content, _ingest_fast_path.memory_type, _ingest_fast_path.subject, _ingest_fast_path.predicate,
-        _ingest_fast_path.source_turn_ids, _ingest_fast_path.source_confidence, _ingest_fast_path.extractor_confidence,
-        _ingest_fast_path.origin, _ingest_fast_path.metadata, v_seen, memfold_internal._actor()
+        _ingest_fast_path.object, _ingest_fast_path.source_turn_ids, _ingest_fast_path.source_confidence,
+        _ingest_fast_path.extractor_confidence, _ingest_fast_path.session_id, _ingest_fast_path.origin, _ingest_fast_path.metadata,
+        v_seen, memfold_internal._actor()
     );
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
         null::jsonb);
 end;
 $$;
 revoke all on function memfold_internal._ingest_fast_path(
-    text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
 ) from public;
 comment on function memfold_internal._ingest_fast_path(
-    text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
 ) is
-'The hot path: the usual candidate hits the text of an active memory (row 3 of the decision table). What _candidate,
-_decide_known, _record_observation and _record do in general, as five statements without composites in between, which takes a
-quarter off a replay. Usual rules too: where a policy of the tenant hashes in another way, is off, or takes less than
-8 kB, the general way is taken. action null: it is another case and nothing was written; method says whether a row may be held.';
+'The fast path: a candidate hits the text of an active memory (row 3 of the decision table). What _candidate, _decide_known,
+_record_observation and _record do in general, as five statements without composites in between, which takes a quarter off a
+replay. Where a policy of the tenant has rules that it does not know (policies_slow_path_idx) the slow path is taken. event_id:
+the ledger row''s, unless the memory has a later one; null: a new one. action null: it is another case and nothing was written;
+method says whether a row may be held. Raises MF012 to MF015 and MF047.';
 
 create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -248,9 +266,11 @@ begin
         perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
         perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);
         loop
-            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key)
-            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key)
-            on conflict do nothing;
+            -- with the id that the event usually gets, so that the row is written once
+            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key, event_id)
+            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key, memfold_internal._new_id())
+            on conflict do nothing
+            returning i.event_id into v_event_id;
             exit when found;
             select i.event_id into v_event_id
             from memfold.idempotency_keys as i
@@ -265,18 +285,16 @@ begin
             -- it expired in between: a new call
         end loop;
     end if;
-    if embedding is null and embedding_model is null then
-        r := memfold_internal._ingest_fast_path(
-            content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
-            extractor_confidence, session_id, origin, metadata, observed_at);
-    end if;
+    r := memfold_internal._ingest_fast_path(
+        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model, source_turn_ids,
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
     if r.action is null then
         r := memfold_internal._ingest(memfold_internal._candidate(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
             source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at),
             r.method is not null);
     end if;
-    if idempotency_key is not null then
+    if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i
         set event_id = r.event_id
         where i.tenant_id = ingest_memory.tenant_id collate "C"
