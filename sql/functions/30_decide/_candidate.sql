@@ -79,8 +79,9 @@ create or replace function memfold_internal._is_fast_path(
 language sql stable parallel safe
 return coalesce(
     pg_catalog.octet_length(content) between 1 and 8192
-    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1]))
-        <= 512
+    and pg_catalog.octet_length(
+        pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1])
+    ) <= 512
     and (object ~ '^[A-Za-z0-9]' collate "C") is not false and (session_id <> '') is not false
     and (
         metadata = '{}'
@@ -103,7 +104,8 @@ policy allows. One expression, which its callers inline.';
 create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz,
+    default_hash bytea default null
 ) returns memfold_internal.candidate
 language plpgsql stable
 as $$
@@ -138,23 +140,27 @@ begin
         tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold_internal._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
         coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
-        memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
-            v_signature),
+        case when default_hash is not null and v_policy.canonicalizer = 'prose/1'
+            and v_policy.key_fields = 'type,subject,predicate' and v_signature is null then default_hash
+            else memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
+                v_signature)
+        end,
         null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid
     );
 end;
 $$;
 revoke all on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz
+    timestamptz, bytea
 ) from public;
 comment on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz
+    timestamptz, bytea
 ) is
 'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
 which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
-told when the candidate is written (_stated_at). Raises MF003 to MF016, MF061; writes nothing.';
+told when the candidate is written (_stated_at). default_hash: its hash by the default rules, where it is known. Raises MF003 to
+MF016, MF061; writes nothing.';
 
 -- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
 
