@@ -50,10 +50,11 @@ create table memfold.policies (
     ),
     constraint policies_embed_model_check check (embed = 'client' or embed_model is not null)
 );
--- Rules that are not the usual ones: the hot path finds that there are none without reading the rest.
-create index policies_unusual_idx on memfold.policies (tenant_id)
+-- Rules that the fast path does not know: it finds that there are none without reading the rest.
+create index policies_slow_path_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
-or max_content_length < 8192 or rehash_run is not null;
+or max_content_length < 8192 or max_metadata_size < 8192 or metadata_merge <> 'merge' or metadata_max <> '{}'
+or max_session_repeats is not null or rehash_run is not null;
 comment on table memfold.policies is
 'The rules of a bucket: what decides of candidates and verdicts. ''*'' stands for any; the most specific row wins whole:
 (tenant, bucket, type), (tenant, bucket), tenant, default. Written by set_policy().';

@@ -318,6 +318,105 @@ def test_an_idempotency_key_belongs_to_one_candidate(db: DB) -> None:
     check(db)
 
 
+REPLAYS: list[dict[str, Any]] = [
+    {},
+    {"session_id": "s1"},
+    {"object": "cats"},
+    {"object": "Ähre"},
+    {"source_turn_ids": ["t1"], "metadata": {"a": 1}},
+    {"metadata": {"a": 1}},
+    {"metadata": {"a": {"x": 1}}, "session_id": "s2"},
+    {"metadata": {"a": {"x": 1}, "b": [2]}, "idempotency_key": "k1"},
+    {"metadata": {"a": {"x": 1}, "b": [2]}, "idempotency_key": "k1"},
+    {"metadata": {"b": [3]}, "observed_at": "2020-01-01"},
+    {"observed_at": "2020-01-02", "idempotency_key": "k2", "object": "cats"},
+    {
+        "source_turn_ids": ["t1"],
+        "idempotency_key": "k3",
+        "session_id": "s3",
+        "object": "dogs",
+        "metadata": {"c": None},
+    },
+    {"embedding": vector(0.5)["embedding"], "embedding_model": "m"},
+]
+
+
+def slow_calls(db: DB) -> int:
+    """How often this session has taken the slow path of a single call, with track_functions = pl."""
+    row = db.execute(
+        "select coalesce(sum(calls), 0)::bigint from ("
+        "select calls from pg_stat_user_functions where funcname = '_ingest'"
+        " union all select calls from pg_stat_xact_user_functions where funcname = '_ingest') as f"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.core
+def test_the_fast_path_writes_what_the_slow_path_does(db: DB) -> None:
+    model(db)
+    db.execute("set track_functions = 'pl'")
+    db.execute("set stats_fetch_consistency = none")
+    written = {}
+    for tenant in ("fast", "slow"):
+        db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        if tenant == "slow":
+            # a rule that the fast path does not know, for another bucket
+            db.execute("select set_policy(bucket_id => 'other', max_session_repeats => 1000)")
+        first = ingest(db, "Alice has a cat", tenant_id=tenant, metadata={"z": 1})
+        slow = []
+        for replay in REPLAYS:
+            before = slow_calls(db)
+            result = ingest(db, "alice has a cat!", tenant_id=tenant, **replay)
+            slow.append(slow_calls(db) > before)
+            assert (result.action, result.memory_id) == ("merged", first.memory_id)
+        # what is out of order is not simply added to, an identifier that is not ASCII is looked at, and row 1 ends before
+        expected = [
+            replay.get("object") == "Ähre" or replay.get("observed_at") == "2020-01-01" for replay in REPLAYS
+        ]
+        if tenant == "slow":
+            expected = [i != 8 for i in range(len(REPLAYS))]
+        assert slow == expected
+        written[tenant] = [
+            db.execute(
+                "select action, tier, method, observation, content, object, source_turn_ids, session_id, metadata,"
+                " case when observed_at < '2021-01-01' then observed_at end from memory_events"
+                " where tenant_id = %s order by event_id",
+                [tenant],
+            ).fetchall(),
+            db.execute(
+                "select content, metadata, session_id, object from memories where tenant_id = %s", [tenant]
+            ).fetchall(),
+            {
+                k: v
+                for k, v in counters(db, first.memory_id).items()
+                if k not in ("memory_id", "tenant_id", "last_seen", "last_event")
+            },
+            db.execute(
+                "select idempotency_key, e.metadata from idempotency_keys as i join memory_events as e using (event_id)"
+                " where i.tenant_id = %s order by 1",
+                [tenant],
+            ).fetchall(),
+        ]
+        check(db)
+    assert written["fast"] == written["slow"]
+
+
+@pytest.mark.core
+def test_a_vector_of_a_known_text_is_checked(db: DB) -> None:
+    model(db)
+    ingest(db, "Alice has a cat")
+    for embedding, name, sqlstate in (
+        ("[1,0]", None, "MF012"),
+        ("[1,0]", "nobody", "MF013"),
+        ("[1,0,0]", "m", "MF014"),
+        ("[0,0,0,0]", "m", "MF015"),
+    ):
+        with pytest.raises(psycopg.Error) as error:
+            ingest(db, "Alice has a cat", embedding=embedding, embedding_model=name)
+        assert error.value.sqlstate == sqlstate
+
+
 def test_every_accepted_call_leaves_its_text(db: DB) -> None:
     ingest(db, "User likes Vim")
     ingest(

@@ -78,9 +78,15 @@ create or replace function memfold_internal._is_fast_path(
 ) returns boolean
 language sql stable parallel safe
 return coalesce(
-    pg_catalog.octet_length(content) <= 8192
-    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, source_turn_ids[1])) <= 512
-    and object is null and session_id is null and metadata = '{}'
+    pg_catalog.octet_length(content) between 1 and 8192
+    and pg_catalog.octet_length(
+        pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1])
+    ) <= 512
+    and (object ~ '^[A-Za-z0-9]' collate "C") is not false and (session_id <> '') is not false
+    and (
+        metadata = '{}'
+        or pg_catalog.jsonb_typeof(metadata) = 'object' and pg_catalog.octet_length(metadata::text) <= 8192
+    )
     and pg_catalog.cardinality(source_turn_ids) = case when source_turn_ids[1] <> '' then 1 else 0 end
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
@@ -91,14 +97,15 @@ revoke all on function memfold_internal._is_fast_path(
 comment on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
-'A candidate with nothing about it that must be looked at piece by piece, if it has the key of a memory: without object,
-session, metadata, further turns or another origin, and nothing too long. Else its content may still be empty, or longer than
-the policy allows, and so may bucket, type, subject and predicate. One expression, which its callers inline.';
+'Whether a candidate that has the key of a memory is valid beyond doubt: at most one turn, observed, and nothing too long. Any
+other candidate may still have an empty bucket or type, a subject or predicate of nothing, or more content or metadata than its
+policy allows. One expression, which its callers inline.';
 
 create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz,
+    default_hash bytea default null
 ) returns memfold_internal.candidate
 language plpgsql stable
 as $$
@@ -109,8 +116,8 @@ declare
 begin
     if not memfold_internal._is_fast_path(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
-        or v_policy.max_content_length < 8192
-        or (content <> '' and bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
+        or v_policy.max_content_length < 8192 or v_policy.max_metadata_size < 8192
+        or (bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
         or memfold_internal._has_mark_run_1(content) or tenant_id = '*'
         or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
     then
@@ -133,23 +140,27 @@ begin
         tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold_internal._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
         coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
-        memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
-            v_signature),
+        case when default_hash is not null and v_policy.canonicalizer = 'prose/1'
+            and v_policy.key_fields = 'type,subject,predicate' and v_signature is null then default_hash
+            else memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
+                v_signature)
+        end,
         null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid
     );
 end;
 $$;
 revoke all on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz
+    timestamptz, bytea
 ) from public;
 comment on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz
+    timestamptz, bytea
 ) is
 'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
 which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
-told when the candidate is written (_stated_at). Raises MF003 to MF016, MF061; writes nothing.';
+told when the candidate is written (_stated_at). default_hash: its hash by the default rules, where it is known. Raises MF003 to
+MF016, MF061; writes nothing.';
 
 -- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
 
