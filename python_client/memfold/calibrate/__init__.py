@@ -4,22 +4,25 @@ Needs the extra ``memfold[calibrate]``. ``calibrate`` reads the labelled pairs o
 ``calibrate_pairs`` does the same with pairs in hand, without storing anything.
 """
 
-from memfold.calibrate.bands import (
-    Bands,
-    Budget,
-    Frontier,
-    Measured,
-    Sample,
-    choose,
-    frontier,
-    measure,
-    percentiles,
-)
-from memfold.calibrate.bounds import Rate, allowed, lower, needed, upper
-from memfold.calibrate.calibration import Calibration
-from memfold.calibrate.choosing import calibrate_pairs
-from memfold.calibrate.pairs import LABELS, Pair, described, fingerprint, groups_of, parted, read_file
-from memfold.calibrate.run import apply, calibrate, save
+from memfold._extras import needs
+
+with needs("calibrate"):
+    from memfold.calibrate.bands import (
+        Bands,
+        Budget,
+        Frontier,
+        Measured,
+        Sample,
+        choose,
+        frontier,
+        measure,
+        percentiles,
+    )
+    from memfold.calibrate.bounds import Rate, allowed, lower, needed, upper
+    from memfold.calibrate.calibration import Calibration
+    from memfold.calibrate.choosing import calibrate_pairs
+    from memfold.calibrate.pairs import LABELS, Pair, described, fingerprint, groups_of, parted, read_file
+    from memfold.calibrate.run import apply, calibrate, save
 
 __all__ = [
     "LABELS",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from memfold._extras import needs
 from memfold.calibrate.bands import Measured, Sample, curve
 from memfold.calibrate.bounds import Rate
 from memfold.calibrate.calibration import Calibration
@@ -28,10 +29,11 @@ _MOST: Final = 100
 
 def figure(made: Calibration) -> Any:
     """Distributions with the bands, the trade-off, and what becomes of each class."""
-    import matplotlib
+    with needs("calibrate"):
+        import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
+        matplotlib.use("Agg")
+        from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.size": 9}):
         drawn = Figure(figsize=(10, 7.2), layout="constrained")
@@ -166,7 +168,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _svg(made: Calibration) -> str:
-    import matplotlib
+    with needs("calibrate"):
+        import matplotlib
 
     written = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "memfold"}):

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memfold._extras import needs
+
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "memfold trees/1"
@@ -246,7 +248,8 @@ def _one_thread() -> AbstractContextManager[Any]:
 
     threadpoolctl comes with scikit-learn. It limits what is loaded already.
     """
-    importlib.import_module("sklearn.ensemble")
+    with needs("calibrate"):
+        importlib.import_module("sklearn.ensemble")
     limits: AbstractContextManager[Any] = importlib.import_module("threadpoolctl").threadpool_limits(1)
     return limits
 

@@ -11,6 +11,7 @@ from memfold._text import escape_line
 from memfold._version import __version__
 from memfold.admin import migrate, server
 from memfold.cli import _adopt, _calibrate, _doctor, _export, _files, _judge, _maintenance, _reembed, _search
+from memfold.cli._npz import read_vectors
 from memfold.cli._shared import (
     FILE,
     PATH,
@@ -167,8 +168,8 @@ def ingest(
         raise click.UsageError("--embed-url needs --embed-model")
     embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
     try:
-        stored = _files.read_vectors(vectors) if vectors is not None else None
-    except (ImportError, ValueError) as error:
+        stored = read_vectors(vectors) if vectors is not None else None
+    except ValueError as error:
         fail(str(error))
     with open_client(dsn, embedder, tenant) as client:
         run = _files.Ingestion(

@@ -17,7 +17,6 @@ from memfold.cli._shared import (
     FILE,
     PATH,
     dsn_option,
-    fail,
     open_client,
     resolve,
     say,
@@ -151,11 +150,9 @@ def calibrate(
             row = connection.execute("select memfold.undo_calibration(%s)", [model]).fetchone()
         say(f"undone; {model} goes by " + (f"calibration {row[0]}" if row and row[0] else "no calibration"))
         return
-    try:
-        from memfold.calibrate import apply, save
-        from memfold.calibrate import calibrate as run
-    except ImportError as error:
-        fail(f"{error.name} is missing\nHINT: Run: pip install 'memfold[calibrate]'")
+    from memfold.calibrate import apply, save
+    from memfold.calibrate import calibrate as run
+
     if pairs is not None:
         say(
             f"{_load(where, str(tenant), model, pairs, embed_url, embed_model)} pairs of {pairs.name} are stored"

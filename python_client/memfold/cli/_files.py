@@ -23,25 +23,6 @@ _FIELDS = frozenset(queries.CANDIDATE)
 _SAVE_EVERY = 1.0
 
 
-def read_vectors(path: Path) -> dict[str, Any]:
-    """The arrays ``texts`` and ``vectors`` of an .npz file, as a mapping from text to vector."""
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise ImportError("reading --vectors needs numpy: pip install numpy") from error
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            texts, vectors = arrays["texts"], arrays["vectors"]
-    except (KeyError, OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no .npz file with the arrays texts and vectors: {error}") from error
-    if vectors.ndim != 2 or texts.shape != vectors.shape[:1] or texts.dtype.kind != "U":
-        raise ValueError(
-            f"{path}: texts must be n strings and vectors n rows, not {texts.dtype}{texts.shape}"
-            f" and {vectors.dtype}{vectors.shape}"
-        )
-    return dict(zip(texts.tolist(), vectors, strict=True))
-
-
 class LineError(Exception):
     """A line that is no candidate."""
 

@@ -11,7 +11,7 @@ import psycopg
 
 from memfold._text import describe_error, escape_line
 from memfold.admin import reembed
-from memfold.cli import _files
+from memfold.cli._npz import read_vectors
 from memfold.cli._shared import (
     FILE,
     dsn_option,
@@ -33,8 +33,8 @@ _FOLLOW = 1.0
 
 def _stored(path: Path, model: str) -> EmbedderProtocol:
     try:
-        vectors = _files.read_vectors(path)
-    except (ImportError, ValueError) as error:
+        vectors = read_vectors(path)
+    except ValueError as error:
         fail(str(error))
 
     def embed(texts: list[str]) -> list[Any]:

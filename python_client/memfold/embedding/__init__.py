@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from memfold.embedding.embedders import Embedder, EmbedderProtocol
 
 if TYPE_CHECKING:
+    from memfold.embedding.local_embedder import LocalEmbedder
     from memfold.embedding.openai_embedder import OpenAIEmbedder
 
-__all__ = ["Embedder", "EmbedderProtocol", "OpenAIEmbedder"]
+__all__ = ["Embedder", "EmbedderProtocol", "LocalEmbedder", "OpenAIEmbedder"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from memfold.embedding.openai_embedder import OpenAIEmbedder
 
         return OpenAIEmbedder
+    if name == "LocalEmbedder":
+        from memfold.embedding.local_embedder import LocalEmbedder
+
+        return LocalEmbedder
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

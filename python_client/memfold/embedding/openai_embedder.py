@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from memfold import _endpoint
+from memfold._extras import check
 from memfold._text import remember_key
 from memfold.embedding.vectors import MAX_DIMENSIONS
 from memfold.errors import EndpointError, MemfoldError
@@ -41,6 +42,7 @@ class OpenAIEmbedder:
         timeout: float = 30.0,
         max_retries: int = 2,
     ) -> None:
+        check("judge", "openai")
         self.model = name or model
         self.dimensions = dimensions
         self._request: dict[str, Any] = {"model": model, "encoding_format": "float"}

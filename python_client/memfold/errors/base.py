@@ -53,6 +53,17 @@ class InstallError(MemfoldError):
     """memfold cannot be installed in this database."""
 
 
+class MissingExtraError(MemfoldError, ImportError):
+    """A package is not installed that an extra of memfold brings. ``extra`` names the extra, ``name`` the package."""
+
+    def __init__(self, extra: str, name: str) -> None:
+        super().__init__(
+            f"the Python package {name} is not installed", hint=f"Run: pip install 'memfold[{extra}]'"
+        )
+        self.extra = extra
+        self.name = name
+
+
 class AdoptError(MemfoldError):
     """A table cannot be adopted, or a step of its adoption cannot go on. Nothing is half done."""
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from memfold import _endpoint
+from memfold._extras import check
 from memfold._text import MASK, remember_key
 from memfold.errors import MemfoldError
 from memfold.judging.prompt import BY_MODE, SCHEMA, Json, prompt, response_format
@@ -61,6 +62,7 @@ class OpenAIJudge:
         output_price: float = 0.0,
         client: openai.AsyncOpenAI | None = None,
     ) -> None:
+        check("judge", "openai")
         self.model = model
         self.timeout = timeout
         self.input_price = input_price

@@ -1,0 +1,20 @@
+"""``python -m memfold``, and the script ``memfold``: the command line, where it is installed."""
+
+from __future__ import annotations
+
+from memfold._extras import needs
+from memfold.errors import MissingExtraError
+
+
+def main() -> None:
+    """Run the command line, or say what installs it."""
+    try:
+        with needs("cli"):
+            from memfold.cli import main as command
+    except MissingExtraError as error:
+        raise SystemExit(f"Error: {error}") from None
+    command()
+
+
+if __name__ == "__main__":
+    main()
