@@ -633,7 +633,10 @@ BAD_ANSWERS: dict[str, str | Json] = {
     "NaN": json.dumps(GOOD | {"confidence": float("nan")}),
     "Infinity": json.dumps(GOOD | {"confidence": float("inf")}),
     "1e999": json.dumps(GOOD).replace("0.9", "1e999"),
-    **{f"no {name}": json.dumps({k: v for k, v in GOOD.items() if k != name}) for name in ("verdict", "confidence")},
+    **{
+        f"no {name}": json.dumps({k: v for k, v in GOOD.items() if k != name})
+        for name in ("verdict", "confidence")
+    },
     **{
         f"{name} {value!r}": json.dumps(GOOD | {name: value})
         for name, values in {

@@ -136,9 +136,9 @@ def judge(
         fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
     if summary.unfinished == "answers useless" or (summary.failed and not summary.answers):
         text = "what the judge answers is of no use" if summary.answers else "every judgement failed"
-        error = click.ClickException(f"{text}; the last because: {summary.last_failure}")
-        error.exit_code = ANSWERS_USELESS
-        raise error
+        useless = click.ClickException(f"{text}; the last because: {summary.last_failure}")
+        useless.exit_code = ANSWERS_USELESS
+        raise useless
 
 
 @click.command()

@@ -231,7 +231,9 @@ class Dispatcher(Writer):
             self._failures_by_id.pop(judgement_id, None)
             if self._breaker.answered(started, time.monotonic()):
                 useless = self._breaker.useless
-                logger.warning("the judge's %s", "answers are of use again" if useless else "endpoint is back")
+                logger.warning(
+                    "the judge's %s", "answers are of use again" if useless else "endpoint is back"
+                )
         finally:
             self._calls.pop(judgement_id, None)
             self._asking.pop(judgement_id, None)

@@ -54,9 +54,7 @@ class Breaker:
         """Why it is open."""
         return "answers useless" if self.useless else "endpoint down"
 
-    def failed(
-        self, started: float, now: float, retry_after: float | None, *, useless: bool = False
-    ) -> bool:
+    def failed(self, started: float, now: float, retry_after: float | None, *, useless: bool = False) -> bool:
         """A call that began at ``started`` failed; whether a pause begins with that."""
         asked_for = min(max(retry_after or 0.0, 0.0), HOUR)
         if started < self._opened:

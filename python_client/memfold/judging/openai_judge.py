@@ -112,7 +112,11 @@ class OpenAIJudge:
         system, user = prompt(question, secrets.token_hex(16))
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         # Of these the endpoint is sent the first that it knows; without any the prompt alone asks for JSON.
-        formats = ({"response_format": response_format(question)}, {"response_format": BY_MODE}, {})
+        formats: tuple[Json, ...] = (
+            {"response_format": response_format(question)},
+            {"response_format": BY_MODE},
+            {},
+        )
         for place in range(self._format, len(formats)):
             reply = await self._ask(question, messages, formats[place])
             if reply is not None:
