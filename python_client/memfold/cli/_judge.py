@@ -21,7 +21,11 @@ from memfold.judging import Judge, OpenAIJudge
 if TYPE_CHECKING:
     from memfold.judging.worker import Summary, Worker
 
-ANSWERS_USELESS = 3
+
+class AnswersUselessError(click.ClickException):
+    """The endpoint is not down, but nothing that it answered was of use."""
+
+    exit_code = 3
 
 
 @click.command()
@@ -136,9 +140,7 @@ def judge(
         fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
     if summary.unfinished == "answers useless" or (summary.failed and not summary.answers):
         text = "what the judge answers is of no use" if summary.answers else "every judgement failed"
-        useless = click.ClickException(f"{text}; the last because: {summary.last_failure}")
-        useless.exit_code = ANSWERS_USELESS
-        raise useless
+        raise AnswersUselessError(f"{text}; the last because: {summary.last_failure}")
 
 
 @click.command()

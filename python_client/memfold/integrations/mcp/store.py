@@ -7,21 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString, Self, TypeVar
+from typing import Any, LiteralString, Self
 from uuid import UUID, uuid4
 
 from memfold import queries
 from memfold._log import get_logger
 from memfold._text import describe_error
 from memfold.client import AsyncMemfold
-from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
 from memfold.errors import InstallError, MemfoldError, TenantMissingError
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
 logger = get_logger("memfold.mcp")
-
-T = TypeVar("T")
 
 CONNECTIONS = 4
 
@@ -53,11 +50,8 @@ class Store:
 
     async def __aenter__(self) -> Self:
         """Connect. Raises what is wrong with the database, the login or the tenant."""
-        try:
-            await self._check()
-        except BaseException:
-            await self.__aexit__()
-            raise
+        async with self._connect() as client:
+            await self._check(client)
         if self.embedder is not None:
             self._embedding = asyncio.create_task(self._embed_pending())
         return self
@@ -69,11 +63,11 @@ class Store:
         for client in self._idle:
             await client.close()
 
-    async def _check(self) -> None:
-        if not (await self._query(queries.INSTALLED, {}))[0]["installed"]:
+    async def _check(self, client: AsyncMemfold) -> None:
+        if not (await client._drive(client._core.query(queries.INSTALLED)))[0]["installed"]:
             raise InstallError("memfold is not installed in this database", hint="Run: memfold init DSN")
         if self._tenant_id is None:
-            found = await self._query(queries.TENANTS_OF_LOGIN, {})
+            found = await client._drive(client._core.query(queries.TENANTS_OF_LOGIN))
             if len(found) != 1:
                 raise TenantMissingError(
                     "no tenant",
@@ -81,8 +75,7 @@ class Store:
                     hint="Set MEMFOLD_TENANT, or bind the login to one tenant (docs/security.md).",
                 )
             self._tenant_id = found[0]["tenant_id"]
-        async with self._client() as client:
-            await client.known("Is this login the tenant's?", bucket_id=self.bucket_id)
+        await client.known("Is this login the tenant's?", self._tenant_id, bucket_id=self.bucket_id)
 
     async def _embed_pending(self) -> None:
         """Vectors for what was stored without: only by them it is recalled by its meaning."""
@@ -108,13 +101,10 @@ class Store:
         # A call whose COMMIT was lost is sent again under its key: what was said is neither lost nor counted twice.
         return AsyncMemfold(self._place.dsn, self._tenant_id, self.embedder, retry_safe=True)
 
-    async def _drive(self, client: AsyncMemfold, steps: Steps[T]) -> T:
-        return await client._drive(steps)
-
     async def _query(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
         arguments = {"tenant_id": self._tenant_id, "bucket_id": self.bucket_id, **parameters}
         async with self._client() as client:
-            return await self._drive(client, client._core.send(statement, arguments, repeatable=True))
+            return await client._drive(client._core.send(statement, arguments, repeatable=True))
 
     # what the tools ask for
 
@@ -163,7 +153,7 @@ class Store:
     async def erase(self, memory_id: UUID, reason: str | None) -> Row:
         async with self._client() as client:
             arguments = client._core._arguments({"memory_id": memory_id, "reason": reason}, None)
-            return (await self._drive(client, client._core.run(queries.ERASE_MEMORY, arguments)))[0]
+            return (await client._drive(client._core.run(queries.ERASE_MEMORY, arguments)))[0]
 
     async def undo(self, event_id: UUID, reason: str | None) -> tuple[UndoneMemory, ...]:
         async with self._client() as client:
@@ -187,7 +177,7 @@ class Store:
             arguments = {**given, "tenant_id": self._tenant_id}
             statement = queries.call(queries.RESOLVE, arguments)
             # The first answer counts, so it may be sent twice.
-            rows = await self._drive(client, client._core.send(statement, arguments, repeatable=True))
+            rows = await client._drive(client._core.send(statement, arguments, repeatable=True))
         return rows[0]
 
 
