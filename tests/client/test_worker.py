@@ -30,7 +30,7 @@ from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usa
 from memfold.judging.dispatching import Claimed
 from memfold.judging.protocol import Call
 from memfold.judging.worker import Summary, Worker
-from tests.chat_server import ChatServer, control, stats_of
+from tests.chat_server import ChatServer, completion, control, stats_of
 from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
 
@@ -348,6 +348,52 @@ def test_a_run_with_an_end_gives_up_on_an_endpoint_that_stays_down(
     assert "endpoint is down" in result.stderr
     assert "Traceback" not in result.stderr
     assert db.execute("select distinct status, attempts from memfold.judgements").fetchall() == [("open", 0)]
+
+
+@pytest.mark.parametrize(("count", "pauses"), [(2, False), (12, True)])
+def test_useless_answers_are_not_an_endpoint_that_is_down(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, count: int, pauses: bool
+) -> None:
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.1)
+    pairs(dsn, count)
+    with ChatServer(answer=lambda _: completion("I would say they are the same.")) as server:
+        arguments = ["--model", "m", "--base-url", server.base_url, "--once", "--input-price", "1"]
+        result = CliRunner().invoke(main, ["judge", dsn, *arguments])
+        received = server.received
+    assert result.exit_code == 3, result.stderr
+    assert "endpoint is down" not in result.stderr
+    assert (
+        "every judgement failed; the last because: judge endpoint: the answer is not a JSON" in result.stderr
+    )
+    assert ("the judge's answers are of no use: pause=" in result.stderr) == pauses
+    paid = db.execute("select sum(calls), sum(input_tokens), sum(cost) from memfold.judge_costs").fetchone()
+    assert paid == (received, 400 * received, pytest.approx(0.0004 * received))
+    assert received >= count
+    assert states(db) == {"open": count}
+
+
+def test_useless_answers_end_with_the_first_that_is_of_use(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(limits, "LONGEST_PAUSE", 0.1)
+    pairs(dsn, 12)
+    with ChatServer() as server, caplog.at_level(logging.INFO, "memfold.worker"):
+        server.script(*[(200, {"content-type": "application/json"}, json.dumps(completion("yes")))] * 12)
+        worker = Worker(dsn, OpenAIJudge("m", base_url=server.base_url), poll=0.1)
+
+        async def hurry() -> None:
+            while done(db) < 12:
+                await asyncio.to_thread(db.execute, HURRY)
+                await asyncio.sleep(0.02)
+
+        summary = work(worker, asyncio.wait_for(hurry(), 30))
+    said = [record.getMessage() for record in caplog.records]
+    assert (summary.judged, summary.failed, summary.unfinished) == (12, 12, None)
+    assert any(line.startswith("the judge's answers are of no use: pause=") for line in said)
+    assert "the judge's answers are of use again" in said
+    assert not any("endpoint is" in line for line in said)
 
 
 def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -623,10 +623,9 @@ def choice(**members: Any) -> Json:
 
 BAD_ANSWERS: dict[str, str | Json] = {
     "no JSON": "It is a duplicate.",
-    "JSON in a markdown fence": f"```json\n{json.dumps(GOOD)}\n```",
     "JSON that breaks off": json.dumps(GOOD)[:-1],
-    "JSON and more": json.dumps(GOOD) + " Hope this helps!",
-    "a list": json.dumps([GOOD]),
+    "two answers": json.dumps(GOOD) + json.dumps(GOOD | {"verdict": "distinct"}),
+    "a list of two": json.dumps([GOOD, GOOD | {"confidence": 0.8}]),
     "a word": '"duplicate"',
     "nothing": "",
     "nested too deep": '{"a":' * 100_000,
@@ -634,14 +633,17 @@ BAD_ANSWERS: dict[str, str | Json] = {
     "NaN": json.dumps(GOOD | {"confidence": float("nan")}),
     "Infinity": json.dumps(GOOD | {"confidence": float("inf")}),
     "1e999": json.dumps(GOOD).replace("0.9", "1e999"),
-    **{f"no {name}": json.dumps({k: v for k, v in GOOD.items() if k != name}) for name in GOOD},
+    **{
+        f"no {name}": json.dumps({k: v for k, v in GOOD.items() if k != name})
+        for name in ("verdict", "confidence")
+    },
     **{
         f"{name} {value!r}": json.dumps(GOOD | {name: value})
         for name, values in {
             "verdict": ("unsure", "Duplicate", "", None, ["duplicate"], 1, True),
             "confidence": (-0.01, 1.01, True, False, "0.9", None, [0.9], 10**400),
             "richer": ("C", "", 1, ["A"], True, str(NEWER)),
-            "reason": (None, 1, ["x"]),
+            "reason": (1, ["x"]),
             "merged_text": (1, ["x"], False),
         }.items()
         for value in values
@@ -795,9 +797,9 @@ def test_falls_back_only_for_the_response_format(server: ChatServer) -> None:
         with pytest.raises(JudgeError):
             await judge.judge(question())
         assert len(server.requests) == 1
-        # Neither is known: nothing to remember, the next question tries both again.
-        server.script(*[error_reply(400, "response_format is not supported")] * 2)
-        with pytest.raises(JudgeError, match="neither json_schema nor json_object") as caught:
+        # Refused even where it is not sent: nothing to remember, the next question tries all again.
+        server.script(*[error_reply(400, "response_format is not supported")] * 3)
+        with pytest.raises(JudgeError, match="refuses a response_format that it was not sent") as caught:
             await judge.judge(question())
         assert not caught.value.transient
         # The fallback meets an outage: not remembered either.
@@ -808,8 +810,9 @@ def test_falls_back_only_for_the_response_format(server: ChatServer) -> None:
         await judge.close()
 
     asyncio.run(run())
-    formats = [request["response_format"]["type"] for request in server.requests]
-    assert formats == ["json_schema", *["json_schema", "json_object"] * 2, "json_schema"]
+    formats = [request.get("response_format", {}).get("type") for request in server.requests]
+    tried = ["json_schema", "json_object"]
+    assert formats == ["json_schema", *tried, None, *tried, "json_schema"]
 
 
 SECRET = "Zanzibar"

@@ -10,7 +10,18 @@ import click
 from memfold._text import escape_line
 from memfold._version import __version__
 from memfold.admin import migrate, server
-from memfold.cli import _adopt, _calibrate, _doctor, _export, _files, _judge, _maintenance, _reembed, _search
+from memfold.cli import (
+    _adopt,
+    _calibrate,
+    _doctor,
+    _export,
+    _files,
+    _judge,
+    _maintenance,
+    _mcp,
+    _reembed,
+    _search,
+)
 from memfold.cli._npz import read_vectors
 from memfold.cli._shared import (
     FILE,
@@ -44,6 +55,7 @@ def main() -> None:
     memfold review                    answer it yourself
     memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
+    memfold mcp                       serve memories to agents that speak MCP
     memfold sweep --tenant ID         fold what is there twice already
     memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
@@ -255,6 +267,7 @@ for _command in (
     _export.restore,
     _judge.judge,
     _judge.review,
+    _mcp.mcp,
     _reembed.reembed_command,
     _search.search,
     _maintenance.approve,

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from memfold.judging.worker import Summary, Worker
 
 
+class AnswersUselessError(click.ClickException):
+    """The endpoint is not down, but nothing that it answered was of use."""
+
+    exit_code = 3
+
+
 @click.command()
 @click.argument("database", metavar="[DSN]", required=False)
 @dsn_option
@@ -71,6 +77,9 @@ def judge(
     The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many as you
     like, anywhere: none answers twice. Ctrl-C or SIGTERM stops it when the calls under way are answered, a second
     one at once; nothing is lost either way. What it does is logged to stderr.
+
+    Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, and no answer
+    was of use.
 
     \b
     memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
@@ -129,6 +138,9 @@ def judge(
         fail("the judge's endpoint is down; what waits is judged by a later run")
     if summary.unwritten:
         fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
+    if summary.unfinished == "answers useless" or (summary.failed and not summary.answers):
+        text = "what the judge answers is of no use" if summary.answers else "every judgement failed"
+        raise AnswersUselessError(f"{text}; the last because: {summary.last_failure}")
 
 
 @click.command()

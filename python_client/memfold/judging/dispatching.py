@@ -25,6 +25,10 @@ logger = get_logger("memfold.worker")
 
 _FAILING_JUDGEMENTS = 10
 _PROBES_OF_ONE_RUN = 5
+_TROUBLES = {
+    "endpoint down": "the judge's endpoint is down",
+    "answers useless": "the judge's answers are of no use",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class Dispatcher(Writer):
             free = not (self._ready or self._asking or self._settling)
             if until_idle and free:
                 if self._breaker.probes_failed >= _PROBES_OF_ONE_RUN:
-                    self.summary.unfinished = "endpoint down"
+                    self.summary.unfinished = self._breaker.trouble
                     return
                 if spent:
                     self.summary.unfinished = "budget spent"
@@ -97,7 +101,7 @@ class Dispatcher(Writer):
                 self._next_claim = 0.0 if claimed >= capacity else time.monotonic() + self._poll
                 if last_look and not claimed:
                     if self._breaker.open:
-                        self.summary.unfinished = "endpoint down"
+                        self.summary.unfinished = self._breaker.trouble
                     return
                 continue
             with contextlib.suppress(TimeoutError):
@@ -180,7 +184,8 @@ class Dispatcher(Writer):
         while self._ready and not self._stopping:
             waits = self._breaker.open and (self._breaker.pause(now) > 0 or self._breaker.probing)
             if waits:
-                self._give_back("the judge's endpoint is down", self._breaker.pause(now))
+                reason = _TROUBLES[self._breaker.trouble]
+                self._give_back(reason, self._breaker.pause(now))
             elif self._ready[0].until - now < self._timeout:
                 # A call could outlive the lease: whoever claims it next has time for it.
                 self._give_back("waited too long for a free slot", 0.0, only_first=True)
@@ -218,14 +223,17 @@ class Dispatcher(Writer):
             logger.warning(
                 "failed judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error, exc_info=trace
             )
-            self._not_the_endpoint(question, started)
+            self._not_the_endpoint(question, started, error)
             work = self._fail(judgement_id, tenant_id, describe_error(error), usage=usage)
         else:
             self._typical = took if self._typical is None else 0.8 * self._typical + 0.2 * took
             self._failing.clear()
             self._failures_by_id.pop(judgement_id, None)
             if self._breaker.answered(started, time.monotonic()):
-                logger.warning("the judge's endpoint is back")
+                useless = self._breaker.useless
+                logger.warning(
+                    "the judge's %s", "answers are of use again" if useless else "endpoint is back"
+                )
         finally:
             self._calls.pop(judgement_id, None)
             self._asking.pop(judgement_id, None)
@@ -246,7 +254,7 @@ class Dispatcher(Writer):
         judgement_id, tenant_id = question.judgement_id, question.tenant_id
         if not error.transient:
             logger.warning("failed judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error)
-            self._not_the_endpoint(question, started)
+            self._not_the_endpoint(question, started, error)
             return self._fail(judgement_id, tenant_id, describe_error(error), usage=usage)
         others_get_through = self._breaker.last_answer > started
         self._tripped(self._breaker.failed(started, now, error.retry_after), describe_error(error))
@@ -272,14 +280,13 @@ class Dispatcher(Writer):
             usage=usage,
         )
 
-    def _not_the_endpoint(self, question: Question, started: float) -> None:
+    def _not_the_endpoint(self, question: Question, started: float, error: Exception) -> None:
         """The endpoint answered, but not usably. When it does so to everyone, asking thousands helps nobody."""
         now = time.monotonic()
         self._failing.add(question.judgement_id)
         if len(self._failing) >= _FAILING_JUDGEMENTS:
-            self._tripped(
-                self._breaker.failed(started, now, None), f"{len(self._failing)} judgements failed in a row"
-            )
+            reason = f"{len(self._failing)} judgements failed in a row, the last: {describe_error(error)}"
+            self._tripped(self._breaker.failed(started, now, None, useless=True), reason)
         elif self._breaker.answered(started, now):
             logger.warning("the judge's endpoint is back")
 
@@ -287,7 +294,7 @@ class Dispatcher(Writer):
         if tripped:
             pause = self._breaker.pause(time.monotonic())
             level = logging.WARNING if self._breaker.probes_failed == 0 else logging.INFO
-            logger.log(level, "the judge's endpoint is down: pause=%.1fs error=%s", pause, reason)
+            logger.log(level, "%s: pause=%.1fs error=%s", _TROUBLES[self._breaker.trouble], pause, reason)
 
     def _give_back(self, reason: str, retry_after: float, *, only_first: bool = False) -> None:
         """Hand back what was claimed and not asked."""

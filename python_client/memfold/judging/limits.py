@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Final
+from typing import Final, Literal
 
 HOUR = 3600.0
 FIRST_PAUSE: Final = 1.0
@@ -13,12 +13,17 @@ FAILURES_IN_A_ROW: Final = 3
 
 
 class Breaker:
-    """Pauses new calls while the endpoint is down: exponential back-off, ended by one call that gets through."""
+    """Pauses new calls while the endpoint is down: exponential back-off, ended by one call that gets through.
+
+    Or while what it answers is of no use to anyone: ``useless``.
+    """
 
     def __init__(self) -> None:
         self.until: float | None = None
         """When the next probe may start; None: all is well."""
         self.probing = False
+        self.useless = False
+        """What the last failure was: answers without use, not an endpoint that is down."""
         self.probes_failed = 0
         self.last_answer = -1.0
         self._opened = -1.0
@@ -44,7 +49,12 @@ class Breaker:
         self.probes_failed = 0
         return True
 
-    def failed(self, started: float, now: float, retry_after: float | None) -> bool:
+    @property
+    def trouble(self) -> Literal["endpoint down", "answers useless"]:
+        """Why it is open."""
+        return "answers useless" if self.useless else "endpoint down"
+
+    def failed(self, started: float, now: float, retry_after: float | None, *, useless: bool = False) -> bool:
         """A call that began at ``started`` failed; whether a pause begins with that."""
         asked_for = min(max(retry_after or 0.0, 0.0), HOUR)
         if started < self._opened:
@@ -53,6 +63,7 @@ class Breaker:
                 self.until = max(self.until, now + asked_for)
             return False
         self._failures += 1
+        self.useless = useless
         if self.until is not None:
             self.probes_failed += 1
             self._pause = min(self._pause * 2, LONGEST_PAUSE)

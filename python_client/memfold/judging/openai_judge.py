@@ -6,19 +6,18 @@ A judge only answers: what its verdict does is decided and applied in the databa
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from memfold import _endpoint
 from memfold._extras import check
 from memfold._text import MASK, remember_key
 from memfold.errors import MemfoldError
-from memfold.judging.prompt import BY_MODE, SCHEMA, Json, prompt, response_format
+from memfold.judging.prompt import BY_MODE, Json, prompt, response_format
 from memfold.judging.questions import (
     LETTERS,
     MERGING_KINDS,
@@ -30,6 +29,7 @@ from memfold.judging.questions import (
     clamp_usage,
     is_wordless,
 )
+from memfold.judging.reading import UnreadableError, read_body, read_object
 
 if TYPE_CHECKING:
     import openai
@@ -79,7 +79,7 @@ class OpenAIJudge:
         remember_key(self._api_key)
         self._given = client
         self._clients: dict[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = {}
-        self._knows_schema = True
+        self._format = 0
 
     def _client(self) -> openai.AsyncOpenAI:
         """The client of the running event loop: its connections cannot be used in another one."""
@@ -113,15 +113,18 @@ class OpenAIJudge:
         """Ask once. Raises JudgeError."""
         system, user = prompt(question, secrets.token_hex(16))
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        wanted = response_format(question) if self._knows_schema else BY_MODE
-        reply = await self._ask(question, messages, wanted)
-        if reply is None:
-            wanted = BY_MODE
-            reply = await self._ask(question, messages, wanted)
-            if reply is None:
-                raise self._error("it knows neither json_schema nor json_object as response_format", False)
-            self._knows_schema = False
-        return self._answer(question, reply)
+        # Of these the endpoint is sent the first that it knows; without any the prompt alone asks for JSON.
+        formats: tuple[Json, ...] = (
+            {"response_format": response_format(question)},
+            {"response_format": BY_MODE},
+            {},
+        )
+        for place in range(self._format, len(formats)):
+            reply = await self._ask(question, messages, formats[place])
+            if reply is not None:
+                self._format = max(place, self._format)
+                return self._answer(question, reply)
+        raise self._error("it refuses a response_format that it was not sent", False)
 
     async def _ask(self, question: Question, messages: list[Json], wanted: Json) -> bytes | None:
         """The body of the reply; None where the endpoint does not know this response_format."""
@@ -137,7 +140,7 @@ class OpenAIJudge:
                     return await self._client().post(
                         "/chat/completions",
                         cast_to=bytes,
-                        body={"model": self.model, "messages": messages, "response_format": wanted},
+                        body={"model": self.model, "messages": messages, **wanted},
                         options={"headers": {"X-Client-Request-Id": request}, "follow_redirects": False},
                     )
         # from None: what is behind these errors quotes requests and replies.
@@ -200,7 +203,7 @@ class OpenAIJudge:
     def _answer(self, question: Question, body: bytes) -> Answer:
         """The answer in a reply. Nothing is taken on trust: not every endpoint enforces the schema."""
         try:
-            completion = _parse(body)
+            completion = read_body(body)
         except ValueError:
             raise self._error("the reply is not a chat completion", False) from None
         usage = self._usage(completion)
@@ -233,15 +236,16 @@ class OpenAIJudge:
         if not isinstance(text, str):
             refuse("the message has no text")
         try:
-            given = _parse(text)
-        except ValueError:
-            refuse("the answer is not a JSON object")
+            given = read_object(text)
+        except UnreadableError as error:
+            refuse(str(error))
 
-        missing = [name for name in SCHEMA["required"] if name not in given]
+        # What is null is left out by endpoints that do not enforce the schema, and a reason decides nothing.
+        missing = [name for name in ("verdict", "confidence") if name not in given]
         if missing:
-            refuse(f"the answer lacks {', '.join(missing)}")
-        verdict, confidence, richer = given["verdict"], given["confidence"], given["richer"]
-        reason, merged_text = given["reason"], given["merged_text"]
+            refuse(f"the answer lacks {' and '.join(missing)}")
+        verdict, confidence, richer = given["verdict"], given["confidence"], given.get("richer")
+        reason, merged_text = given.get("reason"), given.get("merged_text")
         if not (isinstance(verdict, str) and verdict in VERDICTS):
             refuse("the verdict is none of the four")
         if (
@@ -262,7 +266,7 @@ class OpenAIJudge:
             refuse(f"members are neither two or more of {', '.join(names)} nor null")
         if about is not None and verdict == "refinement" and richer is not None and richer not in about:
             refuse("richer is none of the members that the verdict is about")
-        if not isinstance(reason, str):
+        if not (reason is None or isinstance(reason, str)):
             refuse("the reason is not a text")
         if not (merged_text is None or isinstance(merged_text, str)):
             refuse("the merged text is neither a text nor null")
@@ -277,30 +281,9 @@ class OpenAIJudge:
         return Answer(
             verdict=verdict,
             confidence=float(confidence),
-            reason=self._without_key(_UNSTORABLE.sub("", reason)).strip()[:MAX_REASON] or None,
+            reason=self._without_key(_UNSTORABLE.sub("", reason or "")).strip()[:MAX_REASON] or None,
             merged_text=merged_text,
             richer_memory_id=names[richer] if verdict == "refinement" and richer else None,
             usage=usage,
             member_ids=None if about is None else tuple(names[name] for name in about),
         )
-
-
-def _parse(text: str | bytes) -> Json:
-    """A JSON object: no NaN, no member twice. Raises ValueError."""
-
-    def number(name: str) -> NoReturn:
-        raise ValueError(name)
-
-    def members(pairs: list[tuple[str, Any]]) -> Json:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            raise ValueError("a member occurs twice")
-        return made
-
-    try:
-        value = json.loads(text, parse_constant=number, object_pairs_hook=members)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value

@@ -21,7 +21,9 @@ class Summary:
     answered_elsewhere: int = 0
     """Answered by somebody else meanwhile: the first verdict won."""
     failed: int = 0
-    """Attempts that failed and count."""
+    """Attempts that failed and count: the endpoint answered, and of no use."""
+    last_failure: str | None = None
+    """Why the last of them failed."""
     dead: int = 0
     """Judgements whose last attempt that was."""
     given_back: int = 0
@@ -32,13 +34,18 @@ class Summary:
     output_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
-    unfinished: Literal["endpoint down", "budget spent"] | None = None
+    unfinished: Literal["endpoint down", "answers useless", "budget spent"] | None = None
     """Why a run that was to end with the queue empty ended before that was certain."""
 
     @property
     def judged(self) -> int:
         """Judgements answered."""
         return self.verdicts.total()
+
+    @property
+    def answers(self) -> int:
+        """Answers that could be read, whatever became of them."""
+        return self.judged + self.requeued + self.obsolete + self.answered_elsewhere + self.unwritten
 
     def __str__(self) -> str:
         per_verdict = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))

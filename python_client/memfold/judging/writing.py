@@ -160,6 +160,7 @@ class Writer:
         if counted:
             status = protocol.status_after_failure(rows)
             self.summary.failed += 1
+            self.summary.last_failure = call.arguments["error"]
             self.summary.dead += status == "dead"
             if status == "replaced":
                 logger.warning(

@@ -1,0 +1,120 @@
+"""``memfold mcp``: the server that agents speak MCP with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from memfold.cli._shared import FILE, dsn_option, resolve, say
+from memfold.embedding import OpenAIEmbedder
+
+TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
+
+
+@click.command()
+@dsn_option
+@click.option(
+    "--tenant",
+    metavar="ID",
+    envvar="MEMFOLD_TENANT",
+    help="Whose memories; default: MEMFOLD_TENANT, else the login's.",
+)
+@click.option(
+    "--bucket",
+    metavar="ID",
+    envvar="MEMFOLD_BUCKET",
+    default="default",
+    help="Default: MEMFOLD_BUCKET, else default.",
+)
+@click.option(
+    "--embed-url",
+    metavar="URL",
+    envvar="MEMFOLD_EMBED_URL",
+    help="An OpenAI-compatible endpoint, such as http://host:8080/v1; default: MEMFOLD_EMBED_URL.",
+)
+@click.option(
+    "--embed-model",
+    metavar="NAME",
+    envvar="MEMFOLD_EMBED_MODEL",
+    help="The model to ask there (or at OpenAI, without a URL); default: MEMFOLD_EMBED_MODEL, else none.",
+)
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve HTTP instead; 0: a free port.",
+)
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="With --http: where to listen; default: 127.0.0.1."
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="With --http: a further name that it is called by.",
+)
+@click.option(
+    "--token-file", type=FILE, metavar="FILE", help=f"With --http: what clients must send; default: {TOKEN}."
+)
+def mcp(
+    dsn: str | None,
+    tenant: str | None,
+    bucket: str,
+    embed_url: str | None,
+    embed_model: str | None,
+    port: int | None,
+    host: str,
+    hosts: tuple[str, ...],
+    token_file: Path | None,
+) -> None:
+    """Serve the memories of one tenant and bucket to agents, by the Model Context Protocol.
+
+    Over stdin and stdout, for a client that starts it; with --http at http://127.0.0.1:PORT/mcp, for clients that
+    send the token. Tools: remember, recall, correct, forget, undo, explain, open_questions, answer. No caller
+    chooses the tenant.
+
+    Needs memfold[mcp].
+
+    \b
+    MEMFOLD_TENANT=acme memfold mcp
+    MEMFOLD_TENANT=acme memfold mcp --http 8808 --token-file ~/.memfold-token
+    """
+    if embed_url is not None and embed_model is None:
+        raise click.UsageError("--embed-url needs --embed-model")
+    if port is None and (token_file is not None or hosts):
+        raise click.UsageError("--token-file and --allow-host go with --http")
+    from memfold.integrations import mcp as serving  # no other command needs it, and it takes long to load
+
+    place = serving.Place(
+        resolve(dsn),
+        tenant,
+        bucket,
+        OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None,
+    )
+    # stdout is the protocol's.
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
+    if port is None:
+        asyncio.run(serving.serve_stdio(place))
+        return
+    token = _token(token_file)
+
+    def ready(url: str) -> None:
+        say(f"serving {url}")
+
+    asyncio.run(serving.serve_http(place, token, host=host, port=port, hosts=hosts, ready=ready))
+
+
+def _token(file: Path | None) -> str:
+    token = file.read_text().strip() if file is not None else os.environ.get(TOKEN, "")
+    if not token:
+        raise click.UsageError(f"--http needs a token: give --token-file or set {TOKEN}")
+    return token

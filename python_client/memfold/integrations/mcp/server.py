@@ -1,0 +1,60 @@
+"""The MCP server: the tools of one store, with what a client is told of each."""
+
+from __future__ import annotations
+
+from mcp.server.mcpserver import MCPServer
+from mcp.types import ToolAnnotations
+
+from memfold._version import __version__
+from memfold.integrations.mcp.store import Store
+from memfold.integrations.mcp.tools import Tools
+
+INSTRUCTIONS = """\
+memfold is the user's long-term memory. It keeps one memory for one fact, however often and in whatever words it is stated.
+
+- Recall before you answer what may depend on the user, their projects or earlier conversations.
+- Remember what will still matter later: one fact a call, as a short sentence that is understood on its own ("Alice works \
+at Acme", not "she works there"). Give subject, predicate and object whenever you can: with them a changed value replaces \
+the old one.
+- Only remember what was said or found out in this conversation. What recall has shown you is in memory already.
+- When the user says that a memory is wrong, correct it; when it should be gone, forget it. undo(event_id) takes either \
+back."""
+
+
+def _hints(
+    title: str, *, reads: bool = False, destroys: bool = False, repeatable: bool = False
+) -> ToolAnnotations:
+    return ToolAnnotations(
+        title=title,
+        read_only_hint=reads,
+        destructive_hint=destroys,
+        idempotent_hint=reads or repeatable,
+        open_world_hint=False,
+    )
+
+
+def make_server(store: Store) -> MCPServer:
+    """A server with the tools of one store."""
+    server = MCPServer(
+        "memfold", title="memfold memory", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
+    )
+    tools = Tools(store)
+    words = "" if store.embedder is not None else (
+        "\n\nThis server has no embedding model: only memories that share words with the query are found, so try other words"
+        " before you conclude that nothing is known."
+    )  # fmt: skip
+    for tool, hints, more in (
+        (tools.remember, _hints("Remember a fact"), ""),
+        (tools.recall, _hints("Recall from memory", reads=True), words),
+        (tools.correct, _hints("Correct a memory"), ""),
+        (tools.forget, _hints("Forget a memory", destroys=True), ""),
+        (tools.undo, _hints("Undo what was done"), ""),
+        (tools.explain, _hints("Explain a memory", reads=True), ""),
+        (tools.open_questions, _hints("List open questions", reads=True), ""),
+        (tools.answer, _hints("Answer an open question"), ""),
+    ):
+        description = "\n".join(line.strip() for line in (tool.__doc__ or "").strip().splitlines()) + more
+        server.add_tool(
+            tool, title=hints.title, description=description, annotations=hints, structured_output=True
+        )
+    return server

@@ -1,0 +1,197 @@
+"""What the tools do with memfold: one tenant, one bucket, a few connections, no event loop blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString, Self
+from uuid import UUID, uuid4
+
+from memfold import queries
+from memfold._log import get_logger
+from memfold._text import describe_error
+from memfold.client import AsyncMemfold
+from memfold.embedding import EmbedderProtocol
+from memfold.errors import InstallError, MemfoldError, TenantMissingError
+from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
+
+logger = get_logger("memfold.mcp")
+
+CONNECTIONS = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose memories, and where: what no caller chooses."""
+
+    dsn: str
+    tenant_id: str | None = None
+    """None: the login's."""
+    bucket_id: str = "default"
+    embedder: EmbedderProtocol | None = None
+
+
+class Store:
+    """The memories of one tenant and bucket; a context manager."""
+
+    def __init__(self, place: Place) -> None:
+        self.bucket_id = place.bucket_id
+        self.embedder = place.embedder
+        self._place = place
+        self._tenant_id = place.tenant_id
+        # Of what this process states: a policy may limit how often one session repeats itself.
+        self._session_id = f"mcp-{uuid4()}"
+        self._turn = asyncio.Semaphore(CONNECTIONS)
+        self._idle: list[AsyncMemfold] = []
+        self._embedding: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises what is wrong with the database, the login or the tenant."""
+        async with self._connect() as client:
+            await self._check(client)
+        if self.embedder is not None:
+            self._embedding = asyncio.create_task(self._embed_pending())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._embedding is not None:
+            self._embedding.cancel()
+            await asyncio.gather(self._embedding, return_exceptions=True)
+        for client in self._idle:
+            await client.close()
+
+    async def _check(self, client: AsyncMemfold) -> None:
+        if not (await client._drive(client._core.query(queries.INSTALLED)))[0]["installed"]:
+            raise InstallError("memfold is not installed in this database", hint="Run: memfold init DSN")
+        if self._tenant_id is None:
+            found = await client._drive(client._core.query(queries.TENANTS_OF_LOGIN))
+            if len(found) != 1:
+                raise TenantMissingError(
+                    "no tenant",
+                    detail=f"The login belongs to {len(found)} tenants." if found else None,
+                    hint="Set MEMFOLD_TENANT, or bind the login to one tenant (docs/security.md).",
+                )
+            self._tenant_id = found[0]["tenant_id"]
+        await client.known("Is this login the tenant's?", self._tenant_id, bucket_id=self.bucket_id)
+
+    async def _embed_pending(self) -> None:
+        """Vectors for what was stored without: only by them it is recalled by its meaning."""
+        try:
+            async with self._client() as client:
+                report = await client.embed_pending(bucket_id=self.bucket_id)
+        except Exception as error:
+            logger.warning("memories without a vector stay so: %s", describe_error(error))
+        else:
+            if report.attached or report.failed:
+                logger.info("vectors attached: %s, failed: %s", report.attached, report.failed)
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[AsyncMemfold]:
+        async with self._turn:
+            client = self._idle.pop() if self._idle else self._connect()
+            try:
+                yield client
+            finally:
+                self._idle.append(client)
+
+    def _connect(self) -> AsyncMemfold:
+        # A call whose COMMIT was lost is sent again under its key: what was said is neither lost nor counted twice.
+        return AsyncMemfold(self._place.dsn, self._tenant_id, self.embedder, retry_safe=True)
+
+    async def _query(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
+        arguments = {"tenant_id": self._tenant_id, "bucket_id": self.bucket_id, **parameters}
+        async with self._client() as client:
+            return await client._drive(client._core.send(statement, arguments, repeatable=True))
+
+    # what the tools ask for
+
+    async def remember(
+        self, content: str, origin: Origin, turn_id: str | None, fields: Mapping[str, Any]
+    ) -> IngestResult:
+        given: CandidateFields = {
+            "bucket_id": self.bucket_id,
+            "origin": origin,
+            "session_id": self._session_id,
+            "source_turn_ids": [] if turn_id is None else [turn_id],
+            **fields,  # type: ignore[typeddict-item]
+        }
+        async with self._client() as client:
+            return await client.ingest(content, **given)
+
+    async def recall_by_meaning(
+        self, query: str, limit: int, subject: str | None, as_of: datetime | None
+    ) -> list[Row]:
+        """Raises what the embedder raises."""
+        options: dict[str, Any] = {"max_results": limit}
+        if subject is not None:
+            options["subject"] = subject
+        if as_of is not None:
+            options["as_of"] = as_of
+        async with self._client() as client:
+            found = await client.search(query, bucket_id=self.bucket_id, **options)
+        return [{name: getattr(memory, name) for name in memory.__slots__} for memory in found]
+
+    async def recall_by_words(
+        self, query: str, limit: int, subject: str | None, as_of: datetime | None
+    ) -> list[Row]:
+        parameters = {"query": query, "max_results": limit, "subject": subject, "as_of": as_of}
+        return await self._query(queries.RECALL_BY_WORDS, parameters)
+
+    async def correct(
+        self, memory_id: UUID, content: str, value: str | None, reason: str | None
+    ) -> IngestResult:
+        async with self._client() as client:
+            return await client.update(memory_id, content, value, reason)
+
+    async def reject(self, memory_id: UUID, reason: str | None) -> IngestResult:
+        async with self._client() as client:
+            return await client.reject(memory_id, reason)
+
+    async def erase(self, memory_id: UUID, reason: str | None) -> Row:
+        async with self._client() as client:
+            arguments = client._core._arguments({"memory_id": memory_id, "reason": reason}, None)
+            return (await client._drive(client._core.run(queries.ERASE_MEMORY, arguments)))[0]
+
+    async def undo(self, event_id: UUID, reason: str | None) -> tuple[UndoneMemory, ...]:
+        async with self._client() as client:
+            return await client.undo(event_id, reason)
+
+    async def explain(self, memory_id: UUID) -> str:
+        async with self._client() as client:
+            return await client.explain(memory_id)
+
+    async def open_questions(self, limit: int) -> list[Row]:
+        return await self._query(queries.OPEN_QUESTIONS, {"max_results": limit})
+
+    async def kind_of_question(self, judgement_id: UUID) -> str | None:
+        """None: no question of that id waits in this bucket."""
+        rows = await self._query(queries.KIND_OF_QUESTION, {"judgement_id": judgement_id})
+        return rows[0]["kind"] if rows else None
+
+    async def answer(self, answer: Mapping[str, Any]) -> Row:
+        async with self._client() as client:
+            given = {name: value for name, value in answer.items() if value is not None}
+            arguments = {**given, "tenant_id": self._tenant_id}
+            statement = queries.call(queries.RESOLVE, arguments)
+            # The first answer counts, so it may be sent twice.
+            rows = await client._drive(client._core.send(statement, arguments, repeatable=True))
+        return rows[0]
+
+
+def plain(error: Exception) -> str:
+    """What the caller is told of an error: memfold's own words, never a DSN's."""
+    from memfold.errors import ConnectionLostError, EndpointError, OutcomeUnknownError
+
+    if isinstance(error, OutcomeUnknownError):
+        return (
+            "the connection to the database was lost during COMMIT\n"
+            "HINT: Whether it was written is not known: look before you repeat it."
+        )
+    if isinstance(error, ConnectionLostError):
+        return "the database cannot be reached; nothing was written\nHINT: Try again later."
+    if isinstance(error, MemfoldError) and (error.sqlstate is not None or isinstance(error, EndpointError)):
+        return str(error)
+    return "the database or its driver failed\nHINT: The server's log says how."

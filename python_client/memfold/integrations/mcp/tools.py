@@ -1,0 +1,338 @@
+"""The eight tools: what the calling model reads of them, and what they answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import psycopg
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import AwareDatetime, Field
+
+from memfold._text import describe_error
+from memfold.errors import MemfoldError
+from memfold.integrations.mcp.answers import (
+    Answered,
+    EventId,
+    Explanation,
+    Forgotten,
+    Memory,
+    MemoryId,
+    Near,
+    Question,
+    Questions,
+    Recalled,
+    Remembered,
+    Side,
+    Undo,
+    Undone,
+)
+from memfold.integrations.mcp.shown import Shown
+from memfold.integrations.mcp.store import Store, logger, plain
+from memfold.types import IngestResult, Row
+
+FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
+_ECHO = (
+    "This text was shown to you by recall, so it was taken as recalled and not counted. If the user has stated it again,"
+    " call remember again with recalled=false."
+)
+_ASKED = (
+    "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
+)
+
+Text = Annotated[str, Field(min_length=1)]
+Reason = Annotated[str | None, Field(description="Why, for the record.")]
+Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """An error as the model is to read it: message, DETAIL and HINT; nothing of how the database is reached."""
+    try:
+        yield
+    except (MemfoldError, psycopg.Error) as error:
+        logger.info("a call failed: %s", describe_error(error))
+        raise ToolError(plain(error)) from None
+
+
+def _session(context: Context[Any, Any]) -> str:
+    """Which conversation it is, as far as the transport says: over stdio there is one for each process."""
+    return (context.headers or {}).get("mcp-session-id", "")
+
+
+def _remembered(result: IngestResult, *, counted: bool, note: str | None = None) -> Remembered:
+    return Remembered(
+        action=result.action,
+        memory_id=result.memory_id,
+        event_id=result.event_id,
+        counted=counted and result.action != "rejected",
+        superseded_id=result.superseded_id,
+        question_id=result.judgement_id,
+        similar=[
+            Near(memory_id=one.memory_id, similarity=one.similarity, differences=list(one.guard or ()))
+            for one in result.similar
+        ],
+        note=note or (_ASKED if result.action == "escalated" else None),
+    )
+
+
+def _memory(row: Row) -> Memory:
+    given = {name: row[name] for name in Memory.model_fields if name not in ("stated", "collapsed_ids")}
+    return Memory(**given, stated=row["repetition_count"] + 1, collapsed_ids=list(row["collapsed_ids"]))
+
+
+class Tools:
+    """The tools, over one store. Their docstrings and annotations are what the calling model reads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shown = Shown()
+
+    async def remember(
+        self,
+        context: Context[Any, Any],
+        content: Annotated[
+            str,
+            Field(min_length=1, description="One fact, as a short sentence that is understood on its own."),
+        ],
+        subject: Annotated[
+            str | None,
+            Field(
+                description="Who or what the fact is about, always by the same name: Alice; user; project memfold."
+            ),
+        ] = None,
+        predicate: Annotated[
+            str | None,
+            Field(
+                description="What is said of the subject, always by the same word: lives_in, works_at, birthday, likes."
+                " With a subject, facts of one predicate are compared with one another alone."
+            ),
+        ] = None,
+        object: Annotated[  # noqa: A002 (its name in every interface of memfold)
+            str | None,
+            Field(
+                description="The value: Paris; Acme; 1990-05-01. Of a predicate with one value the newest counts."
+            ),
+        ] = None,
+        memory_type: Annotated[
+            str, Field(min_length=1, description="fact, unless this memory's users have types of their own.")
+        ] = "fact",
+        turn_id: Annotated[
+            str | None,
+            Field(
+                description="The id of the message that says so, if you know one: a message counts as one piece of evidence."
+            ),
+        ] = None,
+        recalled: Annotated[
+            bool | None,
+            Field(
+                description="true: you know it from memory, not from this conversation; it is not counted. false: the"
+                " user has said it now, although recall had shown it to you. Left out: what recall has shown is taken for"
+                " recalled."
+            ),
+        ] = None,
+    ) -> Remembered:
+        """Store one fact that the user has stated or that you have found out, or count it once more if it is known.
+
+        Safe to call for what may be known: the same fact in other words is merged with it, a changed value of a
+        predicate with one value replaces the old one, and what is unclear is kept beside it with an open question.
+        """
+        echo = recalled is None and (_session(context), content) in self._shown
+        counted = not (recalled or echo)
+        fields = {"subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type}
+        with _told():
+            result = await self._store.remember(
+                content, "observed" if counted else "recalled", turn_id, fields
+            )
+        return _remembered(result, counted=counted, note=_ECHO if echo else None)
+
+    async def recall(
+        self,
+        context: Context[Any, Any],
+        query: Annotated[
+            str, Field(min_length=1, description="What you want to know, as a question or in key words.")
+        ],
+        limit: Limit = 10,
+        subject: Annotated[
+            str | None, Field(description="Only what is about this subject, as it was given to remember.")
+        ] = None,
+        as_of: Annotated[
+            AwareDatetime | None,
+            Field(description="What was true at this time, with its time zone; default: now."),
+        ] = None,
+    ) -> Recalled:
+        """Look up what memory holds about something, each fact once, best first. An empty list means: nothing known."""
+        by_meaning = self._store.embedder is not None
+        note = FROM_MEMORY
+        with _told():
+            if by_meaning:
+                try:
+                    rows = await self._store.recall_by_meaning(query, limit, subject, as_of)
+                except (psycopg.Error, MemfoldError) as error:
+                    if not getattr(error, "speaks_plainly", False):
+                        raise
+                    by_meaning = False  # an endpoint that is down
+                    note += " The embedding model could not be asked, so they were found by words."
+                except Exception as error:
+                    logger.warning("no vector of the query: %s", describe_error(error))
+                    by_meaning = False
+                    note += " The embedding model failed, so they were found by words."
+            if not by_meaning:
+                rows = await self._store.recall_by_words(query, limit, subject, as_of)
+        memories = list(map(_memory, rows))
+        self._shown.add(_session(context), (memory.content for memory in memories))
+        return Recalled(found_by="meaning" if by_meaning else "words", memories=memories, note=note)
+
+    async def correct(
+        self,
+        memory_id: MemoryId,
+        content: Annotated[str, Field(min_length=1, description="The whole fact as it should read.")],
+        object: Annotated[  # noqa: A002 (its name in every interface of memfold)
+            str | None, Field(description="The value as it should be, if the memory has one and it changes.")
+        ] = None,
+        reason: Reason = None,
+    ) -> Remembered:
+        """Replace the wording of a memory that is wrong. The old text stays in its history; undo(event_id) takes it back.
+
+        For a fact that has changed since (it was right once), call remember with the new value instead.
+        """
+        with _told():
+            result = await self._store.correct(memory_id, content, object, reason)
+        return _remembered(result, counted=False)
+
+    async def forget(
+        self,
+        memory_id: MemoryId,
+        erase: Annotated[
+            bool,
+            Field(
+                description="true: delete its texts for good, only where the user asks for that. Cannot be undone."
+            ),
+        ] = False,
+        reason: Reason = None,
+    ) -> Forgotten:
+        """Take a memory away: it is no longer shown, and its text is refused when it comes again.
+
+        undo(event_id) takes it back. With erase=true its texts are deleted from the database instead.
+        """
+        with _told():
+            if erase:
+                row = await self._store.erase(memory_id, reason)
+                return Forgotten(
+                    memory_id=memory_id,
+                    action="erased",
+                    event_id=None,
+                    erased_texts=row["erased"],
+                    remaining_texts=row["remaining"],
+                )
+            result = await self._store.reject(memory_id, reason)
+        return Forgotten(
+            memory_id=result.memory_id or memory_id,
+            action="rejected",
+            event_id=result.event_id,
+            erased_texts=0,
+            remaining_texts=0,
+        )
+
+    async def undo(self, event_id: EventId, reason: Reason = None) -> Undo:
+        """Take back what a call did: a merge, a replaced value, a correction, a forget, an answer, a restatement.
+
+        A new fact (action inserted or escalated) is taken away by forget instead.
+        """
+        with _told():
+            made = await self._store.undo(event_id, reason)
+        return Undo(
+            event_id=made[0].event_id if made else None,
+            memories=[
+                Undone(memory_id=one.memory_id, status=one.status, content=one.content) for one in made
+            ],
+        )
+
+    async def explain(self, memory_id: MemoryId) -> Explanation:
+        """Show the whole life of a memory: its texts, where they came from, what was merged, replaced, judged and undone."""
+        with _told():
+            return Explanation(text=await self._store.explain(memory_id))
+
+    async def open_questions(self, context: Context[Any, Any], limit: Limit = 10) -> Questions:
+        """List pairs of memories of which it is unclear whether they say the same. Those for the user come first."""
+        with _told():
+            rows = await self._store.open_questions(limit)
+        questions = [
+            Question(
+                question_id=row["judgement_id"],
+                for_user=row["kind"] == "review",
+                memories=[
+                    Side(memory_id=memory_id, content=content)
+                    for memory_id, content in zip(row["memory_ids"], row["contents"], strict=True)
+                ],
+                subject=row["subject"],
+                predicate=row["predicate"],
+                differences=list(row["guard"] or ()),
+                similarity=row["similarity"],
+                asked_at=row["created_at"],
+            )
+            for row in rows
+        ]
+        self._shown.add(_session(context), (side.content for one in questions for side in one.memories))
+        return Questions(questions=questions, note=FROM_MEMORY)
+
+    async def answer(
+        self,
+        context: Context[Any, Any],
+        question_id: Annotated[UUID, Field(description="As open_questions gives it.")],
+        verdict: Annotated[
+            Literal["duplicate", "refinement", "contradiction", "distinct"],
+            Field(
+                description="duplicate: the same claim. refinement: the same fact, one says more and all that the"
+                " others say. contradiction: another answer to the same question. distinct: anything else."
+            ),
+        ],
+        decided_by: Annotated[
+            Literal["user", "model"],
+            Field(description="user: the user has told you. model: you have compared the texts yourself."),
+        ],
+        reason: Reason = None,
+        confidence: Annotated[
+            float,
+            Field(
+                ge=0,
+                le=1,
+                description="How sure the verdict is. In doubt below 0.75: then all memories are kept.",
+            ),
+        ] = 1.0,
+        richer_memory_id: Annotated[
+            UUID | None, Field(description="Of a refinement: the memory that says more.")
+        ] = None,
+        memory_ids: Annotated[
+            list[UUID] | None,
+            Field(
+                description="Of more than two: those that the verdict is about; the others count as distinct."
+            ),
+        ] = None,
+    ) -> Answered:
+        """Answer an open question. The memories are merged, replaced or kept accordingly; undo(event_id) takes it back."""
+        model = None
+        with _told():
+            if decided_by == "model":
+                if await self._store.kind_of_question(question_id) == "review":
+                    raise ToolError(
+                        "this question is for the user\n"
+                        "HINT: Show them the memories, then answer with decided_by='user'."
+                    )
+                client = context.session.client_params
+                model = (client.client_info.name if client is not None else "") or "mcp"
+            row = await self._store.answer(
+                {
+                    "judgement_id": question_id,
+                    "verdict": verdict,
+                    "confidence": confidence,
+                    "reason": reason,
+                    "richer_memory_id": richer_memory_id,
+                    "member_ids": memory_ids,
+                    "model": model and model[:200],
+                }
+            )
+        return Answered(**{name: row[name] for name in Answered.model_fields})

@@ -1,0 +1,577 @@
+"""The MCP server, as clients meet it: real processes, the SDK's client, both transports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import psycopg
+import pytest
+from mcp.client.client import Client
+
+from memfold import __version__
+from memfold.integrations.mcp import shown
+from memfold.integrations.mcp.shown import Shown
+from tests import mcp_inspector
+from tests.mcp_clients import (
+    COMMAND,
+    TOKEN,
+    TRANSPORTS,
+    call,
+    connected,
+    embeddings,
+    environment,
+    http_server,
+    over_http,
+    over_stdio,
+    refused,
+    run,
+)
+from tests.servers import Cluster
+from tests.support import DB, check, ingest, model, until, vector
+
+# Python: what the server has to do with it, the tests of the functions show on each.
+pytestmark = pytest.mark.one_server
+
+READ_ONLY = {"recall", "explain", "open_questions"}
+TOOLS = READ_ONLY | {"remember", "correct", "forget", "undo", "answer"}
+CAT = {"content": "Alice has a cat.", "subject": "Alice", "predicate": "has", "object": "cat"}
+
+
+def observations(db: DB) -> int:
+    return int(db.execute("select sum(observations) from memfold.memory_counters").fetchone()[0])  # type: ignore[index]
+
+
+# the tools -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_client_remembers_recalls_corrects_and_undoes(dsn: str, db: DB, transport: str) -> None:
+    async def work() -> None:
+        async with connected(transport, dsn) as client:
+            first = await call(client, "remember", **CAT, turn_id="m1")
+            assert (first["action"], first["counted"], first["note"]) == ("inserted", True, None)
+            again = await call(client, "remember", **{**CAT, "content": "alice has a cat"}, turn_id="m2")
+            assert (again["action"], again["memory_id"]) == ("merged", first["memory_id"])
+            found = await call(client, "recall", query="Does Alice have cats?", subject=" alice")
+            (memory,) = found["memories"]
+            assert (found["found_by"], memory["content"], memory["stated"]) == (
+                "words",
+                "Alice has a cat.",
+                2,
+            )
+            assert "Do not pass them to remember" in found["note"]
+            corrected = await call(
+                client, "correct", memory_id=memory["memory_id"], content="Alice has a dog.", object="dog"
+            )
+            assert corrected["action"] == "replaced"
+            (dog,) = (await call(client, "recall", query="Alice"))["memories"]
+            assert (dog["content"], dog["object"], dog["stated"]) == ("Alice has a dog.", "dog", 2)
+            undone = await call(client, "undo", event_id=corrected["event_id"], reason="it was a cat")
+            assert {one["content"]: one["status"] for one in undone["memories"]} == {
+                "Alice has a cat.": "active",
+                "Alice has a dog.": "withdrawn",
+            }
+            forgotten = await call(client, "forget", memory_id=memory["memory_id"])
+            assert (forgotten["action"], forgotten["erased_texts"]) == ("rejected", 0)
+            assert (await call(client, "recall", query="Alice cat"))["memories"] == []
+            assert (await call(client, "remember", **CAT, recalled=False))["action"] == "rejected"
+            await call(client, "undo", event_id=forgotten["event_id"])
+            assert [m["content"] for m in (await call(client, "recall", query="cat"))["memories"]] == [
+                "Alice has a cat."
+            ]
+            told = (await call(client, "explain", memory_id=memory["memory_id"]))["text"]
+            assert "it was a cat" in told
+            erased = await call(client, "forget", memory_id=memory["memory_id"], erase=True)
+            assert (erased["action"], erased["event_id"], erased["remaining_texts"]) == ("erased", None, 0)
+            assert erased["erased_texts"] >= 1
+
+    run(work)
+    assert db.execute("select count(*) from memfold.memories where content like '%%cat%%'").fetchone() == (0,)
+    check(db)
+
+
+def test_what_tools_say_of_themselves(dsn: str) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert client.server_info.name == "memfold"
+            assert client.server_info.version == __version__
+            assert "memory" in (client.instructions or "")
+        assert set(tools) == TOOLS
+        for name, tool in tools.items():
+            hints = tool.annotations
+            assert hints is not None
+            assert (hints.read_only_hint, hints.destructive_hint) == (name in READ_ONLY, name == "forget")
+            assert hints.idempotent_hint is (name in READ_ONLY)
+            assert hints.open_world_hint is False
+            assert tool.title
+            assert len(tool.description or "") > 60
+            assert "no embedding model" in (tool.description or "") or name != "recall"
+            given = tool.input_schema["properties"]
+            assert not {"tenant_id", "tenant", "bucket_id", "bucket", "context"} & set(given)
+            assert all(argument.get("description") for argument in given.values()), name
+            assert tool.output_schema is not None
+            assert tool.output_schema["type"] == "object"
+        assert set(tools["remember"].input_schema["properties"]) >= {
+            "subject",
+            "predicate",
+            "object",
+            "recalled",
+        }
+        assert tools["remember"].input_schema["required"] == ["content"]
+
+    run(work)
+
+
+def test_a_changed_value_replaces_the_old_one_and_time_is_kept(dsn: str, db: DB) -> None:
+    db.execute("select memfold.set_predicate('lives_in', tenant_id => 'acme', cardinality => 'one')")
+    about = {"subject": "Alice", "predicate": "lives_in"}
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            paris = await call(client, "remember", content="Alice lives in Paris.", object="Paris", **about)
+            between = db.execute("select clock_timestamp()").fetchone()[0].isoformat()  # type: ignore[index]
+            rome = await call(client, "remember", content="Alice lives in Rome.", object="Rome", **about)
+            assert (rome["action"], rome["superseded_id"]) == ("superseded", paris["memory_id"])
+            now = await call(client, "recall", query="Where does Alice live?")
+            assert [memory["object"] for memory in now["memories"]] == ["Rome"]
+            then = await call(client, "recall", query="Where does Alice live?", as_of=between)
+            assert [memory["object"] for memory in then["memories"]] == ["Paris"]
+            assert "timezone" in await refused(client, "recall", query="Alice", as_of="2026-01-01T00:00:00")
+
+    run(work)
+
+
+def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) -> None:
+    model(db)
+    pairs = {}
+    for kind, place in (("judge", 1), ("review", 2)):
+        db.execute("select memfold.set_policy('acme', on_ambiguous => %s)", [kind])
+        about = {"subject": f"s{place}"}
+        ingest(db, f"Fact {place} holds", **about, **vector(1.0))
+        pairs[kind] = str(ingest(db, f"Fact {place} holds there", **about, **vector(0.88)).judgement_id)
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            review, judge = (await call(client, "open_questions"))["questions"]
+            assert (review["question_id"], review["for_user"]) == (pairs["review"], True)
+            assert (judge["question_id"], judge["for_user"]) == (pairs["judge"], False)
+            assert [side["content"] for side in judge["memories"]] == ["Fact 1 holds", "Fact 1 holds there"]
+            verdict: dict[str, Any] = {"verdict": "refinement", "reason": "says where"}
+            said = await refused(client, "answer", question_id=pairs["review"], decided_by="model", **verdict)
+            assert "is for the user\nHINT: " in said
+            richer = judge["memories"][1]["memory_id"]
+            made = await call(
+                client,
+                "answer",
+                question_id=pairs["judge"],
+                decided_by="model",
+                richer_memory_id=richer,
+                **verdict,
+            )
+            assert (made["status"], made["verdict"], made["memory_id"]) == ("done", "refinement", richer)
+            made = await call(
+                client,
+                "answer",
+                question_id=pairs["review"],
+                decided_by="user",
+                verdict="distinct",
+                confidence=0.8,
+            )
+            assert (made["status"], made["verdict"], made["action"]) == ("done", "distinct", "judged")
+            assert (await call(client, "open_questions"))["questions"] == []
+            again = {"question_id": pairs["judge"], "verdict": "distinct", "decided_by": "user"}
+            assert "MF027: the judgement is closed\nDETAIL: " in await refused(client, "answer", **again)
+
+    run(work)
+    models = db.execute("select judgement_id::text, model from memfold.judgements").fetchall()
+    assert dict(models) == {pairs["judge"]: "mcp", pairs["review"]: None}
+    check(db)
+
+
+# recalled text ---------------------------------------------------------------------------------------------------
+
+
+def test_recalled_text_raises_no_counter(dsn: str, db: DB) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            await call(client, "remember", **CAT)
+            made = await call(client, "remember", **CAT, recalled=True)
+            assert (made["action"], made["counted"]) == ("merged", False)
+            assert observations(db) == 1
+            await call(client, "recall", query="cat")
+            # what was shown comes back, in other letters, of another subject, of none
+            for change in (
+                {},
+                {"content": " alice HAS a\ncat"},
+                {"subject": "user"},
+                {"subject": None, "predicate": None},
+            ):
+                made = await call(client, "remember", **{**CAT, **change})
+                assert made["counted"] is False
+                assert "recalled=false" in made["note"]
+            assert observations(db) == 1
+            assert db.execute("select count(*) from memfold.memories").fetchone() == (1,)
+            # the user has said it again, and says something new
+            assert (await call(client, "remember", **CAT, recalled=False))["counted"] is True
+            assert (await call(client, "remember", content="Alice has a cat and a dog."))["counted"] is True
+            assert observations(db) == 3
+            made = await call(client, "remember", content="Nobody has ever said this.", recalled=True)
+            assert (made["action"], made["memory_id"]) == ("rejected", None)
+
+    run(work)
+    origins = db.execute(
+        "select origin, count(*) from memfold.memory_events group by 1 order by 1"
+    ).fetchall()
+    assert origins == [("observed", 3), ("recalled", 6)]
+    check(db)
+
+
+def test_what_one_session_was_shown_another_one_may_say(dsn: str, db: DB) -> None:
+    async def work() -> None:
+        with http_server(dsn) as url:
+            async with over_http(url, sessions=True) as one, over_http(url, sessions=True) as other:
+                await call(one, "remember", **CAT)
+                await call(one, "recall", query="cat")
+                assert (await call(other, "remember", **CAT))["counted"] is True
+                assert (await call(one, "remember", **CAT))["counted"] is False
+
+    run(work)
+    assert observations(db) == 2
+
+
+def test_only_so_much_is_remembered_of_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "MAX_TEXTS", 3)
+    monkeypatch.setattr(shown, "MAX_SESSIONS", 2)
+    known = Shown()
+    known.add("a", ["One.", "two", "three"])
+    known.add("a", ["one", "four"])
+    assert [("a", text) in known for text in ("ONE", "two", "three", "four")] == [True, False, True, True]
+    known.add("b", ["one"])
+    assert ("a", "one") in known
+    known.add("c", ["one"])
+    assert [(session, "one") in known for session in "abc"] == [False, True, True]
+
+
+# whose memories --------------------------------------------------------------------------------------------------
+
+
+def test_no_caller_chooses_the_tenant(dsn: str, db: DB) -> None:
+    theirs = ingest(db, "Globex makes rockets.", tenant_id="globex")
+
+    async def work() -> None:
+        async with over_stdio(dsn, MEMFOLD_BUCKET="notes") as client:
+            chosen = {"tenant_id": "globex", "bucket_id": "default"}
+            await call(client, "remember", content="Acme makes anvils.", **chosen)
+            assert (await call(client, "recall", query="rockets", **chosen))["memories"] == []
+            unknown = {"memory_id": str(theirs.memory_id)}
+            for tool, more in (
+                ("correct", {"content": "x"}),
+                ("forget", {}),
+                ("forget", {"erase": True}),
+                ("explain", {}),
+            ):
+                said = await refused(client, tool, **unknown, **more)
+                assert "rockets" not in said
+                assert "MF018: " in said
+            assert "MF029: " in await refused(client, "undo", event_id=str(theirs.event_id))
+            nothing = {"question_id": str(uuid4()), "verdict": "distinct"}
+            for decided_by in ("user", "model"):
+                assert "MF026: " in await refused(client, "answer", decided_by=decided_by, **nothing)
+
+    run(work)
+    rows = db.execute("select tenant_id, bucket_id, content from memfold.memories order by 1").fetchall()
+    assert rows == [("acme", "notes", "Acme makes anvils."), ("globex", "default", "Globex makes rockets.")]
+
+
+def test_a_login_that_is_bound_to_a_tenant_needs_no_other_word(dsn: str, db: DB) -> None:
+    role = f"agent_{db.info.dbname}"
+    db.execute(f"create role {role} login in role memfold_tenant")
+    try:
+        db.execute("insert into memfold.tenant_roles (role_name, tenant_id) values (%s, 'acme')", [role])
+        bound = psycopg.conninfo.make_conninfo(dsn, user=role)
+
+        async def work() -> None:
+            async with Client(_started(bound)) as client:
+                made = await call(client, "remember", **CAT)
+                assert (await call(client, "recall", query="cat"))["memories"][0]["memory_id"] == made[
+                    "memory_id"
+                ]
+                assert (await call(client, "open_questions"))["questions"] == []
+                corrected = await call(
+                    client, "correct", memory_id=made["memory_id"], content="Alice has a dog."
+                )
+                await call(client, "undo", event_id=corrected["event_id"])
+                await call(client, "explain", memory_id=made["memory_id"])
+                await call(client, "forget", memory_id=made["memory_id"])
+
+        run(work)
+        assert db.execute("select distinct tenant_id from memfold.memories").fetchall() == [("acme",)]
+        done = _ends(bound, MEMFOLD_TENANT="globex")
+        assert done.returncode == 1
+        assert "MF002: the session is not of this tenant" in done.stderr
+    finally:
+        db.execute(f"drop owned by {role}")
+        db.execute("delete from memfold.tenant_roles")
+        db.execute(f"drop role {role}")
+
+
+def _started(dsn: str) -> Any:
+    from mcp.client.stdio import StdioServerParameters
+
+    return StdioServerParameters(command=COMMAND, args=["mcp"], env={"MEMFOLD_DSN": dsn})
+
+
+def _ends(dsn: str, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A server whose client has gone, or that does not start."""
+    return subprocess.run(
+        [COMMAND, "mcp", *options], env=environment(dsn, None, **env), input="", capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+
+
+# errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_keeps_it_from_starting_is_said_without_the_password(dsn: str, db: DB) -> None:
+    assert _ends(dsn, MEMFOLD_TENANT="acme").returncode == 0
+    secret = "hunter2-and-more"
+    for where, part in (
+        (f"postgresql://nobody:{secret}@127.0.0.1:1/nothing", "127.0.0.1"),
+        (psycopg.conninfo.make_conninfo(dsn, dbname="template1", password=secret), "memfold init"),
+        (psycopg.conninfo.make_conninfo(dsn, password=secret), "Set MEMFOLD_TENANT"),
+    ):
+        done = _ends(where, MEMFOLD_TENANT="acme") if "TENANT" not in part else _ends(where)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert part in done.stderr
+        assert secret not in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "message"),
+    [
+        (["--http", "0"], {}, "MEMFOLD_MCP_TOKEN"),
+        (["--http", "0"], {"MEMFOLD_MCP_TOKEN": ""}, "MEMFOLD_MCP_TOKEN"),
+        (["--http", "0"], {"MEMFOLD_MCP_TOKEN": "short"}, "the token is too short"),
+        (["--token-file", __file__], {}, "go with --http"),
+        (["--embed-url", "http://localhost/v1"], {}, "--embed-model"),
+    ],
+)
+def test_what_the_command_refuses(dsn: str, options: list[str], env: dict[str, str], message: str) -> None:
+    done = _ends(dsn, *options, MEMFOLD_TENANT="acme", **env)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+
+
+def test_a_missing_extra_is_named() -> None:
+    program = "import sys; sys.modules['mcp'] = None; from memfold.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "mcp", "--dsn", "dbname=x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "pip install 'memfold[mcp]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_errors_are_told_as_memfold_says_them(dsn: str) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            said = await refused(client, "remember", content=" . ")
+            assert "MF004: " in said
+            assert "\nDETAIL: " in said
+            assert "\nHINT: " in said
+            assert "MF030: " in await refused(client, "remember", content="a\0b")
+            assert "memory_id" in await refused(client, "explain", memory_id="the first one")
+            assert "content" in await refused(client, "remember", subject="Alice")
+            made = await call(client, "remember", **CAT)
+            assert "MF032: " in await refused(client, "undo", event_id=made["event_id"])
+
+    run(work)
+
+
+def test_a_database_that_goes_away_and_comes_back(own_cluster: Cluster) -> None:
+    secret = "hunter2-and-more"
+    dsn = psycopg.conninfo.make_conninfo(own_cluster.dsn(), password=secret)
+    control = [own_cluster.bindir / "pg_ctl", "-D", own_cluster.base / "data", "-w"]
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            await call(client, "remember", **CAT)
+            own_cluster.run(*control, "-m", "immediate", "stop")
+            for tool, arguments in (("remember", CAT), ("recall", {"query": "cat"})):
+                said = await refused(client, tool, **arguments)
+                assert "the database cannot be reached; nothing was written" in said
+                assert not any(part in said for part in (secret, str(own_cluster.base), "postgres"))
+            own_cluster.run(*control, "-l", own_cluster.base / "log", "start")
+            assert len((await call(client, "recall", query="cat"))["memories"]) == 1
+
+    run(work)
+
+
+def test_a_call_that_waits_keeps_no_other_waiting(dsn: str, db: DB) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            await call(client, "remember", **CAT)
+            with psycopg.connect(dsn) as holder:
+                holder.execute("lock table memfold.memories in share row exclusive mode")
+                waiting = asyncio.create_task(call(client, "remember", content="Bob has a dog."))
+                await asyncio.to_thread(until, lambda: _waits(db), "the write waits for the lock")
+                assert len((await call(client, "recall", query="cat"))["memories"]) == 1
+                assert not waiting.done()
+                holder.rollback()
+            assert (await waiting)["action"] == "inserted"
+
+    run(work)
+
+
+def _waits(db: DB) -> bool:
+    rows = db.execute(
+        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    return bool(rows.fetchall())
+
+
+# over HTTP -------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_token_nothing_is_served(dsn: str, db: DB, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN[::-1]}\n")
+    asked = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "remember", "arguments": CAT},
+    }
+    accepted = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    with (
+        http_server(dsn, "--token-file", str(file), "--allow-host", "memory.example") as url,
+        httpx2.Client(headers=accepted) as client,
+    ):
+
+        def status(path: str = "", method: str = "POST", **headers: str) -> int:
+            made = client.request(
+                method, url + path, headers=headers, json=asked if method == "POST" else None
+            )
+            if made.status_code == 401:
+                assert made.headers["www-authenticate"] == "Bearer"
+            return made.status_code
+
+        good = {"authorization": f"Bearer {TOKEN[::-1]}"}
+        assert status() == 401
+        assert status(method="GET") == status(method="DELETE") == status(path="/other") == 401
+        for wrong in (TOKEN, TOKEN[::-1][:-1], TOKEN[::-1] + "x", TOKEN[::-1].upper()):
+            assert status(authorization=f"Bearer {wrong}") == 401
+        assert status(authorization=f"Basic {TOKEN[::-1]}") == status(authorization=TOKEN[::-1]) == 401
+        # a page of another origin, and a name that leads here by a trick of DNS
+        assert status(**good, origin="http://evil.example") == 403
+        assert status(**good, origin="null") == 403
+        assert status(**good, host="evil.example") == 421
+        assert status(**good, host="memory.example", origin="https://memory.example") not in (401, 403, 421)
+        assert status(**good, origin=url.removesuffix("/mcp")) not in (401, 403, 421)
+        assert url.startswith("http://127.0.0.1:")
+    assert db.execute("select count(*) from memfold.memory_events").fetchone() == (0,)
+
+
+# the official inspector ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inspector's command. Where there is no npm, or it gets nothing, the run says so (conftest.py)."""
+    found, why = mcp_inspector.install(tmp_path_factory.mktemp("inspector"))
+    if found is None:
+        pytest.skip(why)
+    return found
+
+
+@pytest.mark.slow
+def test_the_official_inspector_lists_and_calls(dsn: str, db: DB, tmp_path: Path, inspector: Path) -> None:
+    config = tmp_path / "mcp.json"
+    env = {"MEMFOLD_DSN": dsn, "MEMFOLD_TENANT": "acme"}
+    servers = {"memfold": {"command": COMMAND, "args": ["mcp"], "env": env}}
+    config.write_text(json.dumps({"mcpServers": servers}))
+
+    def inspect(method: str, *options: str) -> Any:
+        done = subprocess.run(
+            [inspector, "--cli", "--config", config, "--server", "memfold", "--method", method, *options],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert {tool["name"] for tool in inspect("tools/list")["tools"]} == TOOLS
+    options = [part for name, value in CAT.items() for part in ("--tool-arg", f"{name}={value}")]
+    made = inspect("tools/call", "--tool-name", "remember", *options)
+    assert (made["isError"], made["structuredContent"]["action"]) == (False, "inserted")
+    found = inspect("tools/call", "--tool-name", "recall", "--tool-arg", "query=cat")["structuredContent"]
+    assert [memory["content"] for memory in found["memories"]] == [CAT["content"]]
+
+
+# by meaning ------------------------------------------------------------------------------------------------------
+
+
+def test_with_an_embedding_model_it_recalls_by_meaning(dsn: str, db: DB) -> None:
+    ingest(db, "Bob resides in Berlin", subject="Bob")
+
+    async def work() -> None:
+        with embeddings() as endpoint:
+            async with over_stdio(dsn, **endpoint.env) as client:
+                tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+                assert "no embedding model" not in (tools["recall"].description or "")
+                await call(client, "remember", content="Alice has a cat", subject="Alice")
+                # what was stored without a vector gets one when the server starts
+                pending = "select from memfold.pending_embeddings('acme')"
+                await asyncio.to_thread(until, lambda: not db.execute(pending).fetchall(), "vectors for all")
+                found = await call(client, "recall", query="alice has a feline", limit=1)
+                assert (found["found_by"], found["memories"][0]["content"]) == ("meaning", "Alice has a cat")
+                found = await call(client, "recall", query="bob lives in berlin", limit=1)
+                assert found["memories"][0]["content"] == "Bob resides in Berlin"
+                endpoint.up = False
+                found = await call(client, "recall", query="cat")
+                assert (found["found_by"], len(found["memories"])) == ("words", 1)
+                assert "could not be asked" in found["note"]
+                assert (await call(client, "remember", content="Carol has a boat."))["action"] == "inserted"
+
+    run(work)
+
+
+def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) -> None:
+    for text, subject in (
+        ("Alice works at Acme.", "Alice"),
+        ("Die Straße heißt Äußere Gasse.", "home"),
+        ("The deployment runs on Kubernetes.", "project"),
+        ("Nothing of that.", None),
+    ):
+        ingest(db, text, subject=subject)
+    ingest(db, "In another bucket: Kubernetes.", bucket_id="other")
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+
+            async def found(query: str, **more: Any) -> list[str]:
+                answer = await call(client, "recall", query=query, **more)
+                scores = [memory["score"] for memory in answer["memories"]]
+                assert scores == sorted(scores, reverse=True)
+                return [memory["content"][:9] for memory in answer["memories"]]
+
+            assert await found("KUBERNETES deployments") == ["The deplo"]
+            assert await found("äußere straße") == ["Die Straß"]
+            assert await found("where does alice work?") == ["Alice wor"]
+            assert await found("alice kubernetes acme works") == ["Alice wor", "The deplo"]
+            assert await found("alice kubernetes acme works", limit=1) == ["Alice wor"]
+            assert await found("alice kubernetes", subject="PROJECT") == ["The deplo"]
+            assert await found("zebra") == await found("?!") == []
+
+    run(work)

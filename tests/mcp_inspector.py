@@ -1,0 +1,41 @@
+"""The official inspector of MCP servers, from npm, for the tests that ask it."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+PACKAGE = "@modelcontextprotocol/inspector"
+VERSION = "0.15.0"
+"""The first of which these tests know that it runs on Node.js 20."""
+NODE = 20
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why it cannot be had here; None: npm can be asked for it."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        return "npm is not installed"
+    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"v(\d+)\.", told)
+    if found is None or int(found[1]) < NODE:
+        return f"it needs Node.js {NODE}, this is {told.strip() or 'none'}"
+    return None
+
+
+def install(directory: Path) -> tuple[Path | None, str]:
+    """Install it into a directory; its command, or None and why not."""
+    if why := why_not():
+        return None, why
+    done = subprocess.run(
+        ["npm", "install", "--prefix", directory, "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error",
+         f"{PACKAGE}@{VERSION}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"npm install failed: {done.stderr[-500:]}")
+    return directory / "node_modules" / ".bin" / "mcp-inspector", ""
