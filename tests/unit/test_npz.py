@@ -50,11 +50,11 @@ def test_what_is_damaged(tmp_path: Path) -> None:
     np.save(whole, np.ones((3, 2)))
     file = tmp_path / "v.npz"
     file.write_bytes(b"PK")
-    with pytest.raises(ValueError, match="v.npz is no .npz file"):
+    with pytest.raises(ValueError, match=r"v\.npz is no \.npz file"):
         read_vectors(file)
     for part in (b"", whole.getvalue()[:60], whole.getvalue()[:-1], b"\x93NUMPY\1\0\xff\xff{}"):
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr("texts.npy", part)
             archive.writestr("vectors.npy", part)
-        with pytest.raises(ValueError, match="v.npz is no .npz file"):
+        with pytest.raises(ValueError, match=r"v\.npz is no \.npz file"):
             read_vectors(file)
