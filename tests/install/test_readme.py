@@ -1,0 +1,118 @@
+"""The code of README.md runs, in its order and in one database, and prints what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from memfold.cli import main
+from memfold.facts import Fact, Facts
+from tests import servers
+
+README = (servers.ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+# Blocks that need more than the reader's own machine, by a word in them: an owner's psql, another server.
+ELSEWHERE = ("create extension", "memfold_app", "memfold_tenant", "set local")
+
+pytestmark = pytest.mark.one_server
+
+
+def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
+    return [(kind, text) for kind, text in BLOCK.findall(page) if kind in languages]
+
+
+def statements(block: str) -> list[tuple[str, str]]:
+    """Each statement with the output below it, as psql prints it."""
+    found = []
+    for part in block.strip().split("\n\n"):
+        lines = part.splitlines()
+        end = next(number for number, line in enumerate(lines) if re.search(r";\s*(--.*)?$", line))
+        found.append(("\n".join(lines[: end + 1]), "\n".join(line.rstrip() for line in lines[end + 1 :])))
+    return found
+
+
+def test_python_and_sql_of_the_readme(
+    dsn: str, db: psycopg.Connection, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    names: dict[str, Any] = {
+        "facts": ["Bob is 40.", {"content": "Bob sings.", "subject": "Bob"}, {"content": ""}]
+    }
+    printed: list[str] = []
+    compared = 0
+    for kind, text in blocks(README, "python", "sql", "text"):
+        if kind == "python":
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(compile(text, "README.md", "exec"), names)  # noqa: S102
+            printed = output.getvalue().splitlines()
+        elif kind == "text":
+            assert printed[: len(text.splitlines())] == text.splitlines()
+            compared += 1
+        elif not any(word in text for word in ELSEWHERE):
+            for statement, expected in statements(text):
+                psql = target.cluster.bindir / "psql"
+                done = subprocess.run(
+                    [psql, "-XP", "footer=off", "-d", dsn, "-c", statement], capture_output=True, text=True
+                )
+                assert done.returncode == 0, done.stderr
+                shown = "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+                if expected:
+                    assert shown == expected
+                    compared += 1
+    assert compared == 7
+    # the third of what stood for many facts is one that cannot be stored
+    assert printed[2].startswith("2 MF")
+
+    facts = Facts(
+        facts=[Fact(content="Bob lives in Rome.", subject="Bob", predicate="lives_in", object="Rome")]
+    )
+    asked: dict[str, Any] = {}
+
+    def parse(**given: Any) -> Any:
+        asked.update(given)
+        return SimpleNamespace(output_parsed=facts)
+
+    model = SimpleNamespace(responses=SimpleNamespace(parse=parse))
+    (result,) = names["remember"](names["memfold"], "I live in Rome now.", model, "turn-40")
+    names["memfold"].close()
+    assert (result.action, asked["text_format"], asked["input"]) == (
+        "superseded",
+        Facts,
+        "I live in Rome now.",
+    )
+    row = db.execute(
+        "select source_turn_ids from memory_audit where memory_id = %s", [result.memory_id]
+    ).fetchone()
+    assert row == (["turn-40"],)
+
+
+def test_the_page_of_the_package_has_the_same_five_lines() -> None:
+    page = (servers.ROOT / "python_client/README.md").read_text()
+    assert blocks(page, "python", "text") == blocks(README, "python", "text")[:2]
+
+
+def test_commands_of_the_readme_exist() -> None:
+    lines = [
+        line
+        for _, text in blocks(README, "sh")
+        for line in text.splitlines()
+        if re.match(r"(export \w+=\$\()?memfold ", line)
+    ]
+    assert len(lines) >= 4
+    for line in lines:
+        words = re.sub(r"^export \w+=\$\(|\)?\s*(#.*)?$", "", line).split()[1:]
+        command = main.commands[words[0]]
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, line
+
+
+def test_the_readme_is_for_ten_minutes() -> None:
+    assert README.count("\n") <= 250
