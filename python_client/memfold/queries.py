@@ -306,7 +306,7 @@ PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "ma
 
 # the command line ------------------------------------------------------------------------------------------
 
-INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed"
+INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed, current_database()::text as database"
 
 # A state file is of one database: of its name and oid, at the server's address.
 TARGET = """
