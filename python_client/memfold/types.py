@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, get_args
 from uuid import UUID
 
 try:
@@ -22,7 +22,12 @@ Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
 ResolvedAction: TypeAlias = Literal["merged", "replaced", "superseded", "rejected", "escalated", "judged"]
 JudgementStatus: TypeAlias = Literal["open", "leased", "done", "obsolete", "dead"]
 StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
+MemoryStatus: TypeAlias = Literal["active", "merged", "superseded", "rejected", "withdrawn"]
+Cardinality: TypeAlias = Literal["one", "many"]
+Conflict: TypeAlias = Literal["newest_wins", "keep_existing", "keep_both", "review"]
+MEMORY_STATUSES: tuple[str, ...] = get_args(MemoryStatus)
 Row: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = list[Row]
 
 
 class SupportsToList(Protocol):
@@ -220,6 +225,14 @@ class CurrentMemory:
         return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
+class ListFields(TypedDict, total=False):
+    """The options of ``list``. subject and predicate are compared in canonical form."""
+
+    memory_type: str
+    subject: str
+    predicate: str
+
+
 class SearchFields(TypedDict, total=False):
     """The options of ``search``; the server, and the bucket's policy, have their defaults."""
 
@@ -271,6 +284,62 @@ class FoundMemory:
         values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
         values["collapsed_ids"] = tuple(row["collapsed_ids"])
         return cls(**values, display_text=row["content"])
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory as it is stored.
+
+    ``root_id``: of an alias (status merged), the memory where it leads; what follows of an alias is the root's to say, so
+    that its ``repetition_count`` is 0 and its ``confidence`` and times are None. ``confidence`` is after decay.
+    ``embedding_pending``: it waits for a vector.
+    """
+
+    memory_id: UUID
+    bucket_id: str
+    status: MemoryStatus
+    content: str
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+    root_id: UUID | None
+    repetition_count: int
+    confidence: float | None
+    metadata: Mapping[str, Any]
+    session_id: str | None
+    first_seen: datetime | None
+    last_seen: datetime | None
+    embedding_pending: bool
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erasure did: texts that are gone, texts that lost observations and stay, for other sources support them, and
+    ledger rows that are gone. ``remaining``: texts that are left, 0 once it is through."""
+
+    erased: int = 0
+    kept: int = 0
+    events: int = 0
+    remaining: int = 0
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+    def plus(self, other: Self) -> Self:
+        """Both calls together; what remains is what the other one says."""
+        return replace(
+            other,
+            erased=self.erased + other.erased,
+            kept=self.kept + other.kept,
+            events=self.events + other.events,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import click
 import psycopg
 
 from memfold._retry import retry
-from memfold._text import escape_json
+from memfold._text import escape_json, escape_line
 from memfold.cli._shared import (
     FILE,
     dsn_option,
@@ -67,7 +67,7 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
             lines += 1
     say(f"{lines:,} lines")
     if is_empty:
-        what = f"bucket {bucket} of tenant {tenant} has no memories"
+        what = escape_line(f"bucket {bucket} of tenant {tenant} has no memories")
         if lines <= _FRAME:
             fail(
                 f"{what}, nor anything else\nHINT: Is its name spelled right? memfold status --json lists them all."

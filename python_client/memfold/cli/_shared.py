@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from pathlib import Path
@@ -100,7 +101,7 @@ def given_once(database: str | None, dsn: str | None) -> str | None:
 def open_file(file: Path) -> Iterator[BinaryIO]:
     """A file of type ``FILE``, or stdin."""
     if is_stdin(file):
-        yield click.get_binary_stream("stdin")
+        yield sys.stdin.buffer
     else:
         with file.open("rb") as opened:
             yield opened
