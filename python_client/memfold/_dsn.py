@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
 from memfold._text import remember_key
 from memfold.errors import InvalidDsnError
@@ -20,18 +21,7 @@ FORMS = (
 # What says, by libpq's own variables, which database is meant; PGUSER and PGPASSWORD alone do not.
 _VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
 _DRIVER = re.compile(r"(?i)\A(?:postgres(?:ql)?)(?:\+\w+)?://")
-# libpq's option -> the variable that says the same to psql
-_TO_VARIABLE = {
-    "host": "PGHOST", "hostaddr": "PGHOSTADDR", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER",
-    "password": "PGPASSWORD", "passfile": "PGPASSFILE", "service": "PGSERVICE", "options": "PGOPTIONS",
-    "application_name": "PGAPPNAME", "sslmode": "PGSSLMODE", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY",
-    "sslrootcert": "PGSSLROOTCERT", "sslcrl": "PGSSLCRL", "sslcrldir": "PGSSLCRLDIR", "sslsni": "PGSSLSNI",
-    "requirepeer": "PGREQUIREPEER", "gssencmode": "PGGSSENCMODE", "krbsrvname": "PGKRBSRVNAME",
-    "connect_timeout": "PGCONNECT_TIMEOUT", "client_encoding": "PGCLIENTENCODING",
-    "channel_binding": "PGCHANNELBINDING", "target_session_attrs": "PGTARGETSESSIONATTRS",
-    "load_balance_hosts": "PGLOADBALANCEHOSTS", "require_auth": "PGREQUIREAUTH",
-    "ssl_min_protocol_version": "PGSSLMINPROTOCOLVERSION", "ssl_max_protocol_version": "PGSSLMAXPROTOCOLVERSION",
-}  # fmt: skip
+_NOTICE = ("keepalives", "tcp_user_timeout")
 _SECRET = ("password", "sslpassword", "oauth_client_secret")
 
 
@@ -78,13 +68,17 @@ def describe_dsn(dsn: str) -> str:
 def psql_environment(given: Mapping[str, str]) -> dict[str, str]:
     """The variables by which psql, or any other program on libpq, reaches what these options of libpq's lead to.
 
-    So that no password is on a command line, where other users of the machine see it. Raises InvalidDsnError where there
-    is no variable for one of them.
+    So that no password is on a command line, where other users of the machine see it. Options that only say how soon a
+    lost connection is noticed have no variable, and are left out. Raises InvalidDsnError for any other without one.
     """
-    if unknown := sorted(given.keys() - _TO_VARIABLE.keys()):
+    variables = {
+        one.keyword.decode(): one.envvar.decode() for one in Conninfo.get_defaults() if one.envvar is not None
+    }
+    given = {name: value for name, value in given.items() if not name.startswith(_NOTICE)}
+    if unknown := sorted(given.keys() - variables.keys()):
         raise InvalidDsnError(
             "the DSN cannot be passed on by environment variables",
             detail=f"libpq has none for {', '.join(unknown)}.",
             hint="Put it into a service file, and give service=NAME.",
         )
-    return {_TO_VARIABLE[name]: value for name, value in given.items()}
+    return {variables[name]: value for name, value in given.items()}

@@ -141,7 +141,8 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a candidate. ``memory_id`` is the memory that now holds the fact.
+    """What became of a candidate. ``memory_id`` is the memory that now holds the fact. ``similarity`` is that of the own
+    text of what it was merged into, or is asked about.
 
     ``resolution``: of an escalated candidate that was waited for, what came of its judgement.
     """
@@ -253,8 +254,8 @@ class SearchFields(TypedDict, total=False):
 class FoundMemory:
     """A memory that a search shows, best first.
 
-    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of the
-    nearest of its texts, ``matched_id``. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
+    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of
+    ``matched_content``, the nearest of its texts. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
     shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, what a model made of all
     their texts, else the content.
     """
@@ -269,6 +270,7 @@ class FoundMemory:
     similarity: float | None
     matched_id: UUID
     matched_similarity: float
+    matched_content: str
     confidence: float
     repetition_count: int
     metadata: Mapping[str, Any]
@@ -291,8 +293,7 @@ class Memory:
     """A memory as it is stored.
 
     ``root_id``: of an alias (status merged), the memory where it leads; what follows of an alias is the root's to say, so
-    that its ``repetition_count`` is 0 and its ``confidence`` and times are None. ``confidence`` is after decay.
-    ``embedding_pending``: it waits for a vector.
+    that its ``repetition_count`` is 0, ``confidence`` and times None. ``confidence`` is after decay.
     """
 
     memory_id: UUID

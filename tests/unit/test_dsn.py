@@ -107,7 +107,8 @@ def test_which_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_psql_is_given() -> None:
-    made = psql_environment({"host": "db", "password": PASSWORD, "options": "-c search_path=memfold"})
+    given = {"host": "db", "password": PASSWORD, "options": "-c search_path=memfold", "keepalives_idle": "30"}
+    made = psql_environment(given)
     assert made == {"PGHOST": "db", "PGPASSWORD": PASSWORD, "PGOPTIONS": "-c search_path=memfold"}
-    with pytest.raises(errors.InvalidDsnError, match="keepalives_idle"):
-        psql_environment({"keepalives_idle": "30"})
+    with pytest.raises(errors.InvalidDsnError, match="sslpassword"):
+        psql_environment({"sslpassword": PASSWORD})

@@ -43,6 +43,7 @@ from memfold.types import (
     UndoneMemory,
 )
 
+
 class Memfold(BlockingDriver):
     """The blocking client. One connection; threads that share it take turns.
 
