@@ -348,7 +348,7 @@ PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "ma
 
 # the command line ------------------------------------------------------------------------------------------
 
-INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed, current_database()::text as database"
+INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed"
 
 # A state file is of one database: of its name and oid, at the server's address.
 TARGET = """

@@ -200,7 +200,7 @@ def test_every_command_that_prints_what_is_stored(
     # what the server says of what it was given
     run("explain", HOSTILE, *here, code=1, says="MF003")
     run("search", *there, "--embedding", "[1,0,0]", "--model", HOSTILE, code=1, says=ESCAPED[:30])
-    run("export", f"none{HOSTILE}", HOSTILE, code=1, says="is its name spelled right?")
+    run("export", f"none{HOSTILE}", HOSTILE, code=1, says="has no memories, nor anything else")
     run("stats", "--dsn", f"host={HOSTILE}", code=1)
     run("review", "--label", "--model", HOSTILE, *here, code=1, lines="q\n")
     assert run.commands == set(main.commands) - EXEMPT
@@ -297,7 +297,7 @@ def test_the_commands_print_through_one_place() -> None:
     ]
     assert found == [
         "__init__.py: click.echo(dsn)  # to be used as it is",
-        "__init__.py: click.echo(migrate.script(dsn), nl=False)  # SQL, to be run as it is",
+        "__init__.py: click.echo(script, nl=False)  # SQL, to be run as it is",
         "_export.py: click.echo(escape_json(line))",
         "_shared.py: click.echo(format_error(error), err=True)",
         "_shared.py: click.echo(escape_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False)))",

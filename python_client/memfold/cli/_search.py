@@ -86,8 +86,9 @@ def search(
             if embedder is None:
                 raise
             fail(describe_error(error))
-        if not found and not warn_if_empty(client, tenant, bucket):
+        if not found:
             say("nothing found")
+            warn_if_empty(client, tenant, bucket)
     report({"memories": found})
     head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
     rows = [

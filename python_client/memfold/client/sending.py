@@ -69,31 +69,10 @@ class Sending:
                 reconnected = True
             elif error.sqlstate in errors.BETWEEN_VERSIONS and not upgraded:
                 upgraded = True
-            elif error.sqlstate in errors.NO_SUCH_OBJECT and not unsure:
-                yield from self._not_installed(error)
             elif error.sqlstate not in errors.RETRYABLE or attempts >= self.max_attempts:
                 self._give_up(error, unsure)
             logger.debug("attempt %s failed (%s), trying again", attempts, error.sqlstate or error)
             yield pause_before(attempts)
-
-    @staticmethod
-    def _not_installed(error: psycopg.Error) -> Steps[NoReturn]:
-        """What a call means that met no such schema, table or function: statements of this package name only memfold's."""
-        rows: list[Row] = yield Transact(queries.INSTALLED, {"memfold_tenant": None})
-        detail = str(error.diag.message_primary or error)
-        if rows[0]["installed"]:
-            raise errors.NotInstalledError(
-                "the database has another version of memfold than this client speaks to",
-                sqlstate=error.sqlstate,
-                detail=detail,
-                hint="Run: memfold init DSN (or: alter extension memfold update). memfold doctor compares the two.",
-            ) from error
-        raise errors.NotInstalledError(
-            "memfold is not installed in this database",
-            sqlstate=error.sqlstate,
-            detail=f"The database is {rows[0]['database']}: {detail}.",
-            hint="Install it, as the database's owner: memfold init DSN. Or is it the DSN of another database?",
-        ) from error
 
     @staticmethod
     def _give_up(error: psycopg.Error, unsure: bool) -> NoReturn:
@@ -106,4 +85,20 @@ class Sending:
                 hint="Whether the call was written is not known. With an idempotency_key, or with"
                 " Memfold(retry_safe=True), it is sent again once; with a key of yours you may repeat it yourself.",
             ) from error
-        raise errors.translate(error) from error
+        raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> errors.MemfoldError:
+    """As ``errors.translate``, of a statement of this package's: these name only what is memfold's."""
+    if error.sqlstate not in errors.NO_SUCH_OBJECT:
+        return errors.translate(error)
+    is_absent = error.sqlstate == "3F000"
+    return errors.NotInstalledError(
+        "memfold is not installed in this database"
+        if is_absent
+        else "memfold is not installed in this database, or in another version than this client speaks to",
+        sqlstate=error.sqlstate,
+        detail=str(error.diag.message_primary or error),
+        hint="As the database's owner: memfold init DSN. What is there, memfold doctor says; or is it the DSN of another"
+        " database?",
+    )
