@@ -103,7 +103,7 @@ $(STAMP): python_client/pyproject.toml plpython/pyproject.toml
 .venv-demo/$(MADE_FOR): python_client/pyproject.toml
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && .venv-demo/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' .venv-demo
-	.venv-demo/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[cli,server]'
+	.venv-demo/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[cli,server]' 'numpy>=1.26,<3'
 	@touch $@
 
 server: ## set up the full server (PL/Python and its packages, pgvector), where this can be done

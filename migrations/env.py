@@ -48,7 +48,8 @@ where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() an
 order by a.xact_start limit 3
 """
 
-DSN = context.config.attributes.get("dsn") or os.environ.get("MEMFOLD_DSN")
+# Empty: what libpq's environment variables say.
+DSN = context.config.attributes.get("dsn", os.environ.get("MEMFOLD_DSN") or None)
 
 
 def files(pattern: str) -> list[Path]:
@@ -186,7 +187,7 @@ def run() -> None:
                 execute(f"{statement};")
             migrate()
         return
-    if not DSN:
+    if DSN is None:
         raise CommandError("set MEMFOLD_DSN to the database, such as postgresql://user@host/database")
     engine = sa.create_engine(
         "postgresql+psycopg://",

@@ -360,7 +360,7 @@ create type memfold.decay_report as (run_id uuid, decayed bigint, remaining bigi
 
 create type memfold.erasure as (erased bigint, kept bigint, events bigint, remaining bigint);
 
-create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid);
+create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid, matched_content text);
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
 

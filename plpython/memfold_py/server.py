@@ -102,7 +102,7 @@ def _registered(plpy: Any, model: str) -> int:
             "MF013",
             "unknown embedding model",
             f"{model!r} is not registered.",
-            "Register it: select register_embedding_model(embedding_model, dimensions).",
+            "A member of memfold_owner registers it: select memfold.register_embedding_model(embedding_model, dimensions).",
         )
     dimensions: int = rows[0]["dimensions"]
     return dimensions

@@ -84,6 +84,8 @@ _known: set[str] = set()
 _SECRET: Final = re.compile(
     r"(?i)(?P<before>\b(?:bearer|basic)\s+|\b(?:x-)?(?:api[-_ ]?key|authorization|access[-_ ]?token)[\"']?\s*[:=]\s*[\"']?"
     r"(?:bearer\s+|basic\s+)?)[^\s\"',;]+|\bsk-[\w-]{6,}|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+    # of a DSN, in a URI and as an option, quoted or not
+    r"|(?P<option>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"&]+)"
 )
 _SECRET_NAME: Final = re.compile(r"(?i)(?:key|token|secret|password)$")
 # What these raise quotes requests and replies.
@@ -105,7 +107,7 @@ def mask_keys(text: str) -> str:
     }
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _SECRET.sub(lambda found: f"{found['before'] or ''}{MASK}", text)
+    return _SECRET.sub(lambda found: f"{found['before'] or found['option'] or ''}{MASK}", text)
 
 
 def describe_error(error: BaseException) -> str:

@@ -93,6 +93,16 @@ SEARCH = _function(
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
+# what is stored
+SET_PREDICATE = _function("set_predicate", "predicate", "tenant_id", "cardinality", "conflict")
+ERASE = {
+    "memory_id": _function("erase_memory", "memory_id", "tenant_id", "reason"),
+    "source_turn_id": _function("erase_source", "source_turn_id", "tenant_id", "reason"),
+    "bucket_id": _function("erase_bucket", "tenant_id", "bucket_id", "reason"),
+    "tenant_id": _function("erase_tenant", "tenant_id", "reason"),
+}
+"""By what is given."""
+
 # manual actions
 UNDO = _function("undo", "event_id", "reason", "tenant_id")
 REJECT = _function("reject_memory", "memory_id", "reason", "tenant_id")
@@ -214,6 +224,38 @@ def known_places(columns: Iterable[str]) -> LiteralString:
         + ")"
     )
 
+
+_MEMORY = """
+select a.memory_id, a.bucket_id, a.status, a.content, a.memory_type, a.subject, a.predicate, a.object, a.root_id,
+    a.repetition_count, a.effective_confidence as confidence, a.metadata, a.session_id, a.first_seen, a.last_seen,
+    a.embedding_pending, a.created_at
+from memfold.memory_audit as a
+where a.tenant_id = %(tenant_id)s
+"""
+GET = _MEMORY + "and a.memory_id = %(memory_id)s"
+# Ids are time-ordered, and the key of a page is that of the table: what is written meanwhile comes on a later page.
+LIST = (
+    _MEMORY
+    + """
+and (%(bucket_id)s::text is null or a.bucket_id = %(bucket_id)s)
+and (%(status)s::text is null or a.status = %(status)s)
+and (%(memory_type)s::text is null or a.memory_type = %(memory_type)s)
+and (%(subject)s::text is null
+    or memfold.canonicalize(a.subject, 'prose/1') = memfold.canonicalize(%(subject)s, 'prose/1'))
+and (%(predicate)s::text is null
+    or memfold.canonicalize(a.predicate, 'prose/1') = memfold.canonicalize(%(predicate)s, 'prose/1'))
+and (%(memory_id)s::uuid is null or a.memory_id > %(memory_id)s)
+order by a.memory_id
+limit %(max_results)s
+"""
+)
+
+# The names of a function's arguments, in order.
+SIGNATURE = """
+select p.proargnames::text[] as names
+from pg_catalog.pg_proc as p
+where p.pronamespace = pg_catalog.to_regnamespace('memfold') and p.proname = %(function)s
+"""
 
 STATS = """
 select * from memfold.dedup_stats

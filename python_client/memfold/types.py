@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, get_args
 from uuid import UUID
 
 try:
@@ -22,7 +22,12 @@ Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
 ResolvedAction: TypeAlias = Literal["merged", "replaced", "superseded", "rejected", "escalated", "judged"]
 JudgementStatus: TypeAlias = Literal["open", "leased", "done", "obsolete", "dead"]
 StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
+MemoryStatus: TypeAlias = Literal["active", "merged", "superseded", "rejected", "withdrawn"]
+Cardinality: TypeAlias = Literal["one", "many"]
+Conflict: TypeAlias = Literal["newest_wins", "keep_existing", "keep_both", "review"]
+MEMORY_STATUSES: tuple[str, ...] = get_args(MemoryStatus)
 Row: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = list[Row]
 
 
 class SupportsToList(Protocol):
@@ -136,7 +141,8 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a candidate. ``memory_id`` is the memory that now holds the fact.
+    """What became of a candidate. ``memory_id`` is the memory that now holds the fact. ``similarity`` is that of the own
+    text of what it was merged into, or is asked about.
 
     ``resolution``: of an escalated candidate that was waited for, what came of its judgement.
     """
@@ -220,6 +226,14 @@ class CurrentMemory:
         return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
+class ListFields(TypedDict, total=False):
+    """The options of ``list``. subject and predicate are compared in canonical form."""
+
+    memory_type: str
+    subject: str
+    predicate: str
+
+
 class SearchFields(TypedDict, total=False):
     """The options of ``search``; the server, and the bucket's policy, have their defaults."""
 
@@ -240,8 +254,8 @@ class SearchFields(TypedDict, total=False):
 class FoundMemory:
     """A memory that a search shows, best first.
 
-    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of the
-    nearest of its texts, ``matched_id``. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
+    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of
+    ``matched_content``, the nearest of its texts. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
     shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, what a model made of all
     their texts, else the content.
     """
@@ -256,6 +270,7 @@ class FoundMemory:
     similarity: float | None
     matched_id: UUID
     matched_similarity: float
+    matched_content: str
     confidence: float
     repetition_count: int
     metadata: Mapping[str, Any]
@@ -271,6 +286,61 @@ class FoundMemory:
         values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
         values["collapsed_ids"] = tuple(row["collapsed_ids"])
         return cls(**values, display_text=row["content"])
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory as it is stored.
+
+    ``root_id``: of an alias (status merged), the memory where it leads; what follows of an alias is the root's to say, so
+    that its ``repetition_count`` is 0, ``confidence`` and times None. ``confidence`` is after decay.
+    """
+
+    memory_id: UUID
+    bucket_id: str
+    status: MemoryStatus
+    content: str
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+    root_id: UUID | None
+    repetition_count: int
+    confidence: float | None
+    metadata: Mapping[str, Any]
+    session_id: str | None
+    first_seen: datetime | None
+    last_seen: datetime | None
+    embedding_pending: bool
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erasure did: texts that are gone, texts that lost observations and stay, for other sources support them, and
+    ledger rows that are gone. ``remaining``: texts that are left, 0 once it is through."""
+
+    erased: int = 0
+    kept: int = 0
+    events: int = 0
+    remaining: int = 0
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+    def plus(self, other: Self) -> Self:
+        """Both calls together; what remains is what the other one says."""
+        return replace(
+            other,
+            erased=self.erased + other.erased,
+            kept=self.kept + other.kept,
+            events=self.events + other.events,
+        )
 
 
 @dataclass(frozen=True, slots=True)

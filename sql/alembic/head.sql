@@ -13,7 +13,9 @@ begin
             using errcode = 'object_not_in_prerequisite_state';
     elsif current_setting('server_encoding') <> 'UTF8' then
         raise exception 'memfold needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
-            using errcode = 'object_not_in_prerequisite_state';
+            using errcode = 'object_not_in_prerequisite_state',
+            detail = 'The encoding of a database never changes.',
+            hint = 'Make another one: create database NAME encoding ''UTF8'' locale ''C'' template template0;';
     elsif exists (select from pg_catalog.pg_extension as e where e.extname = 'memfold') then
         raise exception 'memfold is installed in this database by CREATE EXTENSION'
             using errcode = 'object_not_in_prerequisite_state',

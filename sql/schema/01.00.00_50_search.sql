@@ -17,11 +17,12 @@ create type memfold.found_memory as (
     last_seen timestamptz,
     collapsed_ids uuid[],
     collapsed_count bigint,
-    collapsed_into uuid
+    collapsed_into uuid,
+    matched_content text
 );
 comment on type memfold.found_memory is
 'A memory that search_memories() shows. similarity: the cosine of the text that is shown (null: it has no vector of the model).
-matched: the nearest of its texts, an alias where one is nearer. confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
+matched: the nearest of its texts, an alias where one is nearer, its cosine, and what it says (matched_content). confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say the same and are not shown.
 collapsed_into: with show_collapsed, of those.';
 
 create type memfold_internal.recall_rule as (

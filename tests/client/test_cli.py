@@ -79,7 +79,8 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
         "adopt", "approve", "archive", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
-        "init", "judge", "maintenance", "reembed", "restore", "review", "search", "stats", "sweep", "undo-run", "up",
+        "init", "judge", "maintenance", "psql", "reembed", "restore", "review", "search", "stats", "status", "sweep",
+        "undo", "up",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""memfold sweep, consolidate, approve, undo-run: what they print, and what they leave."""
+"""memfold sweep, consolidate, approve, undo: what they print, and what they leave."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nothing to do\n" in run("sweep", dsn, "--tenant", "acme").output
     check(db)
     [found] = rows(db, "select run_id from runs")
-    undone = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
+    undone = run("undo", "--run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
     assert undone.output.startswith("active 12\n")
     assert "undone: obsolete 1, undone 9" in undone.output
-    again = run("undo-run", found["run_id"], "--dsn", dsn, "--tenant", "acme")
+    again = run("undo", "--run", found["run_id"], "--dsn", dsn, "--tenant", "acme")
     assert again.exit_code == 1
     assert "HINT" in again.output
     check(db)

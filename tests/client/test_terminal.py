@@ -34,8 +34,8 @@ MODEL, OTHER_MODEL = f"model{HOSTILE}", f"other model{HOSTILE}"
 ESCAPED = escape_line(HOSTILE)
 
 Run = Callable[..., str]
-EXEMPT = {"up", "down", "init"}
-"""Commands that print nothing stored: what they print is a path, a DSN or SQL."""
+EXEMPT = {"up", "down", "init", "psql"}
+"""Commands that print nothing stored: what they print is a path, a DSN or SQL; psql prints for itself."""
 
 
 class Ran:
@@ -116,6 +116,7 @@ def test_every_command_that_prints_what_is_stored(
     run("search", *there, "--embedding", "[1,0,0]", "--model", MODEL, says="PWNED")
     run("stats", says=escape_line(TENANT))
     run("stats", *here, says=escape_line(BUCKET))
+    run("status", *here, says=escape_line(BUCKET))
     run("doctor", *here, says=f"tenant {escape_line(TENANT)}")
     run("maintenance", *here, "--tasks", "clean,plain")
     exported = run("export", TENANT, BUCKET, says="PWNED")
@@ -142,7 +143,7 @@ def test_every_command_that_prints_what_is_stored(
     began = run("consolidate", *there, "--model", MODEL, "--approval", "person", says="run ")
     run_id = began.stdout.split()[1].rstrip(":")
     run("approve", run_id, *here)
-    run("undo-run", run_id, *here, "--reason", HOSTILE)
+    run("undo", "--run", run_id, *here, "--reason", HOSTILE)
     run("sweep", *there, "--model", MODEL)
 
     # models
@@ -199,7 +200,7 @@ def test_every_command_that_prints_what_is_stored(
     # what the server says of what it was given
     run("explain", HOSTILE, *here, code=1, says="MF003")
     run("search", *there, "--embedding", "[1,0,0]", "--model", HOSTILE, code=1, says=ESCAPED[:30])
-    run("export", f"none{HOSTILE}", HOSTILE)
+    run("export", f"none{HOSTILE}", HOSTILE, code=1, says="has no memories, nor anything else")
     run("stats", "--dsn", f"host={HOSTILE}", code=1)
     run("review", "--label", "--model", HOSTILE, *here, code=1, lines="q\n")
     assert run.commands == set(main.commands) - EXEMPT
@@ -296,9 +297,10 @@ def test_the_commands_print_through_one_place() -> None:
     ]
     assert found == [
         "__init__.py: click.echo(dsn)  # to be used as it is",
-        "__init__.py: click.echo(migrate.script(dsn), nl=False)  # SQL, to be run as it is",
+        "__init__.py: click.echo(script, nl=False)  # SQL, to be run as it is",
         "_export.py: click.echo(escape_json(line))",
         "_shared.py: click.echo(format_error(error), err=True)",
+        "_shared.py: click.echo(escape_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False)))",
         "_shared.py: click.echo(escape_line(line))",
         "_shared.py: click.echo(escape(text))",
         "_shared.py: click.echo(escape_line(line), err=True)",

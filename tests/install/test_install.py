@@ -255,10 +255,18 @@ def test_another_encoding_is_refused(dsn: str) -> None:
     name = f"install_{uuid.uuid4().hex[:12]}"
     rows_of(dsn, f"create database {name} template template0 encoding 'SQL_ASCII' locale 'C'")
     try:
-        with pytest.raises(errors.InstallError, match="UTF8"):
-            migrate.install(make_conninfo(dsn, dbname=name))
+        own = make_conninfo(dsn, dbname=name)
+        with pytest.raises(errors.InstallError, match="UTF8") as caught:
+            migrate.install(own)
+        made = re.search(
+            "create database NAME encoding 'UTF8' locale 'C' template template0", str(caught.value)
+        )
+        assert made is not None, "the line that helps"
+        rows_of(dsn, made[0].replace("NAME", f"{name}_utf8"))
+        assert migrate.install(make_conninfo(dsn, dbname=f"{name}_utf8")) == HEAD
     finally:
         rows_of(dsn, f"drop database {name} with (force)")
+        rows_of(dsn, f"drop database if exists {name}_utf8 with (force)")
 
 
 def test_a_database_of_the_extension_is_refused(empty: str, extension_available: bool) -> None:

@@ -23,7 +23,7 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from memfold import cli
+from memfold import Memfold, cli, errors
 from memfold.admin import cluster, host, server
 from memfold.admin.server import ServerError
 from tests import servers
@@ -378,6 +378,28 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
     assert ask(chosen, "select 1") == 1
     for log in (home / "data/log").iterdir():
         assert "wörd" not in log.read_text()
+
+
+def test_a_wrong_password_is_said_to_be_one(home: Path, port: int) -> None:
+    """In the words of a real server: libpq passes on no SQLSTATE of a connection that was refused."""
+    dsn = server.up(home, port=port, password="the right one")
+    wrong = dsn.replace("the%20right%20one", "an-other-secret")
+    unnamed = re.sub(":[^:@]*@", "@", dsn)
+    nobody = dsn.replace(f"//{server.ROLE}:", "//nobody_at_all:")
+    assert len({dsn, wrong, unnamed, nobody}) == 4
+    for refused in (wrong, unnamed, nobody):
+        with pytest.raises(errors.AuthenticationError) as caught:
+            Memfold(refused, "t").known("Alice has a cat.")
+        assert "user and password" in str(caught.value.hint)
+        told = CliRunner().invoke(cli.main, ["stats", "--dsn", refused])
+        assert told.exit_code == 1
+        assert "user and password" in told.stderr
+        assert "secret" not in told.output
+    with pytest.raises(errors.ConnectionLostError, match="does not exist"):
+        Memfold(dsn.replace(f"/{server.DATABASE}", "/no_such"), "t").known("Alice has a cat.")
+    server.down(home)
+    with pytest.raises(errors.ConnectionLostError):
+        Memfold(dsn, "t").known("Alice has a cat.")
 
 
 def test_tcp_only_when_asked(home: Path, port: int) -> None:

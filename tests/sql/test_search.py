@@ -136,7 +136,11 @@ def test_a_memory_is_shown_once_by_the_best_of_its_texts(db: DB) -> None:
     found = search(db)
     assert texts(found) == ["User likes Vim", "User loves Emacs"]
     assert (found[0]["similarity"], found[0]["matched_similarity"]) == (pytest.approx(0.6), 1)
-    assert found[0]["matched_id"] == other.memory_id
+    assert (found[0]["matched_id"], found[0]["matched_content"]) == (other.memory_id, "User is fond of Vim")
+    assert (found[1]["matched_id"], found[1]["matched_content"]) == (
+        found[1]["memory_id"],
+        "User loves Emacs",
+    )
     assert (found[0]["repetition_count"], found[0]["collapsed_count"]) == (1, 0)
 
 

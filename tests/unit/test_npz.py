@@ -1,4 +1,4 @@
-"""Vectors of a file, read without numpy: what numpy has written is read as numpy reads it."""
+"""Vectors of a file: what numpy writes is read, anything else is named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def test_what_numpy_writes(tmp_path: Path, kind: str, save: Any) -> None:
         read = read_vectors(tmp_path / "v.npz")
         assert list(read) == TEXTS.tolist()
         assert [vector.tolist() for vector in read.values()] == vectors.tolist()
-        assert {vector.itemsize for vector in read.values()} == {8 if kind == "<f8" else 4}
 
 
 @pytest.mark.parametrize(
@@ -35,8 +34,7 @@ def test_what_numpy_writes(tmp_path: Path, kind: str, save: Any) -> None:
         ({"texts": TEXTS, "vectors": np.ones(3)}, "n rows of floating point numbers"),
         ({"texts": TEXTS, "vectors": np.ones((3, 2), dtype=np.int64)}, "not .* and <i8"),
         ({"texts": np.arange(3), "vectors": np.ones((3, 2))}, "n strings"),
-        ({"texts": TEXTS, "vectors": np.asfortranarray(np.ones((3, 2)))}, "by columns"),
-        ({"texts": TEXTS.astype(object), "vectors": np.ones((3, 2))}, "type \\|O"),
+        ({"texts": TEXTS.astype(object), "vectors": np.ones((3, 2))}, "no .npz file with the arrays"),
     ],
 )
 def test_what_is_none(tmp_path: Path, arrays: dict[str, Any], why: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from memfold._dsn import read_dsn
 from memfold.errors import MemfoldError, translate
 
 TASKS = ("plain", "decay", "syntheses", "staged", "keys", "runs", "embed")
@@ -62,7 +63,9 @@ def run(
     until = time.monotonic() + seconds
     finished: list[Maintenance] = []
     try:
-        with psycopg.connect(dsn, autocommit=True, application_name="memfold maintenance") as connection:
+        with psycopg.connect(
+            read_dsn(dsn), autocommit=True, application_name="memfold maintenance"
+        ) as connection:
             connection.execute("set default_transaction_isolation = 'read committed'")
             for name in [tenant] if tenant else _tenants(connection):
                 one = Maintenance(name, left=list(due))

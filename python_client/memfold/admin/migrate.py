@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import conninfo, sql
 
+from memfold._dsn import read_dsn
 from memfold._extras import needs
 from memfold._version import __version__
 from memfold.admin import queries
@@ -46,7 +47,7 @@ def install(dsn: str, *, citus: bool = False) -> str:
     installed there by CREATE EXTENSION.
     """
     try:
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
             row = connection.execute(queries.CITUS).fetchone()
     except psycopg.Error as error:
         raise translate(error) from error
@@ -55,17 +56,17 @@ def install(dsn: str, *, citus: bool = False) -> str:
         raise InstallError("Citus is not there: CREATE EXTENSION citus on every node, and add the workers")
     if citus or is_distributed:
         # what it makes goes to the other nodes by the script
-        given = conninfo.conninfo_to_dict(dsn)
+        given = conninfo.conninfo_to_dict(read_dsn(dsn))
         options = f"{given.get('options') or ''} -c citus.enable_ddl_propagation=off"
-        _upgrade(_config(dsn=conninfo.make_conninfo(dsn, options=options)), "head")
+        _upgrade(_config(dsn=conninfo.make_conninfo(read_dsn(dsn), options=options)), "head")
         try:
-            with psycopg.connect(dsn, autocommit=True) as connection:
+            with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
                 connection.execute((_PACKAGE / "contrib" / "citus" / "citus.sql").read_bytes())
         except psycopg.Error as error:
             raise translate(error) from error
     else:
-        _upgrade(_config(dsn=dsn), "head")
-    with psycopg.connect(dsn, autocommit=True) as connection:
+        _upgrade(_config(dsn=read_dsn(dsn)), "head")
+    with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
         row = connection.execute(queries.REVISION).fetchone()
     if row is None:
         raise InstallError("the installation left no revision behind")
@@ -82,7 +83,7 @@ def script(dsn: str | None = None) -> str:
     revision = None
     if dsn is not None:
         try:
-            with psycopg.connect(dsn, autocommit=True) as connection:
+            with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
                 row = connection.execute(queries.HAS_REVISION).fetchone()
                 if row is not None and row[0]:
                     row = connection.execute(queries.REVISION).fetchone()
@@ -144,7 +145,7 @@ def search_path_statement(dsn: str) -> str | None:
 
     A schema of the caller's comes first in any case: CREATE TABLE goes to the first that there is.
     """
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
         row = connection.execute(queries.SEARCH_PATH).fetchone()
         assert row is not None  # noqa: S101 (a query without FROM gives one row)
         database, present, is_namesake = row
@@ -178,7 +179,7 @@ def set_search_path(dsn: str) -> str | None:
     """Do what ``search_path_statement`` says, for sessions to come; gives it."""
     statement = search_path_statement(dsn)
     if statement is not None:
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
             connection.execute(statement.encode())
     return statement
 
@@ -221,7 +222,7 @@ def drift(dsn: str) -> list[str]:
     rights of whoever installed memfold.
     """
     try:
-        with psycopg.connect(dsn, client_encoding="UTF8") as connection:
+        with psycopg.connect(read_dsn(dsn), client_encoding="UTF8") as connection:
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             connection.execute(queries.INSTALL_PATH)
             found = _definitions(connection)

@@ -227,3 +227,99 @@ join pg_catalog.pg_class as c on c.oid = i.indexrelid
 where c.relnamespace = pg_catalog.to_regnamespace('memfold') and not (i.indisvalid and i.indisready)
 order by 1
 """
+
+# Buckets with what waits in each, by the indexes of what waits: no memory is counted. Buckets are found one by one, each by
+# the next entry of an index (a loose index scan); texts without a hash have an index of their own.
+BUCKETS_WAITING = """
+with recursive hashed as (
+    (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+        order by m.tenant_id, m.bucket_id limit 1
+    )
+    union all
+    select n.tenant_id, n.bucket_id
+    from hashed as h
+    cross join lateral (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+            and (m.tenant_id, m.bucket_id) > (h.tenant_id, h.bucket_id)
+        order by m.tenant_id, m.bucket_id limit 1
+    ) as n
+),
+opted_out as (
+    (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+        order by m.tenant_id, m.bucket_id limit 1
+    )
+    union all
+    select n.tenant_id, n.bucket_id
+    from opted_out as o
+    cross join lateral (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+            and (m.tenant_id, m.bucket_id) > (o.tenant_id, o.bucket_id)
+        order by m.tenant_id, m.bucket_id limit 1
+    ) as n
+),
+buckets as (
+    (select tenant_id, bucket_id from hashed limit %(most)s)
+    union
+    (select tenant_id, bucket_id from opted_out limit %(most)s)
+    order by tenant_id, bucket_id
+    limit %(most)s
+),
+asked as (
+    select j.tenant_id, j.bucket_id,
+        count(*) filter (where j.kind <> 'review' and j.status <> 'dead') as for_judge,
+        count(*) filter (where j.kind = 'review' and j.status <> 'dead') as for_person
+    from memfold.judgements as j
+    where j.status in ('open', 'leased') and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s)
+    group by j.tenant_id, j.bucket_id
+),
+dead as (
+    select j.tenant_id, j.bucket_id, count(*) as dead
+    from memfold.judgements as j
+    where j.status = 'dead' and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s)
+    group by j.tenant_id, j.bucket_id
+),
+pending as (
+    select m.tenant_id, m.bucket_id, count(*) as pending_embeddings
+    from memfold.memories as m
+    where m.embedding_pending and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+    group by m.tenant_id, m.bucket_id
+),
+plain as (
+    select m.tenant_id, m.bucket_id, count(*) as plain_rows
+    from memfold.memories as m
+    where not m.is_ingested and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s) and not exists (
+        select from memfold.memory_events as e
+        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.observation
+    )
+    group by m.tenant_id, m.bucket_id
+)
+select b.tenant_id, b.bucket_id, coalesce(a.for_judge, 0) as for_judge, coalesce(a.for_person, 0) as for_person,
+    coalesce(d.dead, 0) as dead, coalesce(w.pending_embeddings, 0) as pending_embeddings,
+    coalesce(p.plain_rows, 0) as plain_rows
+from buckets as b
+left join asked as a on a.tenant_id = b.tenant_id and a.bucket_id = b.bucket_id
+left join dead as d on d.tenant_id = b.tenant_id and d.bucket_id = b.bucket_id
+left join pending as w on w.tenant_id = b.tenant_id and w.bucket_id = b.bucket_id
+left join plain as p on p.tenant_id = b.tenant_id and p.bucket_id = b.bucket_id
+order by b.tenant_id, b.bucket_id
+"""
+
+LAST_MAINTENANCE = """
+select pg_catalog.max(r.ended_at) as ended_at
+from memfold.runs as r
+where r.kind = 'maintenance' and (%(tenant_id)s::text is null or r.tenant_id = %(tenant_id)s)
+"""
+
+# Whether a tenant has a memory in a bucket (null: in any).
+HAS_MEMORIES = """
+select exists (
+    select from memfold.memories as m
+    where m.tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or m.bucket_id = %(bucket_id)s)
+) as found
+"""

@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
+from memfold._dsn import read_dsn
 from memfold._retry import retry
 from memfold.admin import maintenance
 from memfold.embedding import EmbedderProtocol
@@ -114,7 +115,7 @@ class _Session:
 def _connected(dsn: str) -> Iterator[_Session]:
     try:
         with psycopg.connect(
-            dsn, autocommit=True, row_factory=dict_row, application_name="memfold reembed"
+            read_dsn(dsn), autocommit=True, row_factory=dict_row, application_name="memfold reembed"
         ) as connection:
             connection.execute("set default_transaction_isolation = 'read committed'")
             yield _Session(connection)

@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
+from memfold._dsn import read_dsn
 from memfold.adopt.catalog import Connection, fetch
 from memfold.errors import AdoptError, translate
 
@@ -86,7 +87,7 @@ def connect(dsn: str) -> Connection:
     """A connection to where the table is."""
     try:
         return psycopg.connect(
-            dsn,
+            read_dsn(dsn),
             autocommit=True,
             # what is prepared says so itself
             prepare_threshold=1_000_000_000,

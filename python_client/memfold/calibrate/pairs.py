@@ -99,19 +99,24 @@ def fingerprint(pairs: Iterable[Pair]) -> bytes:
 
 def read_file(path: Path) -> Iterator[dict[str, Any]]:
     """The pairs of a JSONL file as they stand there; of two embeddings the cosine. Raises InvalidPairError."""
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                yield _checked(json.loads(line))
-            except (ValueError, TypeError) as error:
-                raise InvalidPairError(
-                    "a line holds no labelled pair",
-                    detail=f"{path.name}:{number}: {error}",
-                    hint=f"A line is an object with a, b, label ({', '.join(LABELS)})"
-                    " and, if there is one, cosine or embeddings.",
-                ) from error
+    with path.open("rb") as lines:
+        yield from read_lines(lines, path.name)
+
+
+def read_lines(lines: Iterable[bytes], name: str) -> Iterator[dict[str, Any]]:
+    """The same of lines, of what is called so."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield _checked(json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise InvalidPairError(
+                "a line holds no labelled pair",
+                detail=f"{name}:{number}: {error}",
+                hint=f"A line is an object with a, b, label ({', '.join(LABELS)})"
+                " and, if there is one, cosine or embeddings.",
+            ) from error
 
 
 def _checked(pair: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from memfold._dsn import read_dsn
 from memfold.calibrate import queries
 from memfold.calibrate.bands import Budget
 from memfold.calibrate.calibration import Calibration, Kind, Method
@@ -25,7 +26,7 @@ def connected(where: str | DB) -> Iterator[DB]:
     """A connection, which stays open if it was given; errors of the database as memfold's."""
     try:
         if isinstance(where, str):
-            with psycopg.connect(where, autocommit=True) as connection:
+            with psycopg.connect(read_dsn(where), autocommit=True) as connection:
                 yield connection
         else:
             yield where

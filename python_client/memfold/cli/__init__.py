@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,8 +21,11 @@ from memfold.cli import (
     _judge,
     _maintenance,
     _mcp,
+    _psql,
     _reembed,
     _search,
+    _status,
+    _undo,
 )
 from memfold.cli._npz import read_vectors
 from memfold.cli._shared import (
@@ -29,13 +34,21 @@ from memfold.cli._shared import (
     Group,
     dsn_option,
     fail,
+    file_name,
+    given_once,
+    is_stdin,
+    json_option,
+    one_stdin,
     open_client,
+    report,
+    resolve,
     say,
     say_lines,
     show,
     show_lines,
     table_of,
     tenant_option,
+    wants_json,
 )
 from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError
@@ -59,17 +72,19 @@ def main() -> None:
     memfold sweep --tenant ID         fold what is there twice already
     memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
-    Commands that need a database take --dsn, else MEMFOLD_DSN, else the embedded server that runs.
+    Commands that need a database take --dsn, else MEMFOLD_DSN, else PGHOST and the like (PGSERVICE, PGDATABASE), else
+    the embedded server that runs. A DSN is a URI, also with SQLAlchemy's driver in it, or host=... dbname=...
     """
 
 
 @main.command()
 @click.option("--data", type=PATH, metavar="DIR", help="Where the server lives; default: the user's data.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen on 127.0.0.1 too, with a password.")
+@json_option
 def up(data: Path | None, port: int | None) -> None:
-    """Start the embedded PostgreSQL, or find it running, and install or upgrade memfold in it.
+    """Start the embedded PostgreSQL, with memfold in it.
 
-    Prints one line: the DSN.
+    Or find it running; installs or upgrades memfold. Prints one line: the DSN, with --port the password too.
 
     \b
     psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
@@ -80,22 +95,28 @@ def up(data: Path | None, port: int | None) -> None:
     revision = migrate.install(dsn)
     migrate.set_search_path(dsn)
     say(f"ready: memfold {__version__} (revision {revision})")
-    click.echo(dsn)  # to be used as it is
+    report({"dsn": dsn, "version": __version__, "revision": revision})
+    if not wants_json():
+        click.echo(dsn)  # to be used as it is
 
 
 @main.command()
 @click.option("--data", type=PATH, metavar="DIR", help="As for up.")
+@json_option
 def down(data: Path | None) -> None:
     """Stop the embedded server; its data stay.
 
     \b
     memfold down
     """
-    say("stopped" if server.down(data) else "no server was running")
+    stopped = server.down(data)
+    report({"stopped": stopped})
+    say("stopped" if stopped else "no server was running")
 
 
 @main.command()
-@click.argument("dsn", required=False)
+@click.argument("database", metavar="[DSN]", required=False)
+@dsn_option
 @click.option(
     "--citus",
     is_flag=True,
@@ -105,32 +126,40 @@ def down(data: Path | None) -> None:
 @click.option(
     "--sql", "print_sql", is_flag=True, help="Print the SQL instead; without a DSN, for a new database."
 )
-def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -> None:
-    """Install memfold in the database DSN, or bring it up to date. Safe to repeat, and from many at once.
+@json_option
+def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -> None:
+    """Install memfold in a database, or bring it up to date.
 
-    Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the server. It never makes others
-    wait for long: where a lock is not to be had at once, it gives way and tries again, for two minutes.
+    Safe to repeat, and from many at once. Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the
+    server. It never makes others wait for long: where a lock is not to be had at once, it gives way and tries again,
+    for two minutes.
 
     \b
     memfold init postgresql://owner@db.example.com/agents --set-search-path
     memfold init postgresql://owner@db.example.com/agents --sql > review.sql
     psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
     """
+    given = given_once(database, dsn)
     if print_sql:
         if citus:
             raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
-        click.echo(migrate.script(dsn), nl=False)  # SQL, to be run as it is
+        if wants_json():
+            raise click.UsageError("--sql prints SQL: leave --json out")
+        script = migrate.script(None if given is None else resolve(given))
+        click.echo(script, nl=False)  # SQL, to be run as it is
         return
-    if dsn is None:
-        raise click.UsageError("say which database: memfold init DSN")
-    revision = migrate.install(dsn, citus=citus)
+    where = resolve(given)
+    revision = migrate.install(where, citus=citus)
+    done = None
     say(f"memfold {__version__} is installed (revision {revision})")
     if set_search_path:
-        done = migrate.set_search_path(dsn)
+        done = migrate.set_search_path(where)
         say("memfold is on the search_path" + (" of sessions to come" if done else " already"))
-    elif statement := migrate.search_path_statement(dsn):
+        statement = None
+    elif statement := migrate.search_path_statement(where):
         say("to call its functions without the prefix memfold., run (or add --set-search-path):")
         show(f"{statement};")
+    report({"version": __version__, "revision": revision, "search_path_set": bool(done), "to_run": statement})
 
 
 @main.command()
@@ -147,9 +176,15 @@ def init(dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -
 )
 @click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
 @click.option(
+    "--source",
+    metavar="NAME",
+    help="Whose lines they are: one counts once per source. Default: the file's full path.",
+)
+@click.option(
     "--resume/--no-resume", default=True, help="Go on where an interrupted run stopped (the default)."
 )
 @click.option("--state", type=PATH, metavar="FILE", help="Remembers that; default: FILE.memfold-state.")
+@json_option
 def ingest(
     file: Path,
     dsn: str | None,
@@ -159,18 +194,22 @@ def ingest(
     model: str | None,
     embed_url: str | None,
     embed_model: str | None,
+    source: str | None,
     resume: bool,
     state: Path | None,
 ) -> None:
-    """Hand in candidates from FILE: one JSON object a line, its fields the arguments of ingest_memory.
+    """Hand in candidates, one JSON object a line.
 
-    Lines that are refused are reported with their number, and the rest goes on; exit code 1 says that there
-    were some. Every line carries an idempotency key made of the file and its number, so that no line counts
-    twice, however often a run is interrupted or repeated.
+    Of FILE, or of stdin (-). The fields are the arguments of ingest_memory. Lines that are refused are reported with
+    their number, and the rest goes on; exit code 1 says that there were some. Every line carries an idempotency key
+    made of its source, its text and how many equal lines came before it: no line counts twice, however often a run is
+    interrupted or repeated, and lines that are added or mended count. What is read from stdin is one source, unless
+    --source names another.
 
     \b
     memfold ingest memories.jsonl --tenant acme --embed-model text-embedding-3-small
     memfold ingest memories.jsonl --tenant acme --vectors vectors.npz --model all-MiniLM-L6-v2
+    tail -n 100 today.jsonl | memfold ingest - --tenant acme --source today.jsonl
     """
     if (vectors is None) != (model is None):
         raise click.UsageError("--vectors and --model go together")
@@ -178,6 +217,9 @@ def ingest(
         raise click.UsageError("give --vectors or --embed-model, not both")
     if embed_url is not None and embed_model is None:
         raise click.UsageError("--embed-url needs --embed-model")
+    if is_stdin(file) and state is not None:
+        raise click.UsageError("--state goes with a file: stdin cannot be gone on with")
+    one_stdin(file, vectors)
     embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
     try:
         stored = read_vectors(vectors) if vectors is not None else None
@@ -191,48 +233,80 @@ def ingest(
             bucket=bucket,
             vectors=stored,
             model=model,
-            state=state or file.with_name(file.name + ".memfold-state"),
+            source=source,
+            state=None if is_stdin(file) else state or file.with_name(file.name + ".memfold-state"),
             resume=resume,
         )
         if run.start:
             say(f"going on after line {run.start}, where an earlier run stopped")
+        name = escape_line(file_name(file))
         try:
-            with click.progressbar(length=run.lines, label=escape_line(file.name), file=sys.stderr) as bar:
+            with _progress(run.lines, name) as bar:
                 bar.update(run.start)
                 for number, problem in run:
                     bar.update(1)
                     if problem is not None:
-                        say_lines(f"{escape_line(file.name)}:{number}: {problem}", begin="\r")
+                        say_lines(f"{name}:{number}: {problem}", begin="\r" if run.lines is not None else "")
         except MemfoldError as error:
             hint = f"Lines up to {run.line} are in. Run the same command again to go on."
             fail(f"{error}\n{hint}")
     show_lines(table_of(["action", "tier", "method", "lines"], run.summary()))
+    report(
+        {
+            "lines": run.line,
+            "refused": run.errors,
+            "replayed": run.replayed,
+            "without_vector": run.without_vector,
+            "counts": [
+                {"action": action, "tier": tier, "method": method, "lines": count}
+                for (action, tier, method), count in run.counts.items()
+            ],
+        }
+    )
     if run.replayed:
-        show(f"{run.replayed} of {run.lines} lines are replays: they were in before, nothing was written")
+        show(f"{run.replayed} of {run.line} lines are replays: they were in before, nothing was written")
     if run.without_vector:
         say(f"{run.without_vector} lines had no vector and wait in pending_embeddings")
     if run.errors:
-        fail(f"{run.errors} of {run.lines} lines were refused")
+        fail(f"{run.errors} of {run.line} lines were refused")
+
+
+def _progress(lines: int | None, label: str) -> contextlib.AbstractContextManager[Any]:
+    """A bar of progress, where it is known how much there is."""
+    if lines is None:
+        return contextlib.nullcontext(_NoBar())
+    return click.progressbar(length=lines, label=label, file=sys.stderr)
+
+
+class _NoBar:
+    def update(self, _: int) -> None:
+        pass
 
 
 @main.command()
 @click.argument("memory_id")
 @dsn_option
 @tenant_option("The tenant of the memory; a superuser may leave it out.")
+@json_option
 def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
-    """Print the whole life of a memory: its text, aliases, judgements and ledger.
+    """Print the whole life of a memory.
+
+    Its text, aliases, judgements and ledger.
 
     \b
     memfold explain 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
     """
     with open_client(dsn) as client:
-        for line in client._drive(client._core.explain_lines(memory_id, tenant)):
-            show(line)
+        lines = client._drive(client._core.explain_lines(memory_id, tenant))
+    for line in lines:
+        show(line)
+    report({"memory_id": memory_id, "lines": lines})
 
 
 @main.command()
 @dsn_option
 @tenant_option("Only this tenant; other roles than superusers see one tenant only.")
+@json_option
 def stats(dsn: str | None, tenant: str | None) -> None:
     """Print what deduplication did, a bucket a line.
 
@@ -241,8 +315,9 @@ def stats(dsn: str | None, tenant: str | None) -> None:
     """
     with open_client(dsn) as client:
         buckets = client.stats(tenant)
+    report({"buckets": buckets})
     if not buckets:
-        say("no memories" + ("" if tenant else "; a role that is no superuser must name its --tenant"))
+        say(_status.no_memories(tenant))
         return
     head = ["tenant", "bucket", "observed", "active", "tier 1", "tier 2", "tier 3", "escalated", "superseded"]
     head += ["pending", "open", "folded"]
@@ -273,7 +348,9 @@ for _command in (
     _maintenance.approve,
     _maintenance.consolidate,
     _maintenance.sweep,
-    _maintenance.undo_run,
     _maintenance.maintenance,
+    _psql.psql,
+    _status.status,
+    _undo.undo,
 ):
     main.add_command(_command)

@@ -16,13 +16,16 @@ from memfold.cli._shared import (
     F,
     dsn_option,
     fail,
+    json_option,
     open_client,
+    report,
     resolve,
     say,
     say_lines,
     show,
     show_lines,
     table_of,
+    wants_json,
 )
 from memfold.embedding import OpenAIEmbedder
 from memfold.errors import ConnectionLostError
@@ -30,10 +33,10 @@ from memfold.errors import ConnectionLostError
 
 @click.group(invoke_without_command=False)
 def adopt() -> None:
-    """Bring deduplication to a table that is not memfold's, while its writers go on.
+    """Bring deduplication to a table that is not memfold's.
 
-    Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a unique index, 6 the
-    catch. Each can be interrupted, by kill -9 too, and run again. Run it as the table's owner.
+    While its writers go on. Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a
+    unique index, 6 the catch. Each can be interrupted, by kill -9 too, and run again. Run it as the table's owner.
 
     \b
     memfold adopt plan --table public.memories --content content --tenant tenant_id --bucket bucket_id
@@ -153,16 +156,21 @@ _EXPRESSIONS = ("content", "tenant", "bucket", "created", "where")
 @_TABLE
 @_definition_options
 @_gentle_options
+@json_option
 def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
-    """Print the SQL of all steps, the locks that each takes, and an estimate. Changes nothing.
+    """Print the SQL of all steps, and their locks.
+
+    With an estimate. Changes nothing.
 
     \b
     memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
-        for line in adopter.plan(definition, known, _gently(given)):
-            show_lines(line)
+        lines = list(adopter.plan(definition, known, _gently(given)))
+    for line in lines:
+        show_lines(line)
+    report({"table": table, "plan": lines})
 
 
 def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any:
@@ -183,19 +191,20 @@ def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any
 @click.option("--step", type=click.IntRange(1, 6), help="Only this step, which must be the next one.")
 @click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and go on after it.")
 @click.option("--dry-run", is_flag=True, help="At step 4: say what it would do, and stop.")
-@click.option(
-    "--csv", "report", type=PATH, metavar="FILE", help="At step 4: write each row to archive there."
-)
+@click.option("--csv", "csv", type=PATH, metavar="FILE", help="At step 4: write each row to archive there.")
+@json_option
 def adopt_run(
     dsn: str | None,
     table: str,
     step: int | None,
     confirm: bool,
     dry_run: bool,
-    report: Path | None,
+    csv: Path | None,
     **given: Any,
 ) -> None:
-    """Walk the steps that are left. Stops at step 4 with a report of the duplicates, until it is confirmed.
+    """Walk the steps that are left.
+
+    Stops at step 4 with a report of the duplicates, until it is confirmed.
 
     Options that say what the table means are given once; afterwards --table is enough.
 
@@ -213,9 +222,10 @@ def adopt_run(
             only=step,
             confirm=confirm,
             dry_run=dry_run,
-            report=report,
-            show=show_lines,
+            report=csv,
+            show=say_lines if wants_json() else show_lines,
         )
+        report(_standing(state, None))
         if state.step == 6:
             show(
                 f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or catch 23505."
@@ -225,6 +235,7 @@ def adopt_run(
 @adopt.command("status")
 @dsn_option
 @_TABLE_OR_NONE
+@json_option
 def adopt_status(dsn: str | None, table: str | None) -> None:
     """Say where each adoption stands.
 
@@ -239,6 +250,7 @@ def adopt_status(dsn: str | None, table: str | None) -> None:
             for one, pid in adopter.status()
             if table is None or (one.table_schema, one.table_name) == (wanted.table_schema, wanted.table_name)
         ]
+    report({"adoptions": [_standing(one, pid) for one, pid in found]})
     if not found:
         say("no table has been adopted")
     for one, pid in found:
@@ -246,9 +258,22 @@ def adopt_status(dsn: str | None, table: str | None) -> None:
             show(line)
 
 
+def _standing(one: Any, pid: int | None) -> dict[str, Any]:
+    """Where an adoption stands, for --json."""
+    return {
+        "table": f"{one.table_schema}.{one.table_name}",
+        "step": one.step,
+        "confirmed": one.confirmed,
+        "paused": one.paused,
+        "pid": pid,
+        "lines": list(one.describe(pid)),
+    }
+
+
 @adopt.command("pause")
 @dsn_option
 @_TABLE
+@json_option
 def adopt_pause(dsn: str | None, table: str) -> None:
     """Have the run that works on the table stop between two batches.
 
@@ -257,6 +282,7 @@ def adopt_pause(dsn: str | None, table: str) -> None:
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         running = adopter.pause(table)
+    report({"table": table, "running": bool(running)})
     say("it stops after its batch" if running else "no run is at work; the next one goes on")
 
 
@@ -265,14 +291,18 @@ def adopt_pause(dsn: str | None, table: str) -> None:
 @_TABLE
 @_gentle_options
 @click.option("--restore", is_flag=True, help="After step 4: put the archived rows back too.")
+@json_option
 def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None:
-    """Take the column, triggers, functions and index off again, so that everything is as it was.
+    """Take all that was added off again.
+
+    Column, triggers, functions and index, so that everything is as it was.
 
     \b
     memfold adopt undo --table public.memories
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         rows, references = adopter.undo(table, _gently(given), put_back=restore)
+    report({"table": table, "rows": rows, "references": references})
     say("undone" + (f": {rows:,} rows are back, {references:,} references point to them" if restore else ""))
 
 
@@ -302,6 +332,7 @@ def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None
 )
 @click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, to embed what is new.")
 @click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+@json_option
 def import_(
     dsn: str | None,
     source: str | None,
@@ -312,10 +343,11 @@ def import_(
     embed_model: str | None,
     **given: str | None,
 ) -> None:
-    """Hand in the rows of another table, each as one observation that names its row as its source.
+    """Hand in the rows of another table.
 
-    The table stays as it is. Rows that are refused are reported, and the rest goes on; exit code 1 says that there
-    were some. A run that was interrupted goes on where it stopped: no row counts twice.
+    Each as one observation that names its row as its source. The table stays as it is. Rows that are refused are
+    reported, and the rest goes on; exit code 1 says that there were some. A run that was interrupted goes on where it
+    stopped: no row counts twice.
 
     \b
     memfold import --table public.memories --content content --tenant tenant_id --created created_at
@@ -329,7 +361,13 @@ def import_(
     embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
     with open_client(where, embedder) as client:
         run = adopting.Import(
-            client, where, source or where, table, given, key=key, embedding_model=embedding_model
+            client,
+            where,
+            where if source is None else resolve(source),
+            table,
+            given,
+            key=key,
+            embedding_model=embedding_model,
         )
         try:
             told = time.monotonic()
@@ -344,6 +382,15 @@ def import_(
         finally:
             run.close()
     show_lines(table_of(["action", "tier", "method", "rows"], run.summary()))
+    names = ("action", "tier", "method", "rows")
+    report(
+        {
+            "rows": run.rows,
+            "refused": run.errors,
+            "known": run.known,
+            "counts": [dict(zip(names, row, strict=True)) for row in run.summary()],
+        }
+    )
     if run.known:
         say(f"{run.known:,} of {run.rows:,} rows were in before")
     if run.errors:

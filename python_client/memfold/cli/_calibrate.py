@@ -17,7 +17,11 @@ from memfold.cli._shared import (
     FILE,
     PATH,
     dsn_option,
+    file_name,
+    json_option,
     open_client,
+    open_file,
+    report,
     resolve,
     say,
     show,
@@ -83,7 +87,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--allow-refinements", is_flag=True, help="An automatic merge of a refinement is no error.")
 @click.option("--weak", is_flag=True, help="Use collected pairs too that nobody has looked at.")
 @click.option(
-    "--report", type=PATH, metavar="FILE.html", help="What was measured, with the wrong pairs' texts."
+    "--report", "html", type=PATH, metavar="FILE.html", help="What was measured, with the wrong pairs' texts."
 )
 @click.option("--png", type=PATH, metavar="FILE.png", help="The pictures of the report.")
 @click.option("--apply", "applied", is_flag=True, help="Put the calibration in force.")
@@ -103,6 +107,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     show_default=True,
     help="At most so many, drawn by lot.",
 )
+@json_option
 def calibrate(
     model: str,
     dsn: str | None,
@@ -110,7 +115,7 @@ def calibrate(
     pairs: Path | None,
     embed_url: str | None,
     embed_model: str | None,
-    report: Path | None,
+    html: Path | None,
     png: Path | None,
     applied: bool,
     undo: bool,
@@ -124,11 +129,12 @@ def calibrate(
     method: Any,
     **options: Any,
 ) -> None:
-    """Derive the thresholds of an embedding MODEL from labelled pairs and an error budget, and store them.
+    """Derive the thresholds of an embedding MODEL.
 
-    Nothing changes until --apply. Refused, with the reason, where contradictions are missing among the pairs, there
-    are too few for the budget, or they overlap so that it cannot be met; then it says what can be had. Needs the
-    extra memfold[calibrate] and a member of memfold_owner.
+    From labelled pairs (a file of them, or stdin: -) and an error budget; stores them. Nothing changes until --apply.
+    Refused, with the reason, where contradictions are missing among the pairs, there are too few for the budget, or
+    they overlap so that it cannot be met; then it says what can be had. Needs the extra memfold[calibrate] and a
+    member of memfold_owner.
 
     \b
     memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
@@ -148,6 +154,7 @@ def calibrate(
     if undo:
         with _connected(where) as connection:
             row = connection.execute("select memfold.undo_calibration(%s)", [model]).fetchone()
+        report({"model": model, "calibration_id": row[0] if row else None})
         say(f"undone; {model} goes by " + (f"calibration {row[0]}" if row and row[0] else "no calibration"))
         return
     from memfold.calibrate import apply, save
@@ -155,7 +162,7 @@ def calibrate(
 
     if pairs is not None:
         say(
-            f"{_load(where, str(tenant), model, pairs, embed_url, embed_model)} pairs of {pairs.name} are stored"
+            f"{_load(where, str(tenant), model, pairs, embed_url, embed_model)} pairs of {file_name(pairs)} are stored"
         )
     asked = _judge(judge_model, judge_url, judge_object) if judged else None
     try:
@@ -171,15 +178,16 @@ def calibrate(
         )
     except CalibrationRefusedError as error:
         if error.attempt is not None:
-            _write(error.attempt, report, png, " ".join(filter(None, [error.message + ".", error.detail])))
+            _write(error.attempt, html, png, " ".join(filter(None, [error.message + ".", error.detail])))
         raise
     if asked is not None:
         from memfold.calibrate.judged import a_share, in_band, measure_judge
 
         made = dataclasses.replace(made, judged=measure_judge(asked, a_share(in_band(made), max_judged)))
     made = save(where, made)
-    _write(made, report, png)
+    _write(made, html, png)
     _tell(made)
+    _report(made, applied=applied)
     if applied and made.calibration_id is not None:
         apply(where, made.calibration_id)
         say(f"applied to {model}; take it back by: memfold calibrate {model} --undo")
@@ -199,10 +207,11 @@ def _load(
     where: str, tenant: str, model: str, path: Path, embed_url: str | None, embed_model: str | None
 ) -> int:
     """Store the pairs of a file, embedded where they bring no cosine; how many."""
-    from memfold.calibrate.pairs import read_file
+    from memfold.calibrate.pairs import read_lines
     from memfold.calibrate.run import check_model
 
-    found = list(read_file(path))
+    with open_file(path) as lines:
+        found = list(read_lines(lines, file_name(path)))
     with _connected(where) as connection:
         check_model(connection, model)
     missing = [pair for pair in found if pair.get("cosine") is None]
@@ -241,16 +250,30 @@ def _embed(pairs: list[dict[str, Any]], embedder: OpenAIEmbedder) -> None:
             pair["cosine"] = round(float(np.clip(cosine, -1, 1)), 6)
 
 
-def _write(made: Calibration, report: Path | None, png: Path | None, refused: str | None = None) -> None:
-    if report is None and png is None:
+def _write(made: Calibration, html: Path | None, png: Path | None, refused: str | None = None) -> None:
+    if html is None and png is None:
         return
     from memfold.calibrate.report import write_html, write_png
 
-    if report is not None:
-        write_html(made, report, refused)
-        say(f"{report} is written; it shows texts of pairs")
+    if html is not None:
+        write_html(made, html, refused)
+        say(f"{html} is written; it shows texts of pairs")
     if png is not None:
         write_png(made, png)
+
+
+def _report(made: Calibration, *, applied: bool) -> None:
+    report(
+        {
+            "calibration_id": made.calibration_id,
+            "model": made.model,
+            "method": made.method,
+            "merge_threshold": made.bands.merge,
+            "judge_threshold": made.bands.judge,
+            "applied": applied,
+            **made.report(),
+        }
+    )
 
 
 def _tell(made: Calibration) -> None:

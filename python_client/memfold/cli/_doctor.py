@@ -11,7 +11,8 @@ from memfold import queries
 from memfold._version import __version__
 from memfold.admin import migrate
 from memfold.admin import queries as admin_queries
-from memfold.cli._shared import dsn_option, resolve, show, tenant_option
+from memfold.cli._shared import dsn_option, json_option, report, resolve, show, tenant_option
+from memfold.cli._status import has_memories, no_memories
 from memfold.client import Memfold
 from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
@@ -52,94 +53,101 @@ def _revision(client: Memfold) -> str | None:
 _NAMED = 10
 
 
-def _match_stored_memory(where: str, role: str, report: Callable[..., None]) -> None:
+def _match_stored_memory(where: str, role: str, check: Callable[..., None]) -> None:
     try:
         drifted = migrate.drift(where)
         more = f" and {len(drifted) - _NAMED} more" if len(drifted) > _NAMED else ""
         named = f", but {len(drifted)} differ: {', '.join(drifted[:_NAMED])}{more}" if drifted else ""
-        report(not drifted, f"functions are those of memfold {__version__}{named}")
+        check(not drifted, f"functions are those of memfold {__version__}{named}")
     except MemfoldError as error:
         if error.sqlstate != "42501":
             raise
-        report(False, f"functions not compared: {role} does not own them", problem=False)
+        check(False, f"functions not compared: {role} does not own them", problem=False)
 
 
 @click.command()
 @dsn_option
 @tenant_option("Check this tenant's memories against its ledger too.")
+@json_option
 def doctor(dsn: str | None, tenant: str | None) -> None:
-    """Check a database: versions, encoding, canonicalizer, indexes, functions, tenant isolation and, per tenant, the ledger.
+    """Check a database, and the ledger of a tenant.
 
-    Run it as the application connects: the last line says whether row level security holds that role. One line a
-    check: ok, warning or PROBLEM. Exit code 1 if there is a problem.
+    Versions, encoding, canonicalizer, indexes, functions, tenant isolation. Run it as the application connects: the
+    last line says whether row level security holds that role. One line a check: ok, warning or PROBLEM. Exit code 1 if
+    there is a problem. A tenant without memories is a warning: its name may be mistyped.
 
     \b
     memfold doctor --tenant acme
     """
-    problems = 0
+    checks: list[dict[str, str]] = []
 
-    def report(fine: bool, what: str, *, problem: bool = True) -> None:
-        nonlocal problems
-        problems += not fine and problem
-        show(f"{'ok' if fine else 'PROBLEM' if problem else 'warning':8} {what}")
+    def check(fine: bool, what: str, *, problem: bool = True) -> None:
+        found = "ok" if fine else "PROBLEM" if problem else "warning"
+        checks.append({"status": found.lower(), "check": what})
+        show(f"{found:8} {what}")
 
     where = resolve(dsn)
     with Memfold(where) as client:
-        found = client._query(admin_queries.SERVER)[0]
-        report(found["server_number"] >= 150000, f"PostgreSQL {found['server']} (15 or newer)")
-        version = tuple(int(part) for part in (found["pgvector"] or "0.0").split(".")[:2])
-        report(version >= (0, 8), f"pgvector {found['pgvector'] or 'is not installed'} (0.8 or newer)")
-        report(found["encoding"] == "UTF8", f"encoding {found['encoding']} (UTF8)")
-        if not client._query(queries.INSTALLED)[0]["installed"]:
-            report(False, "memfold is not installed: memfold init DSN")
-            raise SystemExit(1)
-        how = f"as extension {found['extension']}" if found["extension"] else "by memfold init"
-        report(bool(found["extension"] or found["migrated"]), f"memfold is installed {how}")
-        revision = _revision(client) if found["migrated"] else None
-        if advice := migrate.other_version(found["extension"], revision):
-            # all that follows would compare it with what this version makes
-            report(False, advice)
-            raise SystemExit(1)
-        try:
-            test = client._query(admin_queries.SELFTEST)[0]
-            wrong = f": {test['failed']} fail, such as {test['example']}" if test["failed"] else ""
-            report(not test["failed"], f"canonicalizer self-test, {test['checks']} checks{wrong}")
-        except MemfoldError as error:
-            if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
-                report(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
-            elif error.sqlstate == "42501":
-                report(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
-            else:
-                raise
-        invalid = [row["name"] for row in client._query(admin_queries.INVALID_INDEXES)]
-        report(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
-        if client._query(admin_queries.CITUS)[0]["is_distributed"]:
-            nodes = client._query(admin_queries.OTHER_NODES)
-            others = [str(row["node"]) for row in nodes if not row["same"]]
-            named = f", but other ones, or none, on {', '.join(others)}" if others else ""
-            report(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
-        else:
-            _match_stored_memory(where, str(found["role"]), report)
-        if tenant is not None:
-            broken = client.check_invariants(tenant)
-            first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
-            report(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
-            waiting = client._query(admin_queries.PLAIN_ROWS, tenant)[0]["waiting"]
-            if waiting:
-                what = f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
-                report(False, f"{what}, which memfold maintenance calls", problem=False)
-        faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
-        report(
-            not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}"
-        )
-        others = [
-            f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.BYPASSING_SESSIONS)
-        ]
-        if others:
-            report(
-                False, f"connected too, and bypasses row-level security: {', '.join(others)}", problem=False
-            )
-        is_exempt, said = _exemption(found)
-        report(not is_exempt, f"role {found['role']} {said}", problem=False)
-    if problems:
+        _examine(client, where, tenant, check)
+    is_fine = all(one["status"] != "problem" for one in checks)
+    report({"ok": is_fine, "checks": checks})
+    if not is_fine:
         raise SystemExit(1)
+
+
+def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..., None]) -> None:
+    """All checks, one after the other; ends where what follows would mean nothing."""
+    found = client._query(admin_queries.SERVER)[0]
+    check(found["server_number"] >= 150000, f"PostgreSQL {found['server']} (15 or newer)")
+    version = tuple(int(part) for part in (found["pgvector"] or "0.0").split(".")[:2])
+    check(version >= (0, 8), f"pgvector {found['pgvector'] or 'is not installed'} (0.8 or newer)")
+    check(found["encoding"] == "UTF8", f"encoding {found['encoding']} (UTF8)")
+    if not client._query(queries.INSTALLED)[0]["installed"]:
+        check(False, "memfold is not installed: memfold init DSN")
+        return
+    how = f"as extension {found['extension']}" if found["extension"] else "by memfold init"
+    check(bool(found["extension"] or found["migrated"]), f"memfold is installed {how}")
+    revision = _revision(client) if found["migrated"] else None
+    if advice := migrate.other_version(found["extension"], revision):
+        # all that follows would compare it with what this version makes
+        check(False, advice)
+        return
+    try:
+        test = client._query(admin_queries.SELFTEST)[0]
+        wrong = f": {test['failed']} fail, such as {test['example']}" if test["failed"] else ""
+        check(not test["failed"], f"canonicalizer self-test, {test['checks']} checks{wrong}")
+    except MemfoldError as error:
+        if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
+            check(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
+        elif error.sqlstate == "42501":
+            check(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
+        else:
+            raise
+    invalid = [row["name"] for row in client._query(admin_queries.INVALID_INDEXES)]
+    check(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
+    if client._query(admin_queries.CITUS)[0]["is_distributed"]:
+        nodes = client._query(admin_queries.OTHER_NODES)
+        others = [str(row["node"]) for row in nodes if not row["same"]]
+        named = f", but other ones, or none, on {', '.join(others)}" if others else ""
+        check(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
+    else:
+        _match_stored_memory(where, str(found["role"]), check)
+    if tenant is not None:
+        if not has_memories(client, tenant):
+            check(False, no_memories(tenant), problem=False)
+        broken = client.check_invariants(tenant)
+        first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
+        check(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
+        waiting = client._query(admin_queries.PLAIN_ROWS, tenant)[0]["waiting"]
+        if waiting:
+            what = (
+                f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
+            )
+            check(False, f"{what}, which memfold maintenance calls", problem=False)
+    faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
+    check(not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}")
+    others = [f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.BYPASSING_SESSIONS)]
+    if others:
+        check(False, f"connected too, and bypasses row-level security: {', '.join(others)}", problem=False)
+    is_exempt, said = _exemption(found)
+    check(not is_exempt, f"role {found['role']} {said}", problem=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,29 @@ import click
 import psycopg
 
 from memfold._retry import retry
-from memfold._text import escape_json
-from memfold.cli._shared import FILE, dsn_option, fail, open_client, resolve, say, show
+from memfold._text import escape_json, escape_line
+from memfold.cli._shared import (
+    FILE,
+    dsn_option,
+    fail,
+    file_name,
+    json_option,
+    open_client,
+    open_file,
+    report,
+    resolve,
+    say,
+    show,
+)
+from memfold.cli._status import has_memories, warn_if_empty
 
 _ROWS = 1000
 """Lines a call: a few megabytes, with vectors."""
+_FRAME = 2
+"""Lines of an export that holds nothing: where it begins, and where it ends."""
 
 
 def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
-    with open_client(dsn):
-        pass
     connection = psycopg.connect(resolve(dsn))
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, false)", [tenant])
@@ -34,14 +48,17 @@ def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
 @click.argument("bucket", default="default")
 @dsn_option
 def export(tenant: str, bucket: str, dsn: str | None) -> None:
-    """Write everything about a bucket to stdout, one JSON object a line: texts, vectors, ledger, judgements, rules.
+    """Write all that is in a bucket to stdout.
 
-    "memfold restore" takes it back.
+    One JSON object a line: texts, vectors, ledger, judgements, rules. "memfold restore" takes it back. Exit code 1
+    where the bucket holds nothing, and no rules of its own: its name may be mistyped.
 
     \b
     memfold export acme default > acme.jsonl
     """
     lines = 0
+    with open_client(dsn) as client:
+        is_empty = not has_memories(client, tenant, bucket)
     with _connect(dsn, tenant) as connection, connection.cursor("export") as cursor:
         cursor.itersize = _ROWS
         cursor.execute("select e::text from memfold.export_bucket(%s, %s) as e", [tenant, bucket])
@@ -49,23 +66,29 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
             click.echo(escape_json(line))
             lines += 1
     say(f"{lines:,} lines")
+    if is_empty:
+        what = escape_line(f"bucket {bucket} of tenant {tenant} has no memories")
+        if lines <= _FRAME:
+            fail(
+                f"{what}, nor anything else\nHINT: Is its name spelled right? memfold status --json lists them all."
+            )
+        say(f"{what}; is its name spelled right?")
 
 
-def _batches(file: Path) -> Iterator[list[str]]:
-    """The lines of a file, some at a time."""
+def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
+    """The lines of an export, some at a time."""
     batch: list[str] = []
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                json.loads(line)
-            except ValueError as error:
-                fail(f"{file}, line {number} is no JSON: {error}")
-            batch.append(line)
-            if len(batch) == _ROWS:
-                yield batch
-                batch = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            json.loads(line)
+            batch.append(line.decode())
+        except ValueError as error:
+            fail(f"{name}, line {number} is no JSON: {error}")
+        if len(batch) == _ROWS:
+            yield batch
+            batch = []
     if batch:
         yield batch
 
@@ -74,38 +97,52 @@ def _batches(file: Path) -> Iterator[list[str]]:
 @click.argument("file", type=FILE)
 @click.option("--tenant", metavar="ID", help="Whose it is from now on; default: whose it was.")
 @dsn_option
+@json_option
 def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
-    """Take back what "memfold export" has written, into a bucket of its name that is empty: all of it, or nothing.
+    """Take back what "memfold export" has written.
 
-    As a member of memfold_owner. Register its embedding models first.
+    From FILE, or from stdin (-), into a bucket of its name that is empty: all of it, or nothing. As a member of
+    memfold_owner. Register its embedding models first.
 
     \b
     memfold restore acme.jsonl --dsn "$OTHER"
     """
-    with file.open(encoding="utf-8") as lines:
+    name = file_name(file)
+    with open_file(file) as lines:
+        first = lines.readline()
         try:
-            header = json.loads(lines.readline())["row"]
+            header = json.loads(first)["row"]
             bucket, tenant = str(header["bucket_id"]), str(tenant or header["tenant_id"])
         except (ValueError, KeyError, TypeError):
             fail(
-                f"{file} does not begin as an export does\nHINT: Write one with: memfold export TENANT BUCKET"
+                f"{name} does not begin as an export does\nHINT: Write one with: memfold export TENANT BUCKET"
             )
-    rows = 0
-    ended = False
-    with _connect(dsn, tenant) as connection:
-        for batch in _batches(file):
-            done = connection.execute(
-                "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
-                [tenant, bucket, f"[{','.join(batch)}]"],
-            ).fetchone()
-            rows += done[0] if done else 0
-            ended = json.loads(batch[-1])["table"] == "end"
-        if not ended:
-            connection.rollback()
-            fail(
-                f"{file} has no end: nothing was imported\nHINT: It is not all that memfold export had to write."
-            )
+        with open_client(dsn):
+            pass
+        with _connect(dsn, tenant) as connection:
+            rows, ended = _import(connection, tenant, bucket, _batches(itertools.chain([first], lines), name))
+            if not ended:
+                connection.rollback()
+                fail(
+                    f"{name} has no end: nothing was imported\nHINT: It is not all that memfold export had to write."
+                )
+    report({"tenant_id": tenant, "bucket_id": bucket, "rows": rows})
     show(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
+
+
+def _import(
+    connection: psycopg.Connection[Any], tenant: str, bucket: str, batches: Iterator[list[str]]
+) -> tuple[int, bool]:
+    """How many rows came in, and whether the last line was that of an end."""
+    rows, ended = 0, False
+    for batch in batches:
+        done = connection.execute(
+            "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
+            [tenant, bucket, f"[{','.join(batch)}]"],
+        ).fetchone()
+        rows += done[0] if done else 0
+        ended = json.loads(batch[-1])["table"] == "end"
+    return rows, ended
 
 
 def _archive(
@@ -135,16 +172,20 @@ def _archive(
 )
 @click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each call.")
 @dsn_option
+@json_option
 def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None) -> None:
-    """Move old ledger rows on which no memory depends to memory_events_archive, in transactions of their own.
+    """Move old ledger rows to the archive.
 
-    As a member of memfold_owner. One row stands for many restatements; counters stay as they are.
+    Rows on which no memory depends, to memory_events_archive, in transactions of their own. As a member of
+    memfold_owner. One row stands for many restatements; counters stay as they are.
 
     \b
     memfold archive acme --days 30
     """
     archived = kept = 0
     left = True
+    with open_client(dsn) as client:
+        warn_if_empty(client, tenant)
     with _connect(dsn, tenant) as connection:
         connection.autocommit = True
         while left:
@@ -152,4 +193,5 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
             archived, kept, left = archived + row[0], kept + row[1], row[2]
             if left and pause:
                 time.sleep(pause)
+    report({"tenant_id": tenant, "archived": archived, "kept": kept})
     show(f"archived {archived:,} rows; made or enlarged {kept:,} that stand for many")

@@ -1,7 +1,12 @@
-"""Ingesting a file of candidates, so that it can be interrupted anywhere and repeated at will."""
+"""Ingesting a file or a stream of candidates, so that it can be interrupted anywhere and repeated at will.
+
+A line counts once per source: its idempotency key is made of the source, its text, and how many equal lines came before
+it. Lines that are appended, inserted or mended count; those around them do not count anew.
+"""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import hashlib
 import json
@@ -16,6 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from memfold import queries
+from memfold.cli._shared import is_stdin, open_file
 from memfold.client import Memfold
 from memfold.errors import ConnectionLostError, MemfoldError
 
@@ -28,7 +34,10 @@ class LineError(Exception):
 
 
 class Ingestion:
-    """One pass over a file. Iterating it gives (line number, what was wrong or None) for every line."""
+    """One pass over a file, or over stdin. Iterating it gives (line number, what was wrong or None) for every line.
+
+    ``lines``: how many there are; None of stdin, which cannot be read twice and has no state file.
+    """
 
     def __init__(
         self,
@@ -39,7 +48,8 @@ class Ingestion:
         bucket: str | None,
         vectors: Mapping[str, Any] | None,
         model: str | None,
-        state: Path,
+        source: str | None,
+        state: Path | None,
         resume: bool,
     ) -> None:
         self._client = client
@@ -48,10 +58,16 @@ class Ingestion:
         self._vectors = vectors
         self._model = model
         self._state = state
-        self.digest, self.lines = _digest(file)
+        self._source = source or ("-" if is_stdin(file) else str(file.resolve()))
+        self._seen: Counter[int] = Counter()
+        digest: str | None = None
+        self.lines: int | None = None
+        if state is not None:
+            digest, self.lines = _digest(file)
         target = client._query(queries.TARGET)[0]
         # What else decides what a line means belongs to the name: another tenant is another run.
-        self._name = "/".join(map(str, [self.digest, target["target"], json.dumps(self._defaults)]))
+        meaning = json.dumps([self._source, self._defaults])
+        self._name = "/".join(map(str, [digest, target["target"], meaning]))
         self._began = int(target["milliseconds"])
         stored = self._load().get(self._name, {}) if resume else {}
         self.start = self.line = int(stored.get("line", 0))
@@ -59,15 +75,15 @@ class Ingestion:
         self.replayed = int(stored.get("replayed", 0))
         self.without_vector = int(stored.get("without_vector", 0))
         self._keyed: set[UUID] = set()
-        self._counts: Counter[tuple[str, int | None, str | None]] = Counter()
+        self.counts: Counter[tuple[str, int | None, str | None]] = Counter()
         for action, tier, method, count in stored.get("counts", []):
-            self._counts[action, tier, method] = count
+            self.counts[action, tier, method] = count
 
     def summary(self) -> list[list[object]]:
         """Lines by what became of them: decisions by tier, then what was none."""
         others = ("replayed", "refused", "empty line")
         ordered = sorted(
-            self._counts.items(), key=lambda item: (item[0][0] in others, item[0][1] or 0, *map(str, item[0]))
+            self.counts.items(), key=lambda item: (item[0][0] in others, item[0][1] or 0, *map(str, item[0]))
         )
         return [[action, tier or "-", method or "-", count] for (action, tier, method), count in ordered]
 
@@ -77,19 +93,20 @@ class Ingestion:
             self._client.register_embedding_model(self._model, size)
         saved = time.monotonic()
         try:
-            with self._file.open("rb") as lines:
+            with open_file(self._file) as lines:
                 for number, line in enumerate(lines, 1):
+                    key = self._key(line)
                     if number <= self.start:
                         continue
                     problem = None
                     try:
-                        self._ingest(number, line)
+                        self._ingest(key, line)
                     except ConnectionLostError:
                         raise
                     except (LineError, MemfoldError) as error:
                         problem = str(error)
                         self.errors += 1
-                        self._counts["refused", None, None] += 1
+                        self.counts["refused", None, None] += 1
                     self.line = number
                     yield number, problem
                     if time.monotonic() - saved > _SAVE_EVERY:
@@ -98,9 +115,17 @@ class Ingestion:
         finally:
             self._save()
 
-    def _ingest(self, number: int, line: bytes) -> None:
+    def _key(self, line: bytes) -> str:
+        """The idempotency key of a line: the same wherever in the file it is, in every run."""
+        text = line.removeprefix(codecs.BOM_UTF8).strip()
+        digest = hashlib.sha256(b"\0".join([self._source.encode("utf-8", "surrogateescape"), text])).digest()
+        name = int.from_bytes(digest[:8])  # a file may have millions of lines
+        self._seen[name] += 1
+        return f"line:{digest[:16].hex()}:{self._seen[name]}"
+
+    def _ingest(self, key: str, line: bytes) -> None:
         if not line.strip():
-            self._counts["empty line", None, None] += 1
+            self.counts["empty line", None, None] += 1
             return
         candidate: dict[str, Any] = {
             name: value for name, value in self._defaults.items() if value is not None
@@ -109,7 +134,7 @@ class Ingestion:
         has_key = candidate.get("idempotency_key") is not None
         # By it a line that was committed, but not yet noted in the state file, is known again.
         if not has_key:
-            candidate["idempotency_key"] = f"file:{self.digest[:32]}:{number}"
+            candidate["idempotency_key"] = key
         try:
             if self._vectors is not None and candidate.get("embedding") is None:
                 vector = self._vectors.get(candidate["content"])
@@ -124,15 +149,17 @@ class Ingestion:
             result.event_id.int >> 80 < self._began or result.event_id in self._keyed
         ):
             self.replayed += 1
-            self._counts["replayed", None, None] += 1
+            self.counts["replayed", None, None] += 1
             return
         if has_key and result.event_id is not None:
             self._keyed.add(result.event_id)
         if result.tier is None and self._vectors is not None and candidate.get("embedding") is None:
             self.without_vector += 1
-        self._counts[result.action, result.tier, result.method] += 1
+        self.counts[result.action, result.tier, result.method] += 1
 
     def _load(self) -> dict[str, Any]:
+        if self._state is None:
+            return {}
         try:
             stored = json.loads(self._state.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -141,6 +168,8 @@ class Ingestion:
 
     def _save(self) -> None:
         """Note how far this run is; once it is through, that there is nothing to go on with."""
+        if self._state is None or self.lines is None:
+            return
         stored = self._load()
         stored.pop(self._name, None)
         if self.line < self.lines:
@@ -150,7 +179,7 @@ class Ingestion:
                 "errors": self.errors,
                 "replayed": self.replayed,
                 "without_vector": self.without_vector,
-                "counts": [[*key, count] for key, count in self._counts.items()],
+                "counts": [[*key, count] for key, count in self.counts.items()],
             }
         if not stored:
             self._state.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -15,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memfold.cli._shared import dsn_option, fail, open_client, resolve, say, tenant_option
+from memfold.cli._shared import (
+    dsn_option,
+    fail,
+    given_once,
+    json_option,
+    open_client,
+    report,
+    resolve,
+    say,
+    tenant_option,
+)
 from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
@@ -53,6 +64,7 @@ class AnswersUselessError(click.ClickException):
 @click.option("--lease", type=float, help="Seconds that a claim holds; default: 2 x --timeout + 32.")
 @click.option("--poll", type=float, default=1.0, help="Seconds between looks at an empty queue; default: 1.")
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
+@json_option
 def judge(
     database: str | None,
     dsn: str | None,
@@ -72,11 +84,11 @@ def judge(
     poll: float,
     quiet: bool,
 ) -> None:
-    """Have a model answer the judgements that wait, until stopped.
+    """Have a model answer the judgements that wait.
 
-    The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many as you
-    like, anywhere: none answers twice. Ctrl-C or SIGTERM stops it when the calls under way are answered, a second
-    one at once; nothing is lost either way. What it does is logged to stderr.
+    Until stopped. The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many
+    as you like, anywhere: none answers twice. Ctrl-C or SIGTERM stops it when the calls under way are answered, a
+    second one at once; nothing is lost either way. What it does is logged to stderr.
 
     Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, and no answer
     was of use.
@@ -85,15 +97,14 @@ def judge(
     memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
     memfold judge --model llama3.1 --base-url http://localhost:11434/v1 --once
     """
-    if database is not None and dsn is not None:
-        raise click.UsageError("give the database once: as DSN or as --dsn")
+    given = given_once(database, dsn)
     if (model is None) == (plugged_in is None):
         raise click.UsageError("give --model or --judge")
     if plugged_in is None and cost_per_hour is not None and not (input_price or output_price):
         raise click.UsageError("--cost-per-hour needs --input-price or --output-price")
     from memfold.judging.worker import Worker  # no other command needs it
 
-    where = resolve(database or dsn)
+    where = resolve(given)
     with open_client(where):
         pass
     asked: Judge
@@ -133,6 +144,7 @@ def judge(
         summary = asyncio.run(_judge(worker, asked, once=once, retry=retry))
     finally:
         logger.removeHandler(log)
+    report({**dataclasses.asdict(summary), "judged": summary.judged})
     say(str(summary))
     if summary.unfinished == "endpoint down":
         fail("the judge's endpoint is down; what waits is judged by a later run")
@@ -158,10 +170,10 @@ def review(
     label: bool,
     model: str | None,
 ) -> None:
-    """Answer judgements yourself: two memories side by side, what differs marked, one key an answer.
+    """Answer judgements yourself, one key an answer.
 
-    Stop when you like (q or Ctrl-C): every answer is applied at once, and what was not answered waits on. Without
-    a terminal it reads one key a line.
+    Two memories side by side, what differs marked. Stop when you like (q or Ctrl-C): every answer is applied at once,
+    and what was not answered waits on. Without a terminal it reads one key a line.
 
     With --label it shows pairs that were folded or kept apart and that nobody has looked at, first those that say
     most about where the thresholds of --model should be, and asks what they are to each other. What you answer is
@@ -172,8 +184,7 @@ def review(
     memfold review --tenant acme --all
     memfold review --tenant acme --label --model text-embedding-3-small
     """
-    if database is not None and dsn is not None:
-        raise click.UsageError("give the database once: as DSN or as --dsn")
+    given = given_once(database, dsn)
     if label != (model is not None) or (label and (tenant is None or everything)):
         raise click.UsageError("--label takes --model and --tenant, and not --all")
     for stream in (sys.stdout, sys.stderr):
@@ -182,7 +193,7 @@ def review(
             stream.reconfigure(errors="backslashreplace")
     from memfold.review import Labelling, Review  # no other command needs them
 
-    with open_client(database or dsn) as client:
+    with open_client(given) as client:
         if tenant is not None and model is not None:
             Labelling(client, tenant, model).run()
         else:

@@ -1,4 +1,4 @@
-"""The commands of maintenance: maintenance, sweep, consolidate, approve, undo-run.
+"""The commands of maintenance: maintenance, sweep, consolidate, approve.
 
 They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
 whoever writes to the bucket waits for one call at most.
@@ -20,7 +20,10 @@ from memfold.admin import maintenance as maintaining
 from memfold.cli._shared import (
     dsn_option,
     fail,
+    given_once,
+    json_option,
     open_client,
+    report,
     resolve,
     say,
     show,
@@ -28,6 +31,7 @@ from memfold.cli._shared import (
     table_of,
     tenant_option,
 )
+from memfold.cli._status import warn_if_empty
 
 Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
@@ -39,7 +43,6 @@ _CONSOLIDATE = (
     " %(max_judgements)s, %(dry_run)s)"
 )
 _APPROVE = "select memfold.approve_run(%(run)s, verdict => %(verdict)s) as waiting"
-_UNDO_RUN = "select * from memfold.undo_run(%(run)s, reason => %(reason)s)"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
 _AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket
@@ -55,10 +58,12 @@ _SHOWN = 20
 @click.option(
     "--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="Begin nothing after that."
 )
+@json_option
 def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
-    """Do what is due: rows of plain INSERTs, decay, dead syntheses, staged leftovers, finished runs.
+    """Do what is due, of every tenant.
 
-    For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
+    Rows of plain INSERTs, decay, dead syntheses, staged leftovers, old keys, finished runs, vectors that the database
+    makes. For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
     (equal texts that came while dedup was off), sweep (fold what ingest would fold now). Exit code 1 if a task
     failed.
 
@@ -82,15 +87,17 @@ def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds:
         finished = maintaining.run(resolve(dsn), tenant, names, seconds, done)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    report({"tenants": finished})
     say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")
     if failed:
         fail(f"{failed} task{'s' * (failed != 1)} failed; the table runs has the reports")
 
 
 @contextlib.contextmanager
-def _connected(dsn: str | None, tenant: str | None) -> Iterator[Connection]:
-    with open_client(dsn):
-        pass
+def _connected(dsn: str | None, tenant: str | None, bucket: str | None = None) -> Iterator[Connection]:
+    with open_client(dsn) as client:
+        if tenant is not None:
+            warn_if_empty(client, tenant, bucket)
     with psycopg.connect(resolve(dsn), autocommit=True, row_factory=dict_row) as connection:
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         if tenant is not None:
@@ -103,8 +110,8 @@ def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
     return retry(lambda: connection.execute(statement.encode(), given).fetchall())
 
 
-def _overview(connection: Connection, run: object) -> None:
-    """Print what has become of a run."""
+def _overview(connection: Connection, run: object) -> Row:
+    """Print what has become of a run; gives its row."""
     found = _call(connection, _OVERVIEW, run=run)[0]
     names = (
         "merged",
@@ -119,6 +126,7 @@ def _overview(connection: Connection, run: object) -> None:
     )
     counts = ", ".join(f"{name} {found[name]}" for name in names if found[name])
     show(f"run {run}: {found['status']}{': ' + counts if counts else ''}")
+    return found
 
 
 def _plan(rows: Sequence[Row]) -> None:
@@ -145,17 +153,12 @@ def _bucket_options(command: Any) -> Any:
         ),
         click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default."),
         click.option("--tenant", metavar="ID", required=True, help="The tenant of the bucket."),
+        json_option,
         dsn_option,
         click.argument("database", metavar="[DSN]", required=False),
     ):
         command = option(command)
     return command
-
-
-def _where(database: str | None, dsn: str | None) -> str | None:
-    if database is not None and dsn is not None:
-        raise click.UsageError("give the database once: as DSN or as --dsn")
-    return database or dsn
 
 
 def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -178,10 +181,11 @@ def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
 def sweep(
     database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
 ) -> None:
-    """Do to the memories that are there what ingest would do if they arrived now.
+    """Fold what is there twice already.
 
-    By the policy's thresholds, scope and guard: what is alike enough and clean is folded, what is unclear is queued for a
-    judge. All under one run, which undo-run takes back.
+    Does to the memories that are there what ingest would do if they arrived now, by the policy's thresholds, scope
+    and guard: what is alike enough and clean is folded, what is unclear is queued for a judge. All under one run,
+    which memfold undo --run takes back.
 
     \b
     memfold sweep --tenant acme --bucket notes --dry-run
@@ -190,13 +194,15 @@ def sweep(
     given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": model}
     run: object = None
     done: Counter[str] = Counter()
-    with _connected(_where(database, dsn), tenant) as connection:
+    with _connected(given_once(database, dsn), tenant, bucket) as connection:
         while True:
             plan = _call(connection, _SWEEP, **given, dry_run=True, max=1_000_000, ids=None, run=None)
             if dry_run:
                 _plan(plan)
-                for row in _call(connection, _PAIRS, **given):
+                pairs = _call(connection, _PAIRS, **given)
+                for row in pairs:
                     show(f"pairs at or above {row['threshold']:g}: {row['pairs']}")
+                report({"plan": plan, "pairs": pairs})
                 return
             plan = [row for row in plan if row["action"] != "keep"]
             before = done.total()
@@ -211,8 +217,7 @@ def sweep(
                 break
         if run is None:
             show("nothing to do")
-        else:
-            _overview(connection, run)
+        report({"run": None if run is None else _overview(connection, run)})
 
 
 @click.command()
@@ -244,24 +249,25 @@ def consolidate(
     most: int,
     max_judgements: int,
 ) -> None:
-    """Look for what says the same about a subject, whatever its predicates, and ask about it.
+    """Ask about what says the same of a subject.
 
-    Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold review, or all at once
-    by memfold approve.
+    Whatever its predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by
+    memfold review, or all at once by memfold approve.
 
     \b
     memfold consolidate --tenant acme --dry-run
     memfold consolidate --tenant acme --approval person
     """
-    with _connected(_where(database, dsn), tenant) as connection:
+    with _connected(given_once(database, dsn), tenant, bucket) as connection:
         rows = _call(
             connection, _CONSOLIDATE, tenant=tenant, bucket=bucket, model=model, threshold=threshold,
             approval=approval, max=most, max_judgements=max_judgements, dry_run=dry_run,
         )  # fmt: skip
         if dry_run or not rows:
             _plan(rows)
+            report({"plan": rows} if dry_run else {"run": None})
         else:
-            _overview(connection, rows[0]["run_id"])
+            report({"run": _overview(connection, rows[0]["run_id"])})
 
 
 @click.command()
@@ -274,8 +280,11 @@ def consolidate(
     default="duplicate",
     help="The answer to all of them; default: duplicate.",
 )
+@json_option
 def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> None:
-    """Answer all that waits of a run with one verdict, a hundred at a time.
+    """Answer all that waits of a run with one verdict.
+
+    A hundred at a time.
 
     \b
     memfold approve 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
@@ -289,24 +298,4 @@ def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> N
                 fail(f"{waiting} judgements of the run stay open")
             before = waiting
             say(f"{waiting} wait")
-        _overview(connection, run)
-
-
-@click.command("undo-run")
-@click.argument("run", type=click.UUID)
-@dsn_option
-@tenant_option("The tenant of the run; default: the session's.")
-@click.option("--reason", metavar="TEXT", help="Why; it is kept in the ledger.")
-def undo_run(run: object, dsn: str | None, tenant: str | None, reason: str | None) -> None:
-    """Take a whole run back.
-
-    \b
-    memfold undo-run 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme --reason "threshold too low"
-    """
-    with _connected(dsn, tenant) as connection:
-        rows = _call(connection, _UNDO_RUN, run=run, reason=reason)
-        counts = Counter(row["status"] for row in rows)
-        show(
-            ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no memory has changed"
-        )
-        _overview(connection, run)
+        report({"run": _overview(connection, run)})

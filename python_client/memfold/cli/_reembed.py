@@ -16,7 +16,9 @@ from memfold.cli._shared import (
     FILE,
     dsn_option,
     fail,
+    json_option,
     open_client,
+    report,
     resolve,
     say,
     show,
@@ -75,6 +77,7 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
 @click.option(
     "--drop", "remove", is_flag=True, help="After the cut-over: drop the vectors and the index of OLD."
 )
+@json_option
 def reembed_command(
     old: str,
     new: str | None,
@@ -91,10 +94,10 @@ def reembed_command(
     cut_over: bool,
     remove: bool,
 ) -> None:
-    """Give memories vectors of a new embedding model, beside those of the old one; then let go of the old one.
+    """Change over to another embedding model.
 
-    Nothing is folded or asked. It may be interrupted, and goes on where it stopped. Callers may use either model
-    until --cut-over.
+    Gives memories vectors of the new one, beside those of the old one, which goes at last. Nothing is folded or
+    asked. It may be interrupted, and goes on where it stopped. Callers may use either model until --cut-over.
 
     \b
     memfold reembed --from small --to large --embed-url http://host:8080/v1 --per-second 50
@@ -112,8 +115,10 @@ def reembed_command(
         pass
     where = resolve(dsn)
     if remove:
-        for one in reembed.drop(where, old, batch=batch, pause=pause, told=_dropped):
+        dropped = list(reembed.drop(where, old, batch=batch, pause=pause, told=_dropped))
+        for one in dropped:
             _line(one.tenant_id, f"{one.dropped:,} vectors of {old} dropped", one)
+        report({"tenants": dropped})
         say(f"{old} is unregistered")
         return
     if new is None:
@@ -129,11 +134,15 @@ def reembed_command(
         if cut_over:
             needed = vectors is not None or embed_url is not None or embed_model is not None
             reembed.cut_over(where, old, new, embedder if needed else None, **given)
+            report({"replaced": old, "by": new})
             say(f"{new} has replaced {old}, whose vectors are refused from now on")
             return
+        filled = []
         for one in reembed.fill(where, old, new, embedder, tenant, **given):
             left = f", {one.missing:,} are new since" if one.missing else ""
             _line(one.tenant_id, f"{one.added:,} vectors of {new} added{left}", one)
+            filled.append(one)
+        report({"tenants": filled})
         while follow:
             time.sleep(_FOLLOW)
             for one in reembed.fill(where, old, new, embedder, tenant, **given):
@@ -167,6 +176,7 @@ def _status(where: str, old: str, new: str, tenant: str | None) -> None:
         for one in found
     ]
     show_lines(table_of(head, rows))
+    report({"tenants": found})
     if any(one.own_thresholds for one in found):
         say(
             f"policies with thresholds of their own: made for {old}, they count for {new} too; see set_policy"

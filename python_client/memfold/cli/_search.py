@@ -8,7 +8,17 @@ import click
 import psycopg
 
 from memfold._text import describe_error
-from memfold.cli._shared import fail, open_client, say, show_lines, table_of
+from memfold.cli._shared import (
+    dsn_option,
+    fail,
+    json_option,
+    open_client,
+    report,
+    say,
+    show_lines,
+    table_of,
+)
+from memfold.cli._status import warn_if_empty
 from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError
 
@@ -22,9 +32,7 @@ def _embedding(text: str | None) -> list[float] | None:
 
 @click.command()
 @click.argument("query", required=False)
-@click.option(
-    "--dsn", metavar="DSN", help="The database; default: MEMFOLD_DSN, else the running embedded server."
-)
+@dsn_option
 @click.option("--tenant", metavar="ID", required=True, help="The tenant.")
 @click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
 @click.option(
@@ -35,6 +43,7 @@ def _embedding(text: str | None) -> list[float] | None:
 @click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
 @click.option("--max", "max_results", type=click.IntRange(1, 1000), default=10, help="How many; default: 10.")
 @click.option("--all", "everything", is_flag=True, help="Without load-time dedup.")
+@json_option
 def search(
     query: str | None,
     dsn: str | None,
@@ -47,7 +56,9 @@ def search(
     max_results: int,
     everything: bool,
 ) -> None:
-    """Print the memories nearest to QUERY, best first, each fact once. Counts nothing as shown.
+    """Print the memories nearest to QUERY, best first.
+
+    Each fact once. Counts nothing as shown.
 
     \b
     memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
@@ -75,6 +86,10 @@ def search(
             if embedder is None:
                 raise
             fail(describe_error(error))
+        if not found:
+            say("nothing found")
+            warn_if_empty(client, tenant, bucket)
+    report({"memories": found})
     head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
     rows = [
         [
@@ -90,5 +105,3 @@ def search(
     ]
     if rows:
         show_lines(table_of(head, rows))
-    else:
-        say("nothing found")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 import click
 import psycopg
 
 from memfold import queries
-from memfold._text import escape, escape_line, format_error
+from memfold._dsn import environment_dsn, read_dsn
+from memfold._text import escape, escape_json, escape_line, format_error, mask_keys
 from memfold.admin import server
 from memfold.client import Memfold
 from memfold.embedding import EmbedderProtocol
@@ -20,7 +27,10 @@ from memfold.errors import MemfoldError, translate
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True, allow_dash=True)
+"""A file that is read; - is stdin. ``open_file`` opens it."""
+
+_JSON = "memfold.json"
 
 
 class Group(click.Group):
@@ -30,12 +40,12 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = escape(error.message)  # type: ignore[misc]
+            error.message = escape(mask_keys(error.message))  # type: ignore[misc]
             raise
         except (MemfoldError, server.ServerError) as error:
-            raise click.ClickException(escape(str(error))) from error
+            raise click.ClickException(escape(mask_keys(str(error)))) from error
         except psycopg.Error as error:
-            raise click.ClickException(escape(str(translate(error)))) from error
+            raise click.ClickException(escape(mask_keys(str(translate(error))))) from error
         except (click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception as error:  # nobody has expected it; what it says may be an endpoint's words
@@ -47,7 +57,22 @@ def dsn_option(command: F) -> F:
     return click.option(
         "--dsn",
         metavar="DSN",
-        help="The database; default: MEMFOLD_DSN, else the running embedded server.",
+        help="The database; default: MEMFOLD_DSN, else PGHOST and the like, else the running embedded server.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """--json, of a command that calls ``report``: then that is all that it prints on stdout."""
+
+    def note(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[_JSON] = value
+
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=note,
+        help="Print one JSON document instead; all else goes to stderr.",
     )(command)
 
 
@@ -56,10 +81,53 @@ def tenant_option(text: str) -> Callable[[F], F]:
 
 
 def resolve(dsn: str | None) -> str:
-    found = dsn or os.environ.get("MEMFOLD_DSN") or server.status().dsn
-    if not found:
+    """The database as libpq takes it. Empty: the one of libpq's environment variables."""
+    found = dsn or environment_dsn()
+    if found is None:
+        found = server.status().dsn
+    if found is None:
         raise click.UsageError("no database: give --dsn, set MEMFOLD_DSN, or start one with: memfold up")
-    return found
+    return read_dsn(found)
+
+
+def given_once(database: str | None, dsn: str | None) -> str | None:
+    """Of a command that takes the DSN as an argument too."""
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    return database or dsn
+
+
+@contextlib.contextmanager
+def open_file(file: Path) -> Iterator[BinaryIO]:
+    """A file of type ``FILE``, or stdin."""
+    if is_stdin(file):
+        yield sys.stdin.buffer
+    else:
+        with file.open("rb") as opened:
+            yield opened
+
+
+def is_stdin(file: Path | None) -> bool:
+    return file is not None and str(file) == "-"
+
+
+def file_name(file: Path) -> str:
+    """What messages call it."""
+    return "stdin" if is_stdin(file) else file.name
+
+
+def one_stdin(*files: Path | None) -> None:
+    """Refuse - given twice."""
+    if sum(map(is_stdin, files)) > 1:
+        raise click.UsageError("- stands for stdin: give it once")
+
+
+def seekable(file: Path) -> Path | BinaryIO:
+    """The file, for what reads it back and forth."""
+    if not is_stdin(file):
+        return file
+    with open_file(file) as stream:
+        return io.BytesIO(stream.read())
 
 
 def open_client(
@@ -75,17 +143,52 @@ def open_client(
 
 
 # Whatever the commands print goes through these, so that no stored text steers a terminal, or pretends to be another
-# line; but for JSON and SQL that is to be used as it is.
+# line; but for JSON and SQL that is to be used as it is. Which of stdout's it is: with --json what report() prints,
+# without it the rest.
+
+
+def wants_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_JSON))
+
+
+def report(document: Mapping[str, Any]) -> None:
+    """With --json, print what the command has to say."""
+    if wants_json():
+        click.echo(escape_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False)))
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's types."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, Sequence | Set) and not isinstance(value, str | bytes):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal):
+        return _plain(float(value))
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if hasattr(value, "item"):  # a number of numpy's
+        return _plain(value.item())
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def show(line: str) -> None:
     """Print a line."""
-    click.echo(escape_line(line))
+    if not wants_json():
+        click.echo(escape_line(line))
 
 
 def show_lines(text: str) -> None:
     """Print several, whose texts from elsewhere are on one line each (as those of ``table_of``)."""
-    click.echo(escape(text))
+    if not wants_json():
+        click.echo(escape(text))
 
 
 def say(line: str) -> None:

@@ -27,16 +27,23 @@ from memfold.types import (
     BucketStats,
     Candidate,
     CandidateFields,
+    Cardinality,
+    Conflict,
     CurrentMemory,
     Embedding,
     EmbedReport,
+    Erasure,
     Feedback,
     FoundMemory,
     IngestResult,
     KnownMemory,
+    ListFields,
+    Memory,
+    MemoryStatus,
     OnError,
     ProbeFields,
     Row,
+    Rows,
     SearchFields,
     SimilarFields,
     SimilarMemory,
@@ -262,7 +269,58 @@ class AsyncMemfold(Client):
         """As ``Memfold.current_memories``."""
         return await self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
 
-    async def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+    async def get(self, memory_id: UUID | str, tenant_id: str | None = None) -> Memory:
+        """As ``Memfold.get``."""
+        return await self._drive(self._core.get(memory_id, tenant_id))
+
+    async def list(
+        self,
+        bucket_id: str | None = "default",
+        tenant_id: str | None = None,
+        *,
+        status: MemoryStatus | None = "active",
+        after: UUID | str | None = None,
+        limit: int = 100,
+        **options: Unpack[ListFields],
+    ) -> tuple[Memory, ...]:
+        """As ``Memfold.list``."""
+        given = {"bucket_id": bucket_id, "status": status, **options}
+        return await self._drive(self._core.list(given, after, limit, tenant_id))
+
+    async def erase(
+        self,
+        *,
+        memory_id: UUID | str | None = None,
+        source_turn_id: str | None = None,
+        bucket_id: str | None = None,
+        whole_tenant: bool = False,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> Erasure:
+        """As ``Memfold.erase``."""
+        given = {"memory_id": memory_id, "source_turn_id": source_turn_id, "bucket_id": bucket_id}
+        return await self._drive(
+            self._core.erase(given, whole_tenant=whole_tenant, reason=reason, tenant_id=tenant_id)
+        )
+
+    async def set_predicate(
+        self,
+        predicate: str,
+        cardinality: Cardinality = "one",
+        conflict: Conflict | None = None,
+        tenant_id: str | None = None,
+    ) -> None:
+        """As ``Memfold.set_predicate``."""
+        await self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
+
+    async def set_policy(
+        self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **rules: Any
+    ) -> Row:
+        """As ``Memfold.set_policy``."""
+        scope = {"bucket_id": bucket_id, "memory_type": memory_type}
+        return await self._drive(self._core.set_rules("set_policy", scope, rules, tenant_id))
+
+    async def check_invariants(self, tenant_id: str | None = None) -> Rows:
         """As ``Memfold.check_invariants``."""
         return await self._drive(self._core.check_invariants(tenant_id))
 
@@ -300,7 +358,7 @@ class AsyncMemfold(Client):
             case Together():
                 return await together(step, self._apply_verdict)
 
-    async def _transact(self, step: Transact) -> list[Row]:
+    async def _transact(self, step: Transact) -> Rows:
         if self._connection is None or self._connection.closed:
             self._connection = await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
         return await transact_async(self._connection, step)

@@ -15,6 +15,7 @@ from memfold._checks import check_text
 from memfold._log import log_decision, logger
 from memfold.client.arguments import prepared_value, wait_seconds
 from memfold.client.core import Core
+from memfold.client.sending import translated
 from memfold.client.steps import CommitLostError, Copy, Steps, Together, Transact, pause_before
 from memfold.embedding import EmbedderProtocol
 from memfold.embedding.vectors import vector_binary
@@ -279,7 +280,7 @@ class Batches:
             upgraded = error.sqlstate in errors.BETWEEN_VERSIONS and attempts == 1
             enough = max(self._core.max_attempts, 2 if lost_connection or upgraded else 1)
             if attempts >= enough or not (lost_connection or upgraded or error.sqlstate in errors.RETRYABLE):
-                raise (errors.translate(error) if unsure is None else _unknown_outcome(error)) from error
+                raise (translated(error) if unsure is None else _unknown_outcome(error)) from error
             logger.debug("attempt %s of a batch failed (%s), trying again", attempts, error.sqlstate or error)
             yield pause_before(attempts)
 

@@ -2,80 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from types import TracebackType
-from typing import Any, LiteralString, Self, TypeVar, Unpack
+from typing import Any, Unpack
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
-from memfold.client.driving import Client, ask, asked, background, together
-from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
-from memfold.client.transactions import transact
-from memfold.embedding.embedders import is_async
+from memfold.client.blocking_driver import BlockingDriver
 from memfold.errors import MemfoldError
 from memfold.types import (
     BatchItem,
     BucketStats,
     Candidate,
     CandidateFields,
+    Cardinality,
+    Conflict,
     CurrentMemory,
     Embedding,
     EmbedReport,
+    Erasure,
     Feedback,
     FoundMemory,
     IngestResult,
     KnownMemory,
+    ListFields,
+    Memory,
+    MemoryStatus,
     OnError,
     ProbeFields,
     Row,
+    Rows,
     SearchFields,
     SimilarFields,
     SimilarMemory,
     UndoneMemory,
 )
 
-T = TypeVar("T")
 
-
-class Memfold(Client):
+class Memfold(BlockingDriver):
     """The blocking client. One connection; threads that share it take turns.
 
     >>> with Memfold(dsn, tenant_id="acme") as memfold:
     ...     memfold.ingest("Alice has a cat.", subject="Alice").action
     'inserted'
     """
-
-    def _set_up(self) -> None:
-        if self._core.embedder is not None and is_async(self._core.embedder):
-            raise TypeError("a coroutine function embeds for AsyncMemfold only")
-        self._connection: psycopg.Connection[DictRow] | None = None
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; another call opens a new one."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
 
     def ingest(
         self,
@@ -274,7 +249,75 @@ class Memfold(Client):
         """What was believed true at a time (None: now), by what is known today."""
         return self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
 
-    def check_invariants(self, tenant_id: str | None = None) -> list[Row]:
+    def get(self, memory_id: UUID | str, tenant_id: str | None = None) -> Memory:
+        """A memory by its id, whatever its status. Raises MemoryNotFoundError."""
+        return self._drive(self._core.get(memory_id, tenant_id))
+
+    def list(
+        self,
+        bucket_id: str | None = "default",
+        tenant_id: str | None = None,
+        *,
+        status: MemoryStatus | None = "active",
+        after: UUID | str | None = None,
+        limit: int = 100,
+        **options: Unpack[ListFields],
+    ) -> tuple[Memory, ...]:
+        """Memories by age, the oldest first, a page of at most ``limit`` (1 to 1000).
+
+        bucket_id None: of all buckets. status None: any. after: the memory_id of the last memory of the page before; the
+        page after the last one is empty.
+
+        >>> page = memfold.list("notes", limit=500)
+        >>> while page:
+        ...     page = memfold.list("notes", limit=500, after=page[-1].memory_id)
+        """
+        given = {"bucket_id": bucket_id, "status": status, **options}
+        return self._drive(self._core.list(given, after, limit, tenant_id))
+
+    def erase(
+        self,
+        *,
+        memory_id: UUID | str | None = None,
+        source_turn_id: str | None = None,
+        bucket_id: str | None = None,
+        whole_tenant: bool = False,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> Erasure:
+        """Forget for good: texts, vectors, and what the ledger holds of them. It cannot be undone.
+
+        Takes one of: memory_id, with all texts folded into it; source_turn_id, a conversation turn (a fact that other
+        turns support stays); bucket_id; whole_tenant=True (as a member of memfold_owner). Larger ones take several
+        calls, in transactions of their own. To refuse a text when it is said again, use ``reject`` instead.
+        """
+        given = {"memory_id": memory_id, "source_turn_id": source_turn_id, "bucket_id": bucket_id}
+        return self._drive(
+            self._core.erase(given, whole_tenant=whole_tenant, reason=reason, tenant_id=tenant_id)
+        )
+
+    def set_predicate(
+        self,
+        predicate: str,
+        cardinality: Cardinality = "one",
+        conflict: Conflict | None = None,
+        tenant_id: str | None = None,
+    ) -> None:
+        """Say how many values a predicate has at a time, and which of two holds (conflict; None: as the policy says)."""
+        self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
+
+    def set_policy(
+        self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **rules: Any
+    ) -> Row:
+        """Set rules of a tenant, of a bucket, or of one type in it ('*': any); gives all that hold there now.
+
+        rules: by the names of ``memfold.set_policy`` in the database, such as preset="hash_first" or
+        merge_threshold=0.95; what is left out, or None, stays. Raises InvalidOptionError, which names the rules there are.
+        """
+        scope = {"bucket_id": bucket_id, "memory_type": memory_type}
+        return self._drive(self._core.set_rules("set_policy", scope, rules, tenant_id))
+
+    def check_invariants(self, tenant_id: str | None = None) -> Rows:
         """Where the tenant's memories differ from what the ledger says; empty when all is well."""
         return self._drive(self._core.check_invariants(tenant_id))
 
@@ -290,75 +333,3 @@ class Memfold(Client):
         ``MemoryHashConflict`` with the id of the memory that holds the text, if it was the index of tier 1.
         """
         return self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
-
-    def _query(self, statement: LiteralString, tenant_id: str | None = None) -> list[Row]:
-        return self._drive(self._core.query(statement, tenant_id))
-
-    def _drive(self, steps: Steps[T]) -> T:
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    outcome = self._apply_verdict(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    def _apply_verdict(self, step: Step) -> Any:
-        match step:
-            case Transact():
-                with self._lock:
-                    return self._transact(step)
-            case Embed():
-                assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
-                return self._core.embedder.embed(step.texts)
-            case Ask():
-                try:
-                    return background.run(ask(self._core.judge, step))
-                except KeyboardInterrupt:
-                    if step.leased:
-                        with contextlib.suppress(Exception):
-                            self._drive(self._core.give_back(step.question, "its caller was interrupted"))
-                    raise
-            case Pause():
-                return time.sleep(step.seconds)
-            case Together():
-                return self._carry_out_together(step)
-
-    def _carry_out_together(self, step: Together) -> list[Any]:
-        """On the background's loop, for it is where judges are asked; a thread at a time for the database."""
-        turn: asyncio.Lock
-        ended = threading.Event()
-
-        async def carry_out(step: Step) -> Any:
-            match step:
-                case Ask():
-                    return await asked(self._core, step, carry_out)
-                case Pause():
-                    return await asyncio.sleep(step.seconds)
-                case _:
-                    async with turn:
-                        return await asyncio.to_thread(self._apply_verdict, step)
-
-        async def work() -> list[Any]:
-            nonlocal turn
-            turn = asyncio.Lock()
-            try:
-                return await together(step, carry_out)
-            finally:
-                ended.set()
-
-        try:
-            return background.run(work())
-        except BaseException:
-            ended.wait(5)  # what was being asked is given back
-            raise
-
-    def _transact(self, step: Transact) -> list[Row]:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(**self._options, row_factory=dict_row)
-        return transact(self._connection, step)

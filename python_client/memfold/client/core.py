@@ -23,6 +23,7 @@ from memfold._log import log_decision
 from memfold.client.arguments import wait_seconds
 from memfold.client.judgements import Judgements
 from memfold.client.steps import Steps
+from memfold.client.stored import Stored
 from memfold.client.vectors import Vectors
 from memfold.embedding import EmbedderProtocol
 from memfold.judging import Judge
@@ -39,7 +40,7 @@ from memfold.types import (
 )
 
 
-class Core(Judgements, Vectors):
+class Core(Judgements, Vectors, Stored):
     """The options of a client, and its calls as steps."""
 
     def __init__(

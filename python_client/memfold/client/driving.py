@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from memfold._dsn import read_dsn
 from memfold.client.core import Core
 from memfold.client.steps import Ask, Step, Steps, Together
 from memfold.embedding import EmbedderProtocol
@@ -33,15 +34,16 @@ class Client:
     ) -> None:
         """Connects at the first call.
 
-        tenant_id: of calls that name none. embedder: asked for a vector only where tier 1 does not know the
-        text. judge: asked by ``ingest(..., wait=True)``. retry_safe: gives every ingest an idempotency key (one
-        row each), so that it can be sent again when the connection is lost during COMMIT. max_attempts: of a
-        call that meets 40001 or 40P01. prepare_threshold: as psycopg's; None, no prepared statements, works
-        behind every pooler.
+        dsn: a URI, also one of SQLAlchemy's (postgresql+psycopg://), or host=... dbname=...; empty: what libpq's
+        environment variables say. Raises InvalidDsnError. tenant_id: of calls that name none. embedder: asked for a
+        vector only where tier 1 does not know the text. judge: asked by ``ingest(..., wait=True)``. retry_safe: gives
+        every ingest an idempotency key (one row each), so that it can be sent again when the connection is lost
+        during COMMIT. max_attempts: of a call that meets 40001 or 40P01. prepare_threshold: as psycopg's; None, no
+        prepared statements, works behind every pooler.
         """
         self._core = Core(tenant_id, embedder, retry_safe, max_attempts, judge)
         self._options: dict[str, Any] = {
-            "conninfo": dsn,
+            "conninfo": read_dsn(dsn),
             "autocommit": True,
             "prepare_threshold": prepare_threshold,
             "client_encoding": "UTF8",

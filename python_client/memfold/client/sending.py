@@ -85,4 +85,20 @@ class Sending:
                 hint="Whether the call was written is not known. With an idempotency_key, or with"
                 " Memfold(retry_safe=True), it is sent again once; with a key of yours you may repeat it yourself.",
             ) from error
-        raise errors.translate(error) from error
+        raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> errors.MemfoldError:
+    """As ``errors.translate``, of a statement of this package's: these name only what is memfold's."""
+    if error.sqlstate not in errors.NO_SUCH_OBJECT:
+        return errors.translate(error)
+    is_absent = error.sqlstate == "3F000"
+    return errors.NotInstalledError(
+        "memfold is not installed in this database"
+        if is_absent
+        else "memfold is not installed in this database, or in another version than this client speaks to",
+        sqlstate=error.sqlstate,
+        detail=str(error.diag.message_primary or error),
+        hint="As the database's owner: memfold init DSN. What is there, memfold doctor says; or is it the DSN of another"
+        " database?",
+    )

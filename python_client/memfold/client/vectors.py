@@ -12,10 +12,19 @@ from memfold._text import describe_error
 from memfold.client.sending import Sending
 from memfold.client.steps import Embed, Steps
 from memfold.embedding import EmbedderProtocol
-from memfold.embedding.vectors import VectorBinary, checked_vectors
+from memfold.embedding.vectors import VectorBinary, checked_vectors, is_one_vector
 from memfold.types import KnownMemory
 
 _NEVER_EMBEDDED = "; it has given none so far: embed takes a list of texts and gives a list of vectors"
+
+
+def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderError:
+    return errors.EmbedderError(
+        f"the embedder of {embedder.model} does not take a list of texts",
+        detail=detail,
+        hint="embed takes a list of texts and gives a vector for each. Of a function of one text:"
+        " Embedder(lambda texts: [embed_one(text) for text in texts], ...).",
+    )
 
 
 class Vectors(Sending):
@@ -49,7 +58,16 @@ class Vectors(Sending):
         return KnownMemory.from_row(rows[0]) if rows else None
 
     def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
-        answer = yield Embed(texts)
+        try:
+            answer = yield Embed(texts)
+        except (TypeError, AttributeError) as error:
+            if self._has_embedded:
+                raise
+            raise _no_embedder(
+                embedder, f"Called with a list of texts, it raised {describe_error(error)}."
+            ) from error
+        if is_one_vector(answer):
+            raise _no_embedder(embedder, "Called with a list of texts, it gave one flat vector.")
         vectors = checked_vectors(answer, texts, embedder.dimensions)
         self._has_embedded = True
         return vectors
@@ -60,6 +78,8 @@ class Vectors(Sending):
         """A failing embedder costs no data: whoever gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
+        except errors.EmbedderError:
+            raise  # it would fail with every text, and nobody would see why
         except Exception as error:
             if len(texts) == 1:
                 logger.warning(

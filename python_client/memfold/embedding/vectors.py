@@ -96,6 +96,16 @@ def _invalid(detail: str) -> InvalidEmbeddingError:
     )
 
 
+def is_one_vector(answer: Any) -> bool:
+    """Whether it is a flat list of numbers: what an embedder of one text gives."""
+    values = answer.tolist() if hasattr(answer, "tolist") else answer
+    return (
+        isinstance(values, list | tuple)
+        and len(values) > 0
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    )
+
+
 def checked_vectors(answer: Any, texts: list[str], dimensions: int | None) -> list[VectorBinary]:
     """What an embedder gave, as pgvector receives it; raises where it is not one usable vector per text."""
     vectors = answer.tolist() if hasattr(answer, "tolist") else list(answer)

@@ -38,6 +38,22 @@ class ConnectionLostError(MemfoldError):
     """The database cannot be reached, or was lost before COMMIT; the call left nothing behind."""
 
 
+class AuthenticationError(MemfoldError):
+    """The server refused the role or its password, or none was given. Trying again does not help."""
+
+
+class InvalidDsnError(MemfoldError):
+    """The DSN cannot be read. The error quotes nothing of it."""
+
+
+class NotInstalledError(MemfoldError):
+    """The database has no memfold, or not the version that this client speaks to."""
+
+
+class EmbedderError(MemfoldError):
+    """The embedder is not one: ``embed`` takes a list of texts and gives a list of vectors. Nothing was stored."""
+
+
 class OutcomeUnknownError(ConnectionLostError):
     """The connection was lost during COMMIT: the call may or may not have been written."""
 

@@ -6,7 +6,7 @@ import re
 
 import psycopg
 
-from memfold.errors.base import ConnectionLostError, MemfoldError, RetryableError
+from memfold.errors.base import AuthenticationError, ConnectionLostError, MemfoldError, RetryableError
 from memfold.errors.server import CLASSES
 
 RETRYABLE = frozenset({"40001", "40P01"})
@@ -14,14 +14,31 @@ PASSING = RETRYABLE | {"55P03"}
 """The same, and a lock that was not to be had in time: a later attempt may get through."""
 BETWEEN_VERSIONS = frozenset({"42703", "42883"})
 """What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
+NO_SUCH_OBJECT = frozenset({"3F000", "42P01"}) | BETWEEN_VERSIONS
+"""A schema, table, column or function is not there: no memfold in this database, or another version."""
 HASH_KEY = "memories_content_hash_key"
+# Where there is no connection, libpq passes on no SQLSTATE: the server's words are all there is. A server that speaks
+# another language is told from one that is down only where no password was given.
+_REFUSED = re.compile(
+    r"(?i)authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
+    r'|role ".*" (?:does not exist|is not permitted to log in)'
+)
+
+
+def is_refused(error: psycopg.Error) -> bool:
+    """Whether the server refused the role or its password."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith("28")
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return bool(error.pgconn and error.pgconn.needs_password) or _REFUSED.search(str(error)) is not None
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
     """Whether the error ended the connection, or is that there was none to be had."""
     state = error.sqlstate
     if state is None:
-        return isinstance(error, psycopg.OperationalError)
+        return isinstance(error, psycopg.OperationalError) and not is_refused(error)
     return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
 
 
@@ -34,6 +51,17 @@ def translate(error: psycopg.Error) -> MemfoldError:
     cls: type[MemfoldError] = MemfoldError
     if state in RETRYABLE:
         cls = RetryableError
+    elif is_refused(error):
+        cls = AuthenticationError
+        hint = hint or (
+            "Check user and password of the DSN; a password can come from PGPASSWORD or ~/.pgpass too."
+            " Which roles may connect from where is in the server's pg_hba.conf."
+        )
+    elif state == "42501":
+        hint = hint or (
+            "The role of an application is a member of memfold_app, and what is everyone's is for members of"
+            " memfold_owner: docs/security.md says what each may."
+        )
     elif is_connection_lost(error):
         cls = ConnectionLostError
     elif state is not None:

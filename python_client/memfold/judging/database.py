@@ -14,8 +14,9 @@ from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
 from memfold._connection import pipeline
+from memfold._dsn import read_dsn
 from memfold._log import get_logger
-from memfold.errors import PASSING, is_connection_lost
+from memfold.errors import PASSING, is_connection_lost, is_refused
 from memfold.judging.protocol import Call
 
 logger = get_logger("memfold.worker")
@@ -40,7 +41,9 @@ def first_line(error: psycopg.Error) -> str:
 def is_passing(error: psycopg.Error) -> bool:
     """Whether the same call may be through later: the server is away, full, or a standby for now."""
     state = error.sqlstate or ""
-    return is_connection_lost(error) or state in _SOON or state.startswith("53") or state == "25006"
+    # a password that is changed while it works: an answer that is paid for is worth waiting for the new one
+    is_away = is_connection_lost(error) or (not state and is_refused(error))
+    return is_away or state in _SOON or state.startswith("53") or state == "25006"
 
 
 class Pool:
@@ -81,7 +84,7 @@ class Database:
     """Sends calls, each in a transaction of its own."""
 
     def __init__(self, dsn: str, tenant_id: str | None, connections: int) -> None:
-        self._dsn = dsn
+        self._dsn = read_dsn(dsn)
         self._tenant_id = tenant_id
         # One connection claims: the turns that tenants take are the session's.
         self._claims = Pool(self.connect, 1)

@@ -9,7 +9,8 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
-            'Register it: select register_embedding_model(embedding_model, dimensions).');
+            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once, with the number of its'
+                ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(model)));
     elsif v_replaced_by is not null and replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
@@ -54,7 +55,9 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
-            'Register it: select register_embedding_model(embedding_model, dimensions).');
+            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once:'
+                ' select memfold.register_embedding_model(%L, %s).', embedding_model,
+                coalesce(memfold_internal._dimensions(embedding)::text, '...')));
     elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
         return;
     elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then

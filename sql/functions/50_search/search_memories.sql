@@ -132,7 +132,10 @@ begin
             ) end,
             i.text_id, i.similarity, i.confidence,
             k.observations - 1, m.metadata, m.session_id, k.first_seen, k.last_seen, o.ids, cardinality(o.ids),
-            case when i.best <> i.place then v_ids[i.best] end
+            case when i.best <> i.place then v_ids[i.best] end,
+            case when i.text_id = i.id then m.content else (
+                select t.content from memfold.memories as t where t.tenant_id = v_tenant_id and t.memory_id = i.text_id
+            ) end
         from unnest(v_ids, v_texts, v_scores, v_similarities, v_confidences, v_clusters, v_best) with ordinality
             as i (id, text_id, score, similarity, confidence, cluster, best, place)
         cross join lateral (

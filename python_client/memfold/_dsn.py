@@ -1,0 +1,84 @@
+"""Which database: the one reading of DSNs, and how one is shown. No message quotes a DSN as it was given: it may hold a
+password."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
+
+from memfold._text import remember_key
+from memfold.errors import InvalidDsnError
+
+FORMS = (
+    "A DSN is postgresql://user@host:5432/database (postgres:// and SQLAlchemy's postgresql+psycopg:// too),"
+    " or host=... dbname=... user=..., or service=...; in a URI, @ / ? # % of a password are percent-encoded."
+)
+# What says, by libpq's own variables, which database is meant; PGUSER and PGPASSWORD alone do not.
+_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
+_DRIVER = re.compile(r"(?i)\A(?:postgres(?:ql)?)(?:\+\w+)?://")
+_NOTICE = ("keepalives", "tcp_user_timeout")
+_SECRET = ("password", "sslpassword", "oauth_client_secret")
+
+
+def read_dsn(dsn: str) -> str:
+    """The DSN as libpq takes it, in any form that memfold takes. Raises InvalidDsnError, which quotes nothing of it.
+
+    A driver of SQLAlchemy's is left out. Empty: what libpq's environment variables say.
+    """
+    if not isinstance(dsn, str):
+        raise TypeError(f"a DSN is a str, not {type(dsn).__name__}")
+    text = dsn.strip()
+    if _DRIVER.match(text):
+        text = _DRIVER.sub("postgresql://", text)
+        authority, _, path = text.removeprefix("postgresql://").partition("/")
+        # libpq would read a part of the password as a host or port, and say so
+        if authority.count("@") > 1 or ("@" in path.partition("?")[0] and "@" not in authority):
+            raise _invalid("There is an @ or / in its user or password that is not percent-encoded.")
+    try:
+        given = conninfo_to_dict(text)
+    except psycopg.Error:
+        raise _invalid("It is neither a URI nor a list of options as libpq reads them.") from None
+    for name in _SECRET:
+        remember_key(given.get(name))  # type: ignore[arg-type]
+    return text
+
+
+def _invalid(detail: str) -> InvalidDsnError:
+    return InvalidDsnError("the DSN cannot be read", detail=detail, hint=FORMS)
+
+
+def environment_dsn() -> str | None:
+    """What the environment says: MEMFOLD_DSN, else libpq's own variables (then the DSN is empty); None: nothing."""
+    if given := os.environ.get("MEMFOLD_DSN"):
+        return given
+    return "" if any(os.environ.get(name) for name in _VARIABLES) else None
+
+
+def describe_dsn(dsn: str) -> str:
+    """The DSN without its passwords, to be shown."""
+    given = {name: value for name, value in conninfo_to_dict(read_dsn(dsn)).items() if name not in _SECRET}
+    return make_conninfo("", **given)
+
+
+def psql_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which psql, or any other program on libpq, reaches what these options of libpq's lead to.
+
+    So that no password is on a command line, where other users of the machine see it. Options that only say how soon a
+    lost connection is noticed have no variable, and are left out. Raises InvalidDsnError for any other without one.
+    """
+    variables = {
+        one.keyword.decode(): one.envvar.decode() for one in Conninfo.get_defaults() if one.envvar is not None
+    }
+    given = {name: value for name, value in given.items() if not name.startswith(_NOTICE)}
+    if unknown := sorted(given.keys() - variables.keys()):
+        raise InvalidDsnError(
+            "the DSN cannot be passed on by environment variables",
+            detail=f"libpq has none for {', '.join(unknown)}.",
+            hint="Put it into a service file, and give service=NAME.",
+        )
+    return {variables[name]: value for name, value in given.items()}

@@ -1,0 +1,118 @@
+"""What carries out the steps of a call in the thread that makes it, over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from types import TracebackType
+from typing import Any, LiteralString, Self, TypeVar
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from memfold.client.driving import Client, ask, asked, background, together
+from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
+from memfold.client.transactions import transact
+from memfold.embedding.embedders import is_async
+from memfold.types import Row
+
+T = TypeVar("T")
+
+
+class BlockingDriver(Client):
+    """A connection, opened when it is needed; threads that share it take turns."""
+
+    def _set_up(self) -> None:
+        if self._core.embedder is not None and is_async(self._core.embedder):
+            raise TypeError("a coroutine function embeds for AsyncMemfold only")
+        self._connection: psycopg.Connection[DictRow] | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; another call opens a new one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _query(self, statement: LiteralString, tenant_id: str | None = None) -> list[Row]:
+        return self._drive(self._core.query(statement, tenant_id))
+
+    def _drive(self, steps: Steps[T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = self._apply_verdict(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _apply_verdict(self, step: Step) -> Any:
+        match step:
+            case Transact():
+                with self._lock:
+                    return self._transact(step)
+            case Embed():
+                assert self._core.embedder is not None  # noqa: S101 (only it asks for this)
+                return self._core.embedder.embed(step.texts)
+            case Ask():
+                try:
+                    return background.run(ask(self._core.judge, step))
+                except KeyboardInterrupt:
+                    if step.leased:
+                        with contextlib.suppress(Exception):
+                            self._drive(self._core.give_back(step.question, "its caller was interrupted"))
+                    raise
+            case Pause():
+                return time.sleep(step.seconds)
+            case Together():
+                return self._carry_out_together(step)
+
+    def _carry_out_together(self, step: Together) -> list[Any]:
+        """On the background's loop, for it is where judges are asked; a thread at a time for the database."""
+        turn: asyncio.Lock
+        ended = threading.Event()
+
+        async def carry_out(step: Step) -> Any:
+            match step:
+                case Ask():
+                    return await asked(self._core, step, carry_out)
+                case Pause():
+                    return await asyncio.sleep(step.seconds)
+                case _:
+                    async with turn:
+                        return await asyncio.to_thread(self._apply_verdict, step)
+
+        async def work() -> list[Any]:
+            nonlocal turn
+            turn = asyncio.Lock()
+            try:
+                return await together(step, carry_out)
+            finally:
+                ended.set()
+
+        try:
+            return background.run(work())
+        except BaseException:
+            ended.wait(5)  # what was being asked is given back
+            raise
+
+    def _transact(self, step: Transact) -> list[Row]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(**self._options, row_factory=dict_row)
+        return transact(self._connection, step)

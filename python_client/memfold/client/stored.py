@@ -1,0 +1,132 @@
+"""What is stored, as steps: read memory by memory, erased, and the rules that it goes by."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
+from uuid import UUID
+
+from memfold import errors, queries
+from memfold._checks import check_text
+from memfold.client.sending import Sending
+from memfold.client.steps import Steps
+from memfold.types import MEMORY_STATUSES, Erasure, Memory, Row
+
+_SCOPED = ("tenant_id", "bucket_id", "memory_type")
+
+
+class Stored(Sending):
+    """A client's calls about memories by their ids, and about rules."""
+
+    def get(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[Memory]:
+        arguments = self._of_a_tenant({"memory_id": memory_id}, tenant_id)
+        rows = yield from self.send(queries.GET, arguments, repeatable=True)
+        if not rows:
+            raise errors.MemoryNotFoundError(
+                "unknown memory",
+                detail=f"memory_id was {arguments['memory_id']}.",
+                hint=f"Ids are those that ingest gave to this tenant ({arguments['tenant_id']}); an erased memory has none.",
+            )
+        return Memory.from_row(rows[0])
+
+    def list(
+        self, given: Mapping[str, Any], after: UUID | str | None, limit: int, tenant_id: str | None
+    ) -> Steps[tuple[Memory, ...]]:
+        status = given.get("status")
+        if status is not None and status not in MEMORY_STATUSES:
+            raise errors.InvalidArgumentError(
+                "unknown status",
+                detail=f"It was {status!r}.",
+                hint=f"A status is {', '.join(MEMORY_STATUSES)}, or None for any.",
+            )
+        if not 1 <= limit <= 1000:
+            raise errors.InvalidArgumentError(
+                "limit is out of range",
+                detail=f"It was {limit}.",
+                hint="limit is 1 to 1000; pass after for more.",
+            )
+        filters = dict.fromkeys(("memory_type", "subject", "predicate")) | dict(given)
+        arguments = self._of_a_tenant({**filters, "memory_id": after}, tenant_id) | {"max_results": limit}
+        rows = yield from self.send(queries.LIST, arguments, repeatable=True)
+        return tuple(Memory.from_row(row) for row in rows)
+
+    def erase(
+        self, given: Mapping[str, Any], *, whole_tenant: bool, reason: str | None, tenant_id: str | None
+    ) -> Steps[Erasure]:
+        named = {name: value for name, value in given.items() if value is not None}
+        if len(named) + whole_tenant != 1:
+            raise TypeError(
+                "erase takes one of memory_id, source_turn_id, bucket_id and whole_tenant=True, and takes it by name"
+            )
+        function = queries.ERASE[next(iter(named), "tenant_id")]
+        arguments = self._of_a_tenant({**named, "reason": reason}, tenant_id)
+        total = Erasure()
+        while True:
+            # a second call for a memory that is gone would say that there is none
+            rows = yield from self.run(function, arguments, repeatable="memory_id" not in named)
+            done = Erasure.from_row(rows[0])
+            total = total.plus(done)
+            if not done.remaining or function == queries.ERASE["memory_id"]:
+                return total
+
+    def set_predicate(
+        self, predicate: str, cardinality: str, conflict: str | None, tenant_id: str | None
+    ) -> Steps[None]:
+        given = {"predicate": predicate, "cardinality": cardinality, "conflict": conflict}
+        yield from self.run(queries.SET_PREDICATE, self._arguments(given, tenant_id), repeatable=True)
+
+    def set_rules(
+        self,
+        function: LiteralString,
+        scope: Mapping[str, Any],
+        rules: Mapping[str, Any],
+        tenant_id: str | None,
+    ) -> Steps[Row]:
+        """Call what sets rules with those that are given, by the names that the database has for them."""
+        rows = yield from self.send(queries.SIGNATURE, {"function": function}, repeatable=True)
+        names: list[str] = rows[0]["names"] if rows else []
+        if not names:
+            raise errors.NotInstalledError(
+                f"the database has no function {function}",
+                hint="memfold is not installed there, or another version: memfold init DSN",
+            )
+        for name in rules:
+            if name not in names or name in _SCOPED:
+                known = sorted(set(names) - set(_SCOPED))
+                near = difflib.get_close_matches(name, known, 3)
+                raise errors.InvalidOptionError(
+                    f"{function} has no rule {name!r}",
+                    detail=f"Its rules are {', '.join(known)}.",
+                    hint=f"Did you mean {' or '.join(near)}?" if near else "Pass rules by these names.",
+                )
+        arguments = self._arguments(scope, tenant_id)
+        arguments.update({name: _rule(name, value) for name, value in rules.items() if value is not None})
+        if arguments["tenant_id"] is None:
+            del arguments["tenant_id"]
+        # the names are those of the catalog
+        named = ", ".join([f"{name} => %({name})s" for name in arguments])
+        statement: Any = f"select * from memfold.{function}({named})"  # noqa: S608
+        made = yield from self.send(statement, arguments, repeatable=True)
+        return made[0]
+
+    def _of_a_tenant(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
+        """The arguments of what reads tables, or erases: they name the tenant themselves."""
+        arguments = self._arguments(given, tenant_id)
+        if not arguments["tenant_id"]:
+            raise errors.TenantMissingError(
+                "tenant_id is missing",
+                detail="Neither the call nor the client names a tenant.",
+                hint="Pass tenant_id to one of them.",
+            )
+        return arguments
+
+
+def _rule(name: str, value: Any) -> Any:
+    """The value of a rule, checked for what PostgreSQL cannot hold; its type is the server's matter."""
+    if isinstance(value, str):
+        check_text(name, value)
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_rule(name, one) for one in value]
+    return value
