@@ -17,6 +17,9 @@ def read_vectors(path: Path) -> dict[str, Any]:
     try:
         with np.load(seekable(path), allow_pickle=False) as arrays:
             texts, vectors = arrays["texts"], arrays["vectors"]
+            # what is no .npy file comes as its bytes
+            if not (isinstance(texts, np.ndarray) and isinstance(vectors, np.ndarray)):
+                raise ValueError("an array is no .npy file")
     except (KeyError, OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is no .npz file with the arrays texts and vectors: {error}") from error
     if (

@@ -16,6 +16,12 @@ from memfold._text import describe_error
 from memfold.client import AsyncMemfold
 from memfold.embedding import EmbedderProtocol
 from memfold.errors import InstallError, MemfoldError, TenantMissingError
+from memfold.integrations.mcp.queries import (
+    KIND_OF_QUESTION,
+    OPEN_QUESTIONS,
+    RECALL_BY_WORDS,
+    TENANTS_OF_LOGIN,
+)
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
 logger = get_logger("memfold.mcp")
@@ -67,7 +73,7 @@ class Store:
         if not (await client._drive(client._core.query(queries.INSTALLED)))[0]["installed"]:
             raise InstallError("memfold is not installed in this database", hint="Run: memfold init DSN")
         if self._tenant_id is None:
-            found = await client._drive(client._core.query(queries.TENANTS_OF_LOGIN))
+            found = await client._drive(client._core.query(TENANTS_OF_LOGIN))
             if len(found) != 1:
                 raise TenantMissingError(
                     "no tenant",
@@ -138,7 +144,7 @@ class Store:
         self, query: str, limit: int, subject: str | None, as_of: datetime | None
     ) -> list[Row]:
         parameters = {"query": query, "max_results": limit, "subject": subject, "as_of": as_of}
-        return await self._query(queries.RECALL_BY_WORDS, parameters)
+        return await self._query(RECALL_BY_WORDS, parameters)
 
     async def correct(
         self, memory_id: UUID, content: str, value: str | None, reason: str | None
@@ -153,7 +159,7 @@ class Store:
     async def erase(self, memory_id: UUID, reason: str | None) -> Row:
         async with self._client() as client:
             arguments = client._core._arguments({"memory_id": memory_id, "reason": reason}, None)
-            return (await client._drive(client._core.run(queries.ERASE_MEMORY, arguments)))[0]
+            return (await client._drive(client._core.run(queries.ERASE["memory_id"], arguments)))[0]
 
     async def undo(self, event_id: UUID, reason: str | None) -> tuple[UndoneMemory, ...]:
         async with self._client() as client:
@@ -164,11 +170,11 @@ class Store:
             return await client.explain(memory_id)
 
     async def open_questions(self, limit: int) -> list[Row]:
-        return await self._query(queries.OPEN_QUESTIONS, {"max_results": limit})
+        return await self._query(OPEN_QUESTIONS, {"max_results": limit})
 
     async def kind_of_question(self, judgement_id: UUID) -> str | None:
         """None: no question of that id waits in this bucket."""
-        rows = await self._query(queries.KIND_OF_QUESTION, {"judgement_id": judgement_id})
+        rows = await self._query(KIND_OF_QUESTION, {"judgement_id": judgement_id})
         return rows[0]["kind"] if rows else None
 
     async def answer(self, answer: Mapping[str, Any]) -> Row:
