@@ -24,8 +24,11 @@ STAMP     := $(VENV)/$(MADE_FOR)
 # The demo has an environment of its own, a tenth as large; who has the other one needs no second.
 DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
+# The goals of `make lint`, what takes longest first.
+LINT      := lint-sql lint-types lint-style lint-format lint-spelling
+
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint $(LINT) bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -133,11 +136,19 @@ test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
+# All at once; each tool's output in one piece, where this make can do that (4.0 and newer).
 lint: setup ## check the sources
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m mypy --strict python_client/memfold plpython/memfold_py
+	@$(MAKE) --no-print-directory -k -j $(if $(filter output-sync,$(.FEATURES)),-O) $(LINT)
+
+lint-sql:
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/lint_sql.sh
+lint-types:
+	$(PY) -m mypy --strict python_client/memfold plpython/memfold_py
+lint-style:
+	$(PY) -m ruff check .
+lint-format:
+	$(PY) -m ruff format --check .
+lint-spelling:
 	$(PY) -m codespell_lib
 
 # What only the bench needs is not in the way of who wants to test.

@@ -1,4 +1,4 @@
-"""Each test gets a database of its own, made from a template that holds memfold, on every server there is.
+"""Each test gets a clean database, made from a template that holds memfold, on every server there is (databases.py).
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well. ``--everywhere`` runs the whole suite
@@ -8,7 +8,6 @@ more: those install memfold themselves, or are about Python. What an upgrade doe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import uuid
@@ -18,13 +17,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
 from contrib.plproxy.tests import plproxy_nodes
 from memfold.admin import migrate
-from tests import elsewhere, mcp_inspector, servers, time_limits
+from tests import databases, elsewhere, mcp_inspector, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -67,9 +65,9 @@ class Target:
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # Groups of few tests that take long, which pytest-xdist would begin with last, by their number: one of two processes would
 # have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
-LONG = {"test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful", "test_preview",
-        "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress", "test_connection_loss",
-        "test_differential"}  # fmt: skip
+LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
+        "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
+        "test_connection_loss", "test_differential"}  # fmt: skip
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
 
@@ -186,33 +184,23 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(f"LEFT OUT: {line}")
 
 
-# By host: connections that make databases and drop them.
-ADMINS: dict[str, psycopg.Connection[Any]] = {}
-
-
-def _copy(noproc: str, name: str) -> Any:
-    """A fixture: a copy of the template, of files and over one connection. factories.postgresql takes twice as long."""
+def _lent(noproc: str, name: str) -> Any:
+    """A fixture: a database like the template that the fixture ``noproc`` makes."""
 
     @pytest.fixture(name=name)
-    def copied(request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
+    def lent(request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
         made = request.getfixturevalue(noproc)
-        where = {"host": made.host, "port": made.port, "user": made.user, "autocommit": True}
-        admin = ADMINS.get(made.host)
-        if admin is None or admin.closed:
-            admin = ADMINS[made.host] = psycopg.connect(dbname="postgres", **where)
-        names = {"name": sql.Identifier(made.dbname), "template": sql.Identifier(made.template_dbname)}
-        drop = sql.SQL("drop database if exists {name} with (force)").format(**names)
-        admin.execute(drop)
-        admin.execute(
-            sql.SQL("create database {name} template {template} strategy file_copy").format(**names)
-        )
-        try:
-            with contextlib.closing(psycopg.connect(dbname=made.dbname, **where)) as connection:
-                yield connection
-        finally:
-            admin.execute(drop)
+        with databases.lend(
+            made.template_dbname,
+            made.dbname,
+            new=request.node.get_closest_marker("new_database") is not None,
+            host=made.host,
+            port=made.port,
+            user=made.user,
+        ) as connection:
+            yield connection
 
-    return copied
+    return lent
 
 
 for _target in TARGETS:
@@ -225,7 +213,7 @@ for _target in TARGETS:
         load=[_target.load],
     )
     _name = f"db_{_target.cluster.name}_{_target.way}"
-    globals()[_name] = _copy(_noproc, _name)
+    globals()[_name] = _lent(_noproc, _name)
 
 
 @pytest.fixture(scope="session")
@@ -259,7 +247,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture
 def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tuple[object, ...]]:
-    """A superuser's connection to a fresh database that holds memfold; autocommit."""
+    """A superuser's connection to a clean database that holds memfold; autocommit."""
     connection: psycopg.Connection[tuple[object, ...]] = request.getfixturevalue(
         f"db_{target.cluster.name}_{target.way}"
     )
@@ -332,7 +320,7 @@ def make(db: psycopg.Connection[tuple[object, ...]], target: Target) -> Iterator
 
     yield one
     for name in names:
-        db.execute(f"drop database if exists {name} with (force)")
+        databases.drop(db, name)
 
 
 Connect = Callable[..., psycopg.Connection[tuple[object, ...]]]

@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 def place() -> Path:
-    """Where directories of servers are: in memory where there is room, for each test makes and drops 330 files."""
+    """Where directories of servers are: in memory where there is room, for each database that is made has 330 files."""
     shared, enough = Path("/dev/shm"), 6 << 30
     unused = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > enough and unused > enough

@@ -171,6 +171,7 @@ def test_plain_rows_out_of_range(db: DB, rows: int) -> None:
     assert error.value.sqlstate == "MF022"
 
 
+@pytest.mark.new_database
 def test_nobody_reads_everything_for_nothing(db: DB) -> None:
     """With none to be found, a few pages, however many memories there are."""
     db.execute(

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support import DB, ingest
 
+pytestmark = pytest.mark.new_database
+
 FILL = """
 with texts as materialized (
     select memfold_internal._new_id() as id, n, n % 2 = 1 as slot from generate_series(1, %(rows)s) as n

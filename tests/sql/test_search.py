@@ -601,6 +601,7 @@ def test_touch_waits_for_nobody(store: DB, connect: Connect) -> None:
     assert rows == [("User likes tea", 0), ("User likes rum", 1)]
 
 
+@pytest.mark.new_database
 def test_touch_writes_no_index(store: DB) -> None:
     ingest(store, "User likes tea", **vector(1.0))
     with store.transaction():

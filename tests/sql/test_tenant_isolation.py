@@ -380,6 +380,7 @@ def nodes(plan: dict[str, Any]) -> list[tuple[str, str | None]]:
     return found
 
 
+@pytest.mark.new_database
 def test_walls_use_the_same_indexes(two_tenants: DB, db: DB, app: App) -> None:
     """The plans of a superuser, whom no policy binds, are those of memfold's functions and those of applications."""
     db.execute(FILL)

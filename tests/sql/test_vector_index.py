@@ -14,6 +14,8 @@ from psycopg import sql
 from tests.conftest import Connect, Make
 from tests.support import ingest
 
+pytestmark = pytest.mark.new_database
+
 DB = psycopg.Connection[Any]
 DIMENSIONS = 16
 LIMIT = 50  # in place of the 10,000 up to which a bucket is searched exactly
