@@ -673,7 +673,7 @@ def probe_functions(
 
 
 # What answers whoever asks, in whatever name: from its arguments and the rules of '*' alone.
-ANYBODY = {"_options", "_policy", "_specificity", "_explain_pair", "_stages_own"}
+ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair", "_stages_own"}
 
 
 def _tells(row: str) -> bool:

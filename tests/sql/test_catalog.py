@@ -105,7 +105,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
     ).fetchall()
     assert {name for name, _ in loose} <= {
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
-        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_canonicalizer_sample", "_require_autocommit",
+        "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_decay", "_canonicalizer_sample", "_require_autocommit",
     }  # fmt: skip
 
 

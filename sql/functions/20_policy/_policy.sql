@@ -58,6 +58,25 @@ revoke all on function memfold_internal._options(text, text, text) from public;
 comment on function memfold_internal._options(text, text, text) is
 'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as _policy() finds it.';
 
+create or replace function memfold_internal._decay(
+    tenant_id text, bucket_id text, memory_type text,
+    out decay_rate double precision, out decay_floor double precision, out decay_interval interval
+)
+language plpgsql stable
+as $$
+declare
+    v_options memfold.options := memfold_internal._options(tenant_id, bucket_id, memory_type);
+begin
+    decay_rate := case when memory_type = any(v_options.protected_types) then 0 else v_options.decay_rate end;
+    decay_floor := v_options.decay_floor;
+    decay_interval := v_options.decay_interval;
+end;
+$$;
+revoke all on function memfold_internal._decay(text, text, text) from public;
+comment on function memfold_internal._decay(text, text, text) is
+'How memories of a type decay: of protected types they do not. For the view memory_audit too, which must not depend on the row type of
+options: to Citus that would be a circle, and a node could not be added.';
+
 create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
 language sql stable
 begin atomic

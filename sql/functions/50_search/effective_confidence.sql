@@ -15,11 +15,11 @@ begin
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition),
         greatest(k.last_accessed, k.last_seen), coalesce(as_of, now()),
-        case when m.memory_type = any(o.protected_types) then 0 else o.decay_rate end, o.decay_floor, o.decay_interval)
+        d.decay_rate, d.decay_floor, d.decay_interval)
     into v_confidence
     from memfold.memory_counters as k
     cross join memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    cross join memfold_internal._options(m.tenant_id, m.bucket_id, m.memory_type) as o
+    cross join memfold_internal._decay(m.tenant_id, m.bucket_id, m.memory_type) as d
     where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;
     return v_confidence;
 end;

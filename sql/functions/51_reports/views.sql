@@ -30,7 +30,7 @@ select
     m.created_at,
     memfold_internal._effective(
         c.confidence, greatest(k.last_accessed, k.last_seen), now(),
-        case when m.memory_type = any(o.protected_types) then 0 else o.decay_rate end, o.decay_floor, o.decay_interval
+        d.decay_rate, d.decay_floor, d.decay_interval
     ) as effective_confidence,
     k.decayed_confidence,
     k.decayed_at,
@@ -39,7 +39,7 @@ from memfold.memories as m
 left join memfold.memory_counters as k
     on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
 cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-cross join lateral memfold_internal._options(m.tenant_id, m.bucket_id, m.memory_type) as o
+cross join lateral memfold_internal._decay(m.tenant_id, m.bucket_id, m.memory_type) as d
 cross join lateral (
     select
         memfold_internal._confidence(
@@ -274,5 +274,6 @@ grant execute on function memfold_internal._effective(
     double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) to memfold_app, memfold_auditor;
 grant execute on function
-memfold_internal._policy(text, text, text), memfold_internal._options(text, text, text), memfold_internal._specificity(text, text, text)
+memfold_internal._policy(text, text, text), memfold_internal._options(text, text, text), memfold_internal._decay(text, text, text),
+memfold_internal._specificity(text, text, text)
 to memfold_app, memfold_auditor;

@@ -66,8 +66,8 @@ as $$
 begin
     return query
     with kinds as materialized (
-        select g.bucket_id, g.memory_type, p.weight_source, p.weight_extractor, p.weight_repetition, o.decay_floor,
-            o.decay_interval, case when g.memory_type = any(o.protected_types) then 0 else o.decay_rate end as decay_rate
+        select g.bucket_id, g.memory_type, p.weight_source, p.weight_extractor, p.weight_repetition, d.decay_floor,
+            d.decay_interval, d.decay_rate
         from (
             select distinct m.bucket_id, m.memory_type
             from memfold.memories as m
@@ -75,7 +75,7 @@ begin
                 and (m.memory_id = any(memory_ids) or memory_ids is null)
         ) as g
         cross join lateral memfold_internal._policy(_decayed.tenant_id, g.bucket_id, g.memory_type) as p
-        cross join lateral memfold_internal._options(_decayed.tenant_id, g.bucket_id, g.memory_type) as o
+        cross join lateral memfold_internal._decay(_decayed.tenant_id, g.bucket_id, g.memory_type) as d
     )
     select e.memory_id, e.confidence, e.decayed_at
     from (
