@@ -30,6 +30,7 @@ NOWHERE = {
     "test_catalog": "is about the catalog of one server",
     "test_surface": "is about the catalog of one server",
     "test_hooks": "is about the catalog of one server",
+    "test_modules": "is about the catalog of one server",
     "test_stateful": "would take hours: each of its many cases asks for a fresh database",
     "test_citus": "has servers of its own",
     "test_plproxy": "has servers of its own",

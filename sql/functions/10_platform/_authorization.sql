@@ -89,8 +89,8 @@ language plpgsql volatile
 as $$
 begin
     if memfold_internal._is_authorized(tenant_id) is not true then
-        -- a statement each would cost a superuser's replay another percent
-        perform memfold_internal._authorize_session(tenant_id), memfold_internal._on_tenant_node(tenant_id);
+        perform memfold_internal._authorize_session(tenant_id);
+        perform memfold_internal._on_tenant_node(tenant_id);
     end if;
 end;
 $$;
@@ -102,7 +102,8 @@ create or replace function memfold_internal._authorize_judge(tenant_id text) ret
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._authorize_session(tenant_id, 'memfold_judge'), memfold_internal._on_tenant_node(tenant_id);
+    perform memfold_internal._authorize_session(tenant_id, 'memfold_judge');
+    perform memfold_internal._on_tenant_node(tenant_id);
 end;
 $$;
 revoke all on function memfold_internal._authorize_judge(text) from public;
