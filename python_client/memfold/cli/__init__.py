@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from memfold._dsn import environment_dsn
 from memfold._text import escape_line
 from memfold._version import __version__
 from memfold.admin import migrate, server
@@ -148,6 +149,9 @@ def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bo
         script = migrate.script(None if given is None else resolve(given))
         click.echo(script, nl=False)  # SQL, to be run as it is
         return
+    if given is None and environment_dsn() is None:
+        # the embedded server's has it, by memfold up
+        raise click.UsageError("say which database: memfold init DSN")
     where = resolve(given)
     revision = migrate.install(where, citus=citus)
     done = None
