@@ -369,12 +369,15 @@ def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None
     check(db)
 
 
-def test_two_set_options_of_a_bucket(db: DB, connect: Connect) -> None:
+@pytest.mark.parametrize("bucket", ["default", "*"])
+def test_two_set_options_of_a_bucket(db: DB, connect: Connect, bucket: str) -> None:
     """The later one keeps what the earlier one has set."""
     holder = connect()
     holder.execute("begin")
-    set_options(holder, touch=True)
-    waiting = Call(db, connect(), lambda c: set_options(c, decay_rate=0.1)).waits_for(holder)
+    set_options(holder, bucket, touch=True)
+    waiting = Call(db, connect(), lambda c: set_options(c, bucket, decay_rate=0.1)).waits_for(
+        holder
+    )
     holder.execute("commit")
     waiting.end()
     row = db.execute("select touch, decay_rate from options where tenant_id = 'acme'").fetchone()

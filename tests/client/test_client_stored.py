@@ -163,13 +163,24 @@ def test_set_predicate_makes_a_slot(client: Memfold) -> None:
 
 def test_set_policy_passes_rules_by_name(client: Memfold, db: DB) -> None:
     made = client.set_policy(
-        "notes", merge_threshold=0.95, judge_threshold=0.9, weights=[1, 0, 0], protected_types=["rule"],
-        touch=True, on_merge=None,
+        "notes", merge_threshold=0.95, judge_threshold=0.9, weights=[1, 0, 0], metadata_keys=["lang"],
+        notify=True, on_merge=None,
     )  # fmt: skip
-    assert (made["bucket_id"], made["merge_threshold"], made["protected_types"]) == ("notes", 0.95, ["rule"])
-    stored = db.execute("select merge_threshold, touch from policies where bucket_id = 'notes'").fetchall()
+    assert (made["bucket_id"], made["merge_threshold"], made["metadata_keys"]) == ("notes", 0.95, ["lang"])
+    stored = db.execute("select merge_threshold, notify from policies where bucket_id = 'notes'").fetchall()
     assert stored == [(0.95, True)]
-    assert client.set_policy("notes", touch=False)["merge_threshold"] == 0.95
+    assert client.set_policy("notes", notify=False)["merge_threshold"] == 0.95
+
+
+def test_set_options_does_the_same(client: Memfold, db: DB) -> None:
+    assert client.set_options("notes", protected_types=["rule"], decay_rate=0.1)["protected_types"] == [
+        "rule"
+    ]
+    assert client.set_options("notes", touch=True)["decay_rate"] == 0.1
+    stored = db.execute("select touch, decay_rate from options where bucket_id = 'notes'").fetchall()
+    assert stored == [(True, 0.1)]
+    with pytest.raises(errors.InvalidOptionError, match="decay"):
+        client.set_options(decay=0.1)
 
 
 def test_set_policy_knows_the_rules_that_the_database_has(client: Memfold, db: DB) -> None:
@@ -200,7 +211,8 @@ def test_the_asynchronous_client_does_the_same(dsn: str, db: DB) -> None:
     async def use() -> None:
         async with AsyncMemfold(dsn, "t") as client:
             await client.set_predicate("lives in", conflict="keep_existing")
-            assert (await client.set_policy(touch=True))["touch"]
+            assert (await client.set_policy(notify=True))["notify"]
+            assert (await client.set_options(touch=True))["touch"]
             kept = (await client.ingest("Alice has a cat.")).memory_id
             assert kept is not None
             assert (await client.get(kept)).content == "Alice has a cat."
@@ -284,7 +296,7 @@ def test_a_database_without_memfold(dsn: str, db: DB) -> None:
                 lambda: list(client.ingest_many(["Alice has a cat."])),
                 client.stats,
                 client.list,
-                lambda: client.set_policy(touch=True),
+                lambda: client.set_policy(notify=True),
             ]
             for call in calls:
                 with pytest.raises(errors.NotInstalledError) as caught:

@@ -320,6 +320,13 @@ class AsyncMemfold(Client):
         scope = {"bucket_id": bucket_id, "memory_type": memory_type}
         return await self._drive(self._core.set_rules("set_policy", scope, rules, tenant_id))
 
+    async def set_options(
+        self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **options: Any
+    ) -> Row:
+        """As ``Memfold.set_options``."""
+        scope = {"bucket_id": bucket_id, "memory_type": memory_type}
+        return await self._drive(self._core.set_rules("set_options", scope, options, tenant_id))
+
     async def check_invariants(self, tenant_id: str | None = None) -> Rows:
         """As ``Memfold.check_invariants``."""
         return await self._drive(self._core.check_invariants(tenant_id))

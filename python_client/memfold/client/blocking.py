@@ -317,6 +317,13 @@ class Memfold(BlockingDriver):
         scope = {"bucket_id": bucket_id, "memory_type": memory_type}
         return self._drive(self._core.set_rules("set_policy", scope, rules, tenant_id))
 
+    def set_options(
+        self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **options: Any
+    ) -> Row:
+        """Set what recall and maintenance go by, as ``set_policy`` sets rules; by the names of ``memfold.set_options``."""
+        scope = {"bucket_id": bucket_id, "memory_type": memory_type}
+        return self._drive(self._core.set_rules("set_options", scope, options, tenant_id))
+
     def check_invariants(self, tenant_id: str | None = None) -> Rows:
         """Where the tenant's memories differ from what the ledger says; empty when all is well."""
         return self._drive(self._core.check_invariants(tenant_id))

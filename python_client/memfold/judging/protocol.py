@@ -126,6 +126,11 @@ def resolve_by_person(
     )
 
 
+def resolve_question(answer: Mapping[str, Any]) -> Call:
+    """Hand in an answer to a question that was not leased, by the names of ``resolve_judgement``; None is left out."""
+    return _call(queries.RESOLVE, {name: value for name, value in answer.items() if value is not None})
+
+
 def fail(
     worker: str,
     judgement_id: UUID,

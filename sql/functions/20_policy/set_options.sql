@@ -65,9 +65,7 @@ begin
             'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
     end if;
     -- of two that set options of a bucket at a time, the later keeps what the earlier has set
-    if bucket_id <> '*' then
-        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
-    end if;
+    perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;

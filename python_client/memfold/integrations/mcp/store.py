@@ -22,6 +22,7 @@ from memfold.integrations.mcp.queries import (
     RECALL_BY_WORDS,
     TENANTS_OF_LOGIN,
 )
+from memfold.judging import protocol
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
 logger = get_logger("memfold.mcp")
@@ -179,11 +180,9 @@ class Store:
 
     async def answer(self, answer: Mapping[str, Any]) -> Row:
         async with self._client() as client:
-            given = {name: value for name, value in answer.items() if value is not None}
-            arguments = {**given, "tenant_id": self._tenant_id}
-            statement = queries.call(queries.RESOLVE, arguments)
+            call = protocol.resolve_question({**answer, "tenant_id": self._tenant_id})
             # The first answer counts, so it may be sent twice.
-            rows = await client._drive(client._core.send(statement, arguments, repeatable=True))
+            rows = await client._drive(client._core.send(call.statement, call.arguments, repeatable=True))
         return rows[0]
 
 
