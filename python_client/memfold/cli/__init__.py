@@ -28,6 +28,7 @@ from memfold.cli import (
     _status,
     _undo,
 )
+from memfold.cli._embedding import embed_options, make_embedder
 from memfold.cli._npz import read_vectors
 from memfold.cli._shared import (
     FILE,
@@ -51,7 +52,6 @@ from memfold.cli._shared import (
     tenant_option,
     wants_json,
 )
-from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError
 
 __all__ = ["main"]
@@ -175,10 +175,7 @@ def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bo
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
 @click.option("--model", help="The name of the model that made --vectors.")
-@click.option(
-    "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
-)
-@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+@embed_options
 @click.option(
     "--source",
     metavar="NAME",
@@ -198,6 +195,7 @@ def ingest(
     model: str | None,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     source: str | None,
     resume: bool,
     state: Path | None,
@@ -217,14 +215,12 @@ def ingest(
     """
     if (vectors is None) != (model is None):
         raise click.UsageError("--vectors and --model go together")
-    if vectors is not None and embed_model is not None:
-        raise click.UsageError("give --vectors or --embed-model, not both")
-    if embed_url is not None and embed_model is None:
-        raise click.UsageError("--embed-url needs --embed-model")
+    embedder = make_embedder(embed_url, embed_model, embed_path)
+    if vectors is not None and embedder is not None:
+        raise click.UsageError("give --vectors or a model that embeds, not both")
     if is_stdin(file) and state is not None:
         raise click.UsageError("--state goes with a file: stdin cannot be gone on with")
     one_stdin(file, vectors)
-    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
     try:
         stored = read_vectors(vectors) if vectors is not None else None
     except ValueError as error:

