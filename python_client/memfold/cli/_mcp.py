@@ -66,9 +66,9 @@ def mcp(
 ) -> None:
     """Serve memories to agents, by the Model Context Protocol.
 
-    Those of one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at http://127.0.0.1:PORT/mcp, for clients that
-    send the token. Tools: remember, recall, correct, forget, undo, explain, open_questions, answer. No caller
-    chooses the tenant.
+    Those of one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at
+    http://127.0.0.1:PORT/mcp, for clients that send the token. Tools: remember, recall, correct, forget, undo, explain,
+    open_questions, answer. No caller chooses the tenant.
 
     Needs memfold[mcp].
 
