@@ -1,40 +1,34 @@
 create or replace function memfold_internal._ingest_fast_path(
     content_hash bytea, content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
-    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz, event_id uuid
+    source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
+    origin text, metadata jsonb, observed_at timestamptz, event_id uuid
 ) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
     v_memory_id uuid;
-    v_status text;
     v_aliases bigint;
     v_on_timeline boolean;
     v_added bigint;
     v_seen timestamptz;
     v_event_id uuid;
 begin
-    select m.memory_id, m.status, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
+    select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
         coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
-    into v_memory_id, v_status, v_event_id, v_seen
-    from (select) as known_rules
-    left join memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, content_hash) as m on true
-    -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
-    -- The condition is that of policies_slow_path_idx.
-    where not exists (
-        select from memfold.policies as p
-        where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
-            or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.max_metadata_size < 8192
-            or p.metadata_merge <> 'merge' or p.metadata_max <> '{}' or p.max_session_repeats is not null
-            or p.rehash_run is not null
-    );
-    if (v_status = 'active') is not true then
-        return (null::text, null::uuid, null::integer, case when found and v_status is null then 'unknown text' end,
-            null::double precision, null::uuid, null::uuid, null::uuid, null::jsonb);
-    end if;
-    if embedding is not null or embedding_model is not null then
-        -- of no use, but it has to be a vector that would have been taken
-        perform memfold_internal._check_embedding(embedding, embedding_model);
+    into v_memory_id, v_event_id, v_seen
+    from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, content_hash) as m
+    where m.status = 'active'
+        -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
+        -- The condition is that of policies_slow_path_idx.
+        and not exists (
+            select from memfold.policies as p
+            where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
+                or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.max_metadata_size < 8192
+                or p.metadata_merge <> 'merge' or p.metadata_max <> '{}' or p.max_session_repeats is not null
+                or p.rehash_run is not null
+        );
+    if v_memory_id is null then
+        return null;
     end if;
     -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
     update memfold.memory_counters as k
@@ -93,19 +87,18 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._ingest_fast_path(
-    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, uuid
 ) from public;
 comment on function memfold_internal._ingest_fast_path(
-    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, uuid
 ) is
 'The fast path: a candidate hits the text of an active memory (row 3 of the decision table). What _candidate, _decide_known,
 _record_observation and _record do in general, as five statements without composites in between, which takes a quarter off a
 replay. Where a policy of the tenant has rules that it does not know (policies_slow_path_idx) the slow path is taken. event_id:
 the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default rules; the candidate is one of
-_is_fast_path. action null: it is another case, nothing was written, and method says of what the slow path need not find out:
-unknown text (the bucket does not hold it), row held (the memory''s row may be locked). Raises MF012 to MF015 and MF047.';
+_is_fast_path. action null: it is another case and nothing was written; method says whether a row may be held.';
 
 create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -159,7 +152,7 @@ comment on function memfold_internal._ingest_slow_path(memfold_internal.candidat
 'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
 row for long (55P03; the caller has _fail_busy() for that).';
 
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, probe text) returns memfold.ingest_result
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, holds_row boolean) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to plan anew, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
@@ -167,15 +160,13 @@ as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
-    v_patient boolean := (probe = 'row held') is not true;
+    v_patient boolean := not holds_row;
     v_said record;
 begin
     -- A text that is known and active needs no lock but its root's row.
-    if (probe = 'unknown text') is not true then
-        d := memfold_internal._decide_known(c);
-    end if;
+    d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        if not v_patient then
+        if holds_row then
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
@@ -225,9 +216,9 @@ begin
     end;
 end;
 $$;
-revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
-comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
-'Decides and applies one candidate, under the locks it needs. probe: what _ingest_fast_path has found.';
+revoke all on function memfold_internal._ingest(memfold_internal.candidate, boolean) from public;
+comment on function memfold_internal._ingest(memfold_internal.candidate, boolean) is
+'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
 
 create or replace function memfold.ingest_memory(
     content text,
@@ -282,21 +273,22 @@ begin
             -- it expired in between: a new call
         end loop;
     end if;
-    if memfold_internal._is_fast_path(
+    -- With a vector it is a new fact, mostly: clients embed what is not known, and a look more would cost a tenth of that.
+    if embedding is null and embedding_model is null and memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
     then
         v_content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
         r := memfold_internal._ingest_fast_path(
-            v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-            source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+            source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
     end if;
     if r.action is null then
         r := memfold_internal._ingest(memfold_internal._candidate(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
             source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
-            r.method);
+            r.method is not null);
     end if;
     if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i
