@@ -164,6 +164,14 @@ def populate(db: DB, side: Side) -> None:
         [tenant, first.memory_id, first.event_id],
     )
     assert first.memory_id is not None
+    db.execute(
+        "with k as (update memfold.memory_counters set is_contended = true"
+        "  where tenant_id = %s and memory_id = %s returning *)"
+        " insert into memfold.memory_counter_deltas (tenant_id, memory_id, backend, observations, independent,"
+        "  source_confidence, extractor_confidence, first_seen, last_seen)"
+        " select tenant_id, memory_id, 1, 0, 0, 0, 0, first_seen, last_seen from k",
+        [tenant, first.memory_id],
+    )
     ids |= {
         "memory_id": first.memory_id, "other_id": asked.memory_id, "unseen_id": unseen.memory_id,
         "event_id": last.event_id, "judgement_id": waits.judgement_id, "leased_id": leased,

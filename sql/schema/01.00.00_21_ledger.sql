@@ -91,11 +91,13 @@ create table memfold.memory_counters (
     last_event uuid,
     decayed_confidence double precision,
     decayed_at timestamptz,
+    is_contended boolean not null default false,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
-HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here.';
+HOT update. Aliases have a row of zeros or none. Whoever changes a tree locks the root''s row here. What is observed of a root whose row is
+taken is in memory_counter_deltas meanwhile: memory_totals has the sums.';
 comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is
 'The memory is one of several values of one question: of a single-valued slot, or after a judged contradiction.';
@@ -109,9 +111,35 @@ comment on column memfold.memory_counters.access_count is 'How often recall has 
 comment on column memfold.memory_counters.helpful_count is 'Feedback on the memory as it was shown: not passed on by a fold.';
 comment on column memfold.memory_counters.last_event is
 'Roots: no ledger row by which a text of the tree was stated, pruned or judged current has a higher id. The next one comes after it,
-whatever the clock says. Null: none has been written yet.';
+whatever the clock says. Null: none has been written yet. Of a contended root, as of when its deltas were moved: there the next one comes
+after all that the tenant has.';
 comment on column memfold.memory_counters.decayed_confidence is
 'Effective confidence at decayed_at, for those who read tables; written by apply_decay() alone.';
+comment on column memfold.memory_counters.is_contended is
+'Calls have waited for this row, so that others count in memory_counter_deltas. False: there are no such rows. Set and cleared by calls
+that hold the row.';
+
+create table memfold.memory_counter_deltas (
+    tenant_id text collate "C" not null,
+    memory_id uuid not null,
+    backend bigint not null,
+    delta_id uuid not null default memfold_internal._new_id(),
+    observations bigint not null,
+    independent bigint not null,
+    source_confidence double precision not null,
+    extractor_confidence double precision not null,
+    first_seen timestamptz not null,
+    last_seen timestamptz not null,
+    primary key (tenant_id, memory_id, backend, delta_id)
+) with (
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off
+);
+comment on table memfold.memory_counter_deltas is
+'What was observed of a root whose row in memory_counters is contended: a row for each server process that has counted something.
+memory_totals adds them to the root''s row; one call in 2,048, and maintenance, move them into it. Only active roots that are contended
+and on no timeline have any.';
+comment on column memfold.memory_counter_deltas.backend is
+'The process id of who counts here: nobody else waits for the row. A second one of a process is there where the first was being moved.';
 
 create table memfold.memory_intervals (
     tenant_id text collate "C" not null,

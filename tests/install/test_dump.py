@@ -116,6 +116,13 @@ def archived(dsn: str) -> None:
         run(dsn, f"select memfold.archive_events(clock_timestamp(), '{tenant}', 10000)")
 
 
+def contended(dsn: str) -> None:
+    """A memory of each of two tenants that is counted beside its row."""
+    for tenant in ("before", "archived"):
+        run(dsn, "update memfold.memory_counters set is_contended = true where is_active and not on_timeline")
+        run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
+
+
 def calibrated(dsn: str) -> None:
     """Labelled pairs, and two calibrations that were applied, the second with a score."""
     for label in ("duplicate", "distinct"):
@@ -144,6 +151,7 @@ def test_a_copy_is_equal_and_goes_on(
     robot(source)
     calibrated(source)
     archived(source)
+    contended(source)
     adopt_docs(source, stranger)
     run(source, f"grant select on memfold.memory_audit to {stranger}")
     target.cluster.upgrade(source, way)

@@ -5,27 +5,43 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
+declare
+    contended uuid[];
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.is_active or k.on_timeline), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
             when i.hit and not k.is_active then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
-        max(k.last_seen)
-    into changed, aliased, latest
+        max(k.last_seen), coalesce(pg_catalog.array_agg(k.memory_id) filter (where k.is_contended), '{}')
+    into changed, aliased, latest, contended
     from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
-        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen from memfold.memory_counters as k
+        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_contended from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;
+    -- statements of their own: what others have added beside these rows
+    if contended <> '{}' then
+        perform memfold_internal._stop_deltas(_lock_roots.tenant_id, array(
+            select i.id from unnest(memory_ids, hits) as i (id, hit) where not i.hit and i.id = any(contended)
+        ));
+        select greatest(_lock_roots.latest, max(d.last_seen)) into latest
+        from pg_catalog.unnest(contended) as i (id)
+        cross join lateral (
+            select d.last_seen from memfold.memory_counter_deltas as d
+            where d.tenant_id = _lock_roots.tenant_id collate "C" and d.memory_id = i.id
+            offset 0
+        ) as d;
+    end if;
 end;
 $$;
 revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
 comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
-'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to it, without a lock on its scope; if
-it was merged or retired since, its row may be an alias''s, which is never held while waiting for a root: 40001. changed: those to
-which nothing can simply be added, as they are now; aliased: one of them has aliases; latest: when one of them was seen last.';
+'Locks the rows of memory_counters, in the order of the ids, and of those that are no hits the keys (_stop_deltas). hits: the candidate
+was to be added to it, without a lock on its scope; if it was merged or retired since, its row may be an alias''s, which is never held
+while waiting for a root: 40001. changed: those to which nothing can simply be added, as they are now; aliased: one of them has
+aliases; latest: when one of them was seen last.';
 
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
@@ -81,9 +97,10 @@ begin
         where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
         for no key update;
     end loop;
+    perform memfold_internal._stop_deltas(tenant_id, memory_ids);
 end;
 $$;
 revoke all on function memfold_internal._lock_texts(text, uuid[]) from public;
 comment on function memfold_internal._lock_texts(text, uuid[]) is
-'Locks the counters of memory_ids one after the other: before derive_scope() is called in parts (_texts_to_lock). The caller holds the
-bucket''s lock.';
+'Locks the counters of memory_ids one after the other, then takes the keys of their roots (_stop_deltas): before derive_scope() is
+called in parts (_texts_to_lock). The caller holds the bucket''s lock.';

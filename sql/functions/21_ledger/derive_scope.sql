@@ -78,6 +78,11 @@ begin
         where k.tenant_id = v_tenant_id and k.memory_id = v_id
         for no key update;
     end loop;
+    -- The ledger has all that deltas count, and nobody adds to them.
+    perform memfold_internal._stop_deltas(v_tenant_id, v_members);
+    delete from memfold.memory_counter_deltas as x
+    using (select i.id from unnest(v_members) as i (id)) as i
+    where x.tenant_id = v_tenant_id and x.memory_id = i.id;
 
     for d in
         -- nothing is written of what stays as it was: of a large tree that is most

@@ -79,8 +79,9 @@ create or replace function memfold_internal._is_fast_path(
 language sql stable parallel safe
 return coalesce(
     pg_catalog.octet_length(content) between 1 and 8192
-    and pg_catalog.octet_length(pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1]))
-        <= 512
+    and pg_catalog.octet_length(
+        pg_catalog.concat(bucket_id, memory_type, subject, predicate, object, session_id, source_turn_ids[1])
+    ) <= 512
     and (object ~ '^[A-Za-z0-9]' collate "C") is not false and (session_id <> '') is not false
     and (
         metadata = '{}'

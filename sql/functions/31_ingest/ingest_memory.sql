@@ -9,10 +9,17 @@ declare
     v_content_hash bytea;
     v_memory_id uuid;
     v_aliases bigint;
-    v_on_timeline boolean;
-    v_added bigint;
+    v_on_timeline boolean := false;
+    v_is_contended boolean;
+    v_is_beside boolean := false;
+    v_beside record;
+    v_newest uuid;
+    v_contended constant text := nullif(pg_catalog.current_setting('memfold.contended', true), '');
+    v_added bigint := 1;
     v_seen timestamptz;
+    v_last_seen timestamptz;
     v_event_id uuid;
+    v_last_event uuid;
 begin
     if not memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence,
@@ -22,9 +29,9 @@ begin
     end if;
     v_content_hash := memfold_internal._content_hash(memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate',
         null);
-    select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
-        coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
-    into v_memory_id, v_event_id, v_seen
+    select m.memory_id, coalesce(_ingest_fast_path.observed_at, memfold_internal._clock()),
+        coalesce(_ingest_fast_path.event_id, memfold_internal._new_id())
+    into v_memory_id, v_seen, v_event_id
     from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, v_content_hash) as m
     where m.status = 'active'
         -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
@@ -43,40 +50,88 @@ begin
         -- of no use, but it has to be a vector that would have been taken
         perform memfold_internal._check_embedding(embedding, embedding_model);
     end if;
-    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
-    update memfold.memory_counters as k
-    set observations = k.observations + 1,
-        independent = k.independent + 1,
-        source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
-        first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
-        last_seen = greatest(k.last_seen, v_seen),
-        last_event = memfold_internal._id_after(v_event_id, k.last_event)
-    where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
-        and k.memory_id = v_memory_id
-        and k.is_active
-        and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
-    returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end, k.last_event
-    into v_aliases, v_on_timeline, v_seen, v_event_id;
-    if v_aliases is null then
+    if v_contended is not null and v_contended = memfold_internal._root_key(tenant_id, v_memory_id)::text then
+        -- The root that this session met last where it is contended (_add_delta): beside it at once. A statement of its own, or all the
+        -- other calls would be planned anew each time.
+        select n.event_id, memfold_internal._new_id() into v_newest, v_last_event
+        from memfold.memory_counters as k
+        cross join lateral (
+            select e.event_id from memfold.memory_events as e
+            where e.tenant_id = _ingest_fast_path.tenant_id collate "C"
+            order by e.event_id desc
+            limit 1
+        ) as n
+        where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id and k.is_contended and k.is_active
+            and not k.on_timeline and (k.aliases = 0 or source_turn_ids = '{}') and _ingest_fast_path.metadata = '{}'
+            and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            and pg_catalog.pg_try_advisory_xact_lock_shared(
+                memfold_internal._roots_key(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id))
+            and pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._root_key(_ingest_fast_path.tenant_id, v_memory_id));
+    end if;
+    if v_newest is not null then
+        v_beside := memfold_internal._count_beside(tenant_id, v_memory_id, source_turn_ids, source_confidence, extractor_confidence, v_seen,
+            observed_at is null, v_newest, coalesce(event_id, v_last_event));
+        v_is_beside := v_beside.observed_at is not null;
+    end if;
+    -- The root's row; beside it, where that is contended; else it is waited for (_record_observation). An UPDATE that had to wait looks
+    -- again: a root that has been folded or retired meanwhile is not active.
+    for v_attempt in 1..2 loop
+        exit when v_is_beside;
+        update memfold.memory_counters as k
+        set observations = k.observations + 1,
+            independent = k.independent + 1,
+            source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
+            extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
+            first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
+            last_seen = greatest(k.last_seen, v_seen),
+            last_event = memfold_internal._id_after(v_event_id, k.last_event)
+        where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
+            and k.memory_id = v_memory_id
+            and (not k.is_contended or v_attempt = 2)
+            and k.is_active
+            and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
+        returning k.aliases, k.on_timeline, k.is_contended, k.last_event, k.last_seen
+        into v_aliases, v_on_timeline, v_is_contended, v_last_event, v_last_seen;
+        exit when v_aliases is not null or v_attempt = 2;
+        if metadata = '{}' then
+            v_beside := memfold_internal._add_delta(tenant_id, bucket_id, v_memory_id, v_memory_id, source_turn_ids, source_confidence,
+                extractor_confidence, true, v_seen, observed_at is null, v_event_id);
+            v_is_beside := v_beside.observed_at is not null;
+            continue when v_is_beside;
+        end if;
+        perform from memfold.memory_counters as k
+        where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id and k.is_active
+            and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false);
+        exit when not found;
+        perform from memfold.memory_counters as k
+        where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id
+        for no key update;
+    end loop;
+    if not v_is_beside and v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
         return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
             null::uuid, null::jsonb);
-    end if;
-    if source_turn_ids <> '{}' then
-        if v_aliases = 0 then
+    elsif v_is_beside then
+        v_event_id := v_beside.event_id;
+        v_seen := v_beside.observed_at;
+    else
+        if observed_at is null then
+            v_seen := v_last_seen;
+        end if;
+        if source_turn_ids <> '{}' and v_aliases = 0 then
             insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
             values (_ingest_fast_path.tenant_id, source_turn_ids[1], v_memory_id)
             on conflict do nothing;
             get diagnostics v_added = row_count;
-        else
+        elsif source_turn_ids <> '{}' then
             v_added := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
         end if;
-        if v_added = 0 then
-            update memfold.memory_counters as k
-            set independent = k.independent - 1
-            where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id;
+        if v_added = 0 or v_last_event <> v_event_id or v_is_contended then
+            select s.event_id, s.observed_at into v_last_event, v_seen
+            from memfold_internal._settle_row(_ingest_fast_path.tenant_id, v_memory_id, 1 - v_added, v_last_event <> v_event_id,
+                v_is_contended, _ingest_fast_path.observed_at is null, v_last_event, v_seen) as s;
         end if;
+        v_event_id := v_last_event;
     end if;
     if metadata <> '{}' then
         -- its own statement: what another call has written by now is what this adds to
@@ -89,8 +144,8 @@ begin
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
         predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
     ) values (
-        _ingest_fast_path.tenant_id, v_event_id, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
-        _ingest_fast_path.content, _ingest_fast_path.memory_type, _ingest_fast_path.subject, _ingest_fast_path.predicate,
+        _ingest_fast_path.tenant_id, v_event_id, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true,
+        coalesce(v_on_timeline, false), _ingest_fast_path.content, _ingest_fast_path.memory_type, _ingest_fast_path.subject, _ingest_fast_path.predicate,
         _ingest_fast_path.object, _ingest_fast_path.source_turn_ids, _ingest_fast_path.source_confidence,
         _ingest_fast_path.extractor_confidence, _ingest_fast_path.session_id, _ingest_fast_path.origin, _ingest_fast_path.metadata,
         v_seen, memfold_internal._actor()

@@ -34,7 +34,7 @@ begin
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
-            select k.is_active, k.on_timeline from memfold.memory_counters as k
+            select k.is_active, k.on_timeline from memfold.memory_totals as k
             where k.tenant_id = v_tenant_id and k.memory_id = m.root_id
             offset 0
         ) as k on true
@@ -76,7 +76,7 @@ begin
                 select case when classes[c.ordinality] in ('hit', 'new', 'repeat') then roots[c.ordinality] end as root_id
             ) as o
             left join lateral (
-                select k.last_seen from memfold.memory_counters as k
+                select k.last_seen from memfold.memory_totals as k
                 where k.tenant_id = _seen_in_batch.tenant_id collate "C" and k.memory_id = o.root_id
                 offset 0
             ) as k on true
@@ -120,9 +120,8 @@ comment on function memfold_internal._roots_of_both(text, text[], uuid[], memfol
 'The memories that a batch has both added to and decided about one by one. Only reads.';
 
 create or replace function memfold_internal._add_observations(
-    tenant_id text, items memfold_internal.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean, at timestamptz,
-    event_ids uuid[]
-) returns void
+    tenant_id text, items memfold_internal.candidate[], classes text[], matched uuid[], roots uuid[], aliased boolean, at timestamptz
+) returns uuid[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -138,6 +137,7 @@ declare
     v_matched constant uuid[] := matched;
     v_roots constant uuid[] := roots;
     v_turns memfold_internal.batch_turn[];
+    v_event_ids uuid[];
     -- of at most one turn each, a new turn is one candidate's
     v_windows constant boolean := exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1);
 begin
@@ -156,6 +156,8 @@ begin
     if aliased and v_turns is not null then
         v_turns := memfold_internal._new_to_tree(v_tenant_id, v_turns);
     end if;
+    -- Ids in the order of the candidates, and after those of whoever had a turn first and was waited for.
+    v_event_ids := memfold_internal._new_ids(cardinality(v_items), memfold_internal._newest_event(v_tenant_id));
     -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
     -- rows that are there are held already.
     insert into memfold.memory_counters as k (
@@ -163,7 +165,7 @@ begin
         last_event
     )
     select v_tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
-        min(o.seen), max(o.seen), event_ids[max(o.i)]
+        min(o.seen), max(o.seen), v_event_ids[max(o.i)]
     from (
         select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
             c.extractor_confidence, coalesce(c.observed_at, _add_observations.at) as seen, c.ordinality as i
@@ -198,16 +200,17 @@ begin
         first_seen = least(k.first_seen, excluded.first_seen),
         last_seen = greatest(k.last_seen, excluded.last_seen),
         last_event = greatest(k.last_event, excluded.last_event);
+    return v_event_ids;
 end;
 $$;
 revoke all on function memfold_internal._add_observations(
-    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz
 ) from public;
 comment on function memfold_internal._add_observations(
-    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz, uuid[]
+    text, memfold_internal.candidate[], text[], uuid[], uuid[], boolean, timestamptz
 ) is
 'Sources and counters of the candidates that only add. The caller holds the rows of their roots; aliased: one has aliases; at: when
-those were observed that do not say; event_ids: of their ledger rows, by place.';
+those were observed that do not say. Returns ids for the ledger rows of all candidates, by place.';
 
 create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[])
 returns memfold_internal.batch_turn[]

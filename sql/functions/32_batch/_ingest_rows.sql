@@ -299,12 +299,11 @@ begin
         end if;
     end if;
 
-    -- 6. Ids in the order of the candidates.
+    -- 6. Ids of texts, in the order of the candidates.
     if v_classes && array['new', 'rest'] then
         v_memory_ids := memfold_internal._new_ids(v_count, memfold_internal._newest_memory(v_tenant_id));
         v_last_id := v_memory_ids[v_count];
     end if;
-    v_event_ids := memfold_internal._new_ids(v_count, memfold_internal._newest_event(v_tenant_id));
     if v_classes && array['new', 'repeat'] then
         select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
         into v_matched, v_roots
@@ -318,8 +317,7 @@ begin
 
     -- 7. What only adds, all at once.
     if v_classes && array['hit', 'new', 'repeat'] then
-        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
-        -- has been put back since.
+        -- What is told now is not before what its memory has: ahead is what was given so, or a clock's that was put back since.
         if greatest(v_latest, v_now) > v_now or exists (select from unnest(v_items) as c where c.observed_at > v_now) then
             v_seen := memfold_internal._seen_in_batch(v_tenant_id, v_items, v_classes, v_roots, v_now);
             for v_i in 1..v_count loop
@@ -329,7 +327,7 @@ begin
                 v_items[v_i] := c;
             end loop;
         end if;
-        perform memfold_internal._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now, v_event_ids);
+        v_event_ids := memfold_internal._add_observations(v_tenant_id, v_items, v_classes, v_matched, v_roots, v_aliased, v_now);
         insert into memfold.memory_events (
             tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
             subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
@@ -347,6 +345,8 @@ begin
         ) as o
         where o.class in ('hit', 'new', 'repeat')
         order by c.ordinality;
+    else
+        v_event_ids := memfold_internal._new_ids(v_count, memfold_internal._newest_event(v_tenant_id));
     end if;
 
     -- 8. The rest, one by one, in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads

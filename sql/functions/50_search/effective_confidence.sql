@@ -17,7 +17,7 @@ begin
         greatest(k.last_accessed, k.last_seen), coalesce(as_of, now()),
         case when m.memory_type = any(p.protected_types) then 0 else p.decay_rate end, p.decay_floor, p.decay_interval)
     into v_confidence
-    from memfold.memory_counters as k
+    from memfold.memory_totals as k
     cross join memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;
     return v_confidence;
