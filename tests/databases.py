@@ -56,7 +56,7 @@ def end_others(connection: Connection, name: str) -> None:
 
 
 def drop(admin: Connection, name: str) -> None:
-    """Drop a database, whoever is in it. DROP DATABASE itself would look again only after 100 ms."""
+    """Drop a database, whichever sessions are in it. DROP DATABASE itself would look again only after 100 ms."""
     end_others(admin, name)
     admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 

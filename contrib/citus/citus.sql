@@ -248,7 +248,7 @@ begin
 end;
 $body$;
 
--- Where it is called, a call is checked as whoever calls.
+-- Where it is called, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
 

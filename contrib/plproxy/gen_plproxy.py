@@ -38,7 +38,7 @@ EVERYWHERE = {
 # Any server can answer.
 ANYWHERE = {"canonicalize", "canonicalizer_selftest"}
 
-# Written by hand, below: one tenant's queue, or that of all.
+# Defined below: one tenant's queue, or that of all.
 BY_HAND = {"claim_judgements", "retry_judgements"}
 
 NOT_ROUTED = {

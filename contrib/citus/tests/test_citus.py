@@ -472,7 +472,7 @@ class Writers:
         connection.close()
 
     def check(self) -> None:
-        """Each call counts once, whatever happened meanwhile."""
+        """Each call counts once, whatever else happens."""
         with self.nodes.connect() as connection:
             for tenant, done in self.done.items():
                 row = connection.execute(
@@ -543,7 +543,7 @@ def rows(connection: psycopg.Connection[Any], tenant: str) -> dict[str, list[Any
 
 
 def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
-    """From a plain server, as it is; the others stay there meanwhile."""
+    """From a plain server, as it is; the others stay there."""
     with nodes.connect() as connection:
         connection.execute("set citus.enable_create_database_propagation = off")
         connection.execute("create database plain")

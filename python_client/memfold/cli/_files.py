@@ -1,7 +1,7 @@
 """Ingesting a file or a stream of candidates, so that it can be interrupted anywhere and repeated at will.
 
 A line counts once per source: its idempotency key is made of the source, its text, and how many equal lines came before
-it. Lines that are appended, inserted or mended count; those around them do not count anew.
+it. Lines that are appended, inserted or mended count; those around them do not count again.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def serve_http(
     hosts: Sequence[str] = (),
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve whoever has the token, until a signal. ``hosts``: further names by which it is called; port 0: a free one."""
+    """Serve clients that have the token, until a signal. ``hosts``: further names it is called by; port 0: a free one."""
     from memfold.integrations.mcp import http
 
     async with Store(place) as store:

@@ -1,4 +1,4 @@
-"""Streamable HTTP: on this machine alone unless told otherwise, and for whoever has the token."""
+"""Streamable HTTP: on this machine alone unless told otherwise, and for clients that have the token."""
 
 from __future__ import annotations
 
