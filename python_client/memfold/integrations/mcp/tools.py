@@ -54,7 +54,6 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (MemfoldError, psycopg.Error) as error:
-        logger.info("a call failed: %s", describe_error(error))
         raise ToolError(plain(error)) from None
 
 
