@@ -226,6 +226,39 @@ def test_what_no_text_can_hold_is_said_by_every_tool(dsn: str, db: DB) -> None:
     run(work)
 
 
+def test_a_text_that_looks_like_json_stays_a_text(dsn: str, db: DB) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            for number, text in enumerate(("null", "true", "1e5", '["red", "blue"]', '{"a":1}', '"q"')):
+                about = {"subject": f"s{number}", "predicate": "p", "object": text, "turn_id": text}
+                made = await call(client, "remember", content=f"Fact {number} holds.", **about)
+                row = db.execute(
+                    "select m.object, e.source_turn_ids from memfold.memories as m"
+                    " join memfold.memory_events as e on e.event_id = %s where m.memory_id = %s",
+                    [made["event_id"], made["memory_id"]],
+                ).fetchone()
+                assert row == (text, [text])
+            made = await call(client, "remember", content="Nothing more is known.", subject=None, object=None)
+            assert made["action"] == "inserted"
+            assert "valid string" in await refused(client, "remember", content="x", subject=["a"])
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            given = tools["remember"].input_schema["properties"]["object"]
+            assert given["anyOf"] == [{"type": "string"}, {"type": "null"}]
+            assert given["default"] is None
+
+    run(work)
+
+
+def test_a_query_has_an_end(dsn: str) -> None:
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            assert (await call(client, "recall", query="a " * 2_000))["memories"] == []
+            said = await refused(client, "recall", query=" ".join(map(str, range(250_000))))
+            assert "at most 4000 characters" in said
+
+    run(work)
+
+
 # calls that are given up -----------------------------------------------------------------------------------------
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 import psycopg
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, WithJsonSchema, WrapValidator
 
 from memfold._text import describe_error
 from memfold.errors import MemfoldError
@@ -43,8 +43,17 @@ _ASKED = (
     "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
 )
 
-Text = Annotated[str, Field(min_length=1)]
-Reason = Annotated[str | None, Field(description="Why, for the record.")]
+if TYPE_CHECKING:
+    OptionalText = str | None
+else:
+    # To the SDK it is a str: of other types it takes "null" for null, and '["a"]' for a list, which is no text.
+    OptionalText = Annotated[
+        str,
+        WrapValidator(lambda value, validate: None if value is None else validate(value)),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ]
+LONGEST_QUERY = 4_000
+Reason = Annotated[OptionalText, Field(description="Why, for the record.")]
 Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
 
 
@@ -98,20 +107,20 @@ class Tools:
             Field(min_length=1, description="One fact, as a short sentence that is understood on its own."),
         ],
         subject: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="Who or what the fact is about, always by the same name: Alice; user; project memfold."
             ),
         ] = None,
         predicate: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="What is said of the subject, always by the same word: lives_in, works_at, birthday, likes."
                 " With a subject, facts of one predicate are compared with one another alone."
             ),
         ] = None,
         object: Annotated[  # noqa: A002 (its name in every interface of memfold)
-            str | None,
+            OptionalText,
             Field(
                 description="The value: Paris; Acme; 1990-05-01. Of a predicate with one value the newest counts."
             ),
@@ -120,7 +129,7 @@ class Tools:
             str, Field(min_length=1, description="fact, unless this memory's users have types of their own.")
         ] = "fact",
         turn_id: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="The id of the message that says so, if you know one: a message counts as one piece of evidence."
             ),
@@ -152,11 +161,16 @@ class Tools:
         self,
         context: Context[Any, Any],
         query: Annotated[
-            str, Field(min_length=1, description="What you want to know, as a question or in key words.")
+            str,
+            Field(
+                min_length=1,
+                max_length=LONGEST_QUERY,
+                description="What you want to know, as a question or in key words.",
+            ),
         ],
         limit: Limit = 10,
         subject: Annotated[
-            str | None, Field(description="Only what is about this subject, as it was given to remember.")
+            OptionalText, Field(description="Only what is about this subject, as it was given to remember.")
         ] = None,
         as_of: Annotated[
             AwareDatetime | None,
@@ -190,7 +204,8 @@ class Tools:
         memory_id: MemoryId,
         content: Annotated[str, Field(min_length=1, description="The whole fact as it should read.")],
         object: Annotated[  # noqa: A002 (its name in every interface of memfold)
-            str | None, Field(description="The value as it should be, if the memory has one and it changes.")
+            OptionalText,
+            Field(description="The value as it should be, if the memory has one and it changes."),
         ] = None,
         reason: Reason = None,
     ) -> Remembered:
