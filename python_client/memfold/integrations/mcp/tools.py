@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
@@ -36,7 +37,7 @@ from memfold.types import IngestResult, Row
 
 FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
 _ECHO = (
-    "This text was shown to you by recall, so it was taken as recalled and not counted. If the user has stated it again,"
+    "This text was shown to you from memory, so it was taken as recalled and not counted. If the user has stated it again,"
     " call remember again with recalled=false."
 )
 _ASKED = (
@@ -138,7 +139,7 @@ class Tools:
             bool | None,
             Field(
                 description="true: you know it from memory, not from this conversation; it is not counted. false: the"
-                " user has said it now, although recall had shown it to you. Left out: what recall has shown is taken for"
+                " user has said it now, although recall had shown it to you. Left out: what memory has shown is taken for"
                 " recalled."
             ),
         ] = None,
@@ -251,13 +252,14 @@ class Tools:
             remaining_texts=0,
         )
 
-    async def undo(self, event_id: EventId, reason: Reason = None) -> Undo:
+    async def undo(self, context: Context[Any, Any], event_id: EventId, reason: Reason = None) -> Undo:
         """Take back what a call did: a merge, a replaced value, a correction, a forget, an answer, a restatement.
 
         A new fact (action inserted or escalated) is taken away by forget instead.
         """
         with _told():
             made = await self._store.undo(event_id, reason)
+        self._shown.add(_session(context), (one.content for one in made))
         return Undo(
             event_id=made[0].event_id if made else None,
             memories=[
@@ -265,10 +267,13 @@ class Tools:
             ],
         )
 
-    async def explain(self, memory_id: MemoryId) -> Explanation:
+    async def explain(self, context: Context[Any, Any], memory_id: MemoryId) -> Explanation:
         """Show the whole life of a memory: its texts, where they came from, what was merged, replaced, judged and undone."""
         with _told():
-            return Explanation(text=await self._store.explain(memory_id))
+            text = await self._store.explain(memory_id)
+        # its texts are in quotes, each on its line
+        self._shown.add(_session(context), re.findall('"(.*)"', text))
+        return Explanation(text=text)
 
     async def open_questions(self, context: Context[Any, Any], limit: Limit = 10) -> Questions:
         """List pairs of memories of which it is unclear whether they say the same. Those for the user come first."""
