@@ -16,8 +16,10 @@ import anyio
 import httpx2
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from memfold import errors
+from memfold.cli import main
 from memfold.integrations.mcp.store import CONNECTIONS, Place, Store, plain
 from tests.mcp_clients import COMMAND, TOKEN, call, environment, over_stdio, refused, run
 from tests.support import DB, check, ingest, model, until, vector
@@ -134,6 +136,12 @@ def test_what_clients_send_does_not_steer_the_log(dsn: str) -> None:
         log = process.communicate(timeout=60)[1]
     assert b"Invalid Host header: a\\u009b31mred" in log
     assert b"\xc2\x9b" not in log
+
+
+def test_within_a_process_the_handler_of_ctrl_c_comes_back(dsn: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    done = CliRunner().invoke(main, ["mcp", "--dsn", dsn, "--tenant", "acme"], input="")
+    assert (done.exit_code, signal.getsignal(signal.SIGINT)) == (0, before), done.output
 
 
 # errors ----------------------------------------------------------------------------------------------------------

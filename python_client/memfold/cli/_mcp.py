@@ -94,8 +94,11 @@ def mcp(
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     if port is None:
         # Ctrl-C ends it as SIGTERM does. Python's own handler would wait for the thread that reads stdin.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(serving.serve_stdio(place))
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            asyncio.run(serving.serve_stdio(place))
+        finally:
+            signal.signal(signal.SIGINT, before)
         return
     token = _token(token_file)
 
