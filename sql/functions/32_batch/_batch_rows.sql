@@ -34,7 +34,7 @@ begin
             where v_classes[c.ordinality] in ('todo', 'hit', 'rest')
         ) as m on true
         left join lateral (
-            select k.is_active, k.on_timeline from memfold.memory_counters as k
+            select k.is_active, k.on_timeline from memfold.memory_totals as k
             where k.tenant_id = v_tenant_id and k.memory_id = m.root_id
             offset 0
         ) as k on true
@@ -76,7 +76,7 @@ begin
                 select case when classes[c.ordinality] in ('hit', 'new', 'repeat') then roots[c.ordinality] end as root_id
             ) as o
             left join lateral (
-                select k.last_seen from memfold.memory_counters as k
+                select k.last_seen from memfold.memory_totals as k
                 where k.tenant_id = _seen_in_batch.tenant_id collate "C" and k.memory_id = o.root_id
                 offset 0
             ) as k on true
