@@ -82,6 +82,8 @@ declare
     v_report double precision;
     v_neighbour record;
     v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
+    v_newest constant bigint := case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
+        then 1000 else memfold_internal._exact_limit() end;
     v_guard text[];
     v_signals text[];
     -- by the memory's own text, and by the best of its texts
@@ -98,13 +100,28 @@ begin
     into v_score, v_merge, v_judge, v_floor, v_report
     from memfold_internal._bands(v_policy, c.embedding_model) as b;
     d.action := null;
+    if v_policy.scope = 'predicate' and except_root is null and not exists (
+        -- mostly nothing is near: then there is no order to be found, and no text to be read
+        select
+        from (
+            select v.embedding
+            from memfold.memory_vectors as v
+            where v.tenant_id = c.tenant_id collate "C" and v.bucket_id = c.bucket_id collate "C" and v.scope_key = c.scope_key
+                and v.model = c.embedding_model collate "C" and v.is_active
+                and (v.memory_id > c.memory_id and v.memory_id <= c.last_id) is not true
+            order by v.memory_id desc
+            limit v_newest
+        ) as n
+        where memfold_internal._similarity(n.embedding, c.embedding) >= least(v_floor, v_report)
+    ) then
+        return d;
+    end if;
     for v_neighbour in
         select n.*
         from memfold_internal._knn_dedup(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
-            case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
-                then 1000 else memfold_internal._exact_limit() end,
+            v_newest,
             greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
             c.memory_id, c.last_id) as n
     loop
