@@ -160,6 +160,7 @@ as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
+    r memfold.ingest_result;
     v_patient boolean := not holds_row;
     v_said record;
 begin
@@ -207,6 +208,16 @@ begin
         end if;
     end if;
     if v_patient then
+        if d.memory_id is null and (c.policy).rehash_run is null then
+            -- unknown before the lock: the INSERT looks again
+            d := memfold_internal._decide_new(c);
+            if d.action <> 'rejected' then
+                r := memfold_internal._apply(c, d);
+                if r.action is not null then
+                    return r;
+                end if;
+            end if;
+        end if;
         return memfold_internal._ingest_locked(c);
     end if;
     begin
