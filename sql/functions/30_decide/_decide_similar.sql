@@ -74,15 +74,16 @@ returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
-    v_policy constant memfold.policies := c.policy;
+    v_policy memfold.policies;
     v_score text;
     v_merge double precision;
     v_judge double precision;
     v_floor double precision;
     v_report double precision;
     v_neighbour record;
-    v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
-    v_newest constant bigint := case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
+    v_session bigint;
+    v_least double precision;
+    v_newest constant bigint := case when (c.policy).scope = 'predicate' and c.subject is null and c.predicate is null
         then 1000 else memfold_internal._exact_limit() end;
     v_guard text[];
     v_signals text[];
@@ -96,12 +97,13 @@ declare
     v_about jsonb;
     v_similar jsonb[];
 begin
+    d.action := null;
     select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
-    from memfold_internal._bands(v_policy, c.embedding_model) as b;
-    d.action := null;
-    if v_policy.scope = 'predicate' and except_root is null and not exists (
-        -- mostly nothing is near: then there is no order to be found, and no text to be read
+    from memfold_internal._bands(c.policy, c.embedding_model) as b;
+    v_least := least(v_floor, v_report);
+    -- mostly nothing is near: then there is no order to be found, and no text to be read
+    if (c.policy).scope = 'predicate' and except_root is null and not exists (
         select
         from (
             select v.embedding
@@ -112,17 +114,19 @@ begin
             order by v.memory_id desc
             limit v_newest
         ) as n
-        where memfold_internal._similarity(n.embedding, c.embedding) >= least(v_floor, v_report)
+        where memfold_internal._similarity(n.embedding, c.embedding) >= v_least
     ) then
         return d;
     end if;
+    v_policy := c.policy;
+    v_session := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     for v_neighbour in
         select n.*
         from memfold_internal._knn_dedup(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             v_newest,
-            greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
+            greatest(v_policy.neighbours, v_session), v_least, except_root,
             c.memory_id, c.last_id) as n
     loop
         -- behind the nearest, only those of the candidate's own session
