@@ -69,6 +69,13 @@ comment on function memfold_internal._bands(memfold.policies, text) is
 name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
 from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
 
+create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
+language sql immutable parallel safe
+return case when scope = 'predicate' and subject is null and predicate is null then 1000 else memfold_internal._exact_limit() end;
+revoke all on function memfold_internal._newest(text, text, text) from public;
+comment on function memfold_internal._newest(text, text, text) is
+'Among how many of the newest texts of its scope, or bucket, tier 2 looks for a candidate''s neighbours.';
+
 create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
 returns memfold_internal.decision
 language plpgsql stable
@@ -83,8 +90,7 @@ declare
     v_neighbour record;
     v_session bigint;
     v_least double precision;
-    v_newest constant bigint := case when (c.policy).scope = 'predicate' and c.subject is null and c.predicate is null
-        then 1000 else memfold_internal._exact_limit() end;
+    v_newest constant bigint := memfold_internal._newest((c.policy).scope, c.subject, c.predicate);
     v_guard text[];
     v_signals text[];
     -- by the memory's own text, and by the best of its texts
@@ -104,17 +110,9 @@ begin
     v_least := least(v_floor, v_report);
     -- mostly nothing is near: then there is no order to be found, and no text to be read
     if (c.policy).scope = 'predicate' and except_root is null and not exists (
-        select
-        from (
-            select v.embedding
-            from memfold.memory_vectors as v
-            where v.tenant_id = c.tenant_id collate "C" and v.bucket_id = c.bucket_id collate "C" and v.scope_key = c.scope_key
-                and v.model = c.embedding_model collate "C" and v.is_active
-                and (v.memory_id > c.memory_id and v.memory_id <= c.last_id) is not true
-            order by v.memory_id desc
-            limit v_newest
-        ) as n
-        where memfold_internal._similarity(n.embedding, c.embedding) >= v_least
+        select from memfold_internal._scope_similarities(c.tenant_id, c.bucket_id, c.scope_key, c.embedding, c.embedding_model,
+            v_newest, c.memory_id, c.last_id) as n
+        where n.similarity >= v_least
     ) then
         return d;
     end if;
