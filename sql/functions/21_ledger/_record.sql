@@ -24,6 +24,33 @@ comment on function memfold_internal._record(memfold_internal.candidate, memfold
 'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
 of event ids is the order of events in a scope.';
 
+create or replace function memfold_internal._record_new(
+    tenant_id text, event_id uuid, bucket_id text, memory_id uuid, content text, memory_type text, subject text, predicate text,
+    object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision,
+    session_id text, origin text, metadata jsonb, observed_at timestamptz
+) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, memory_id, observation, on_timeline, content, memory_type, subject, predicate, object,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
+    ) values (
+        _record_new.tenant_id, _record_new.event_id, _record_new.bucket_id, 'inserted', _record_new.memory_id, true, false,
+        _record_new.content, _record_new.memory_type, _record_new.subject, _record_new.predicate, _record_new.object,
+        _record_new.source_turn_ids, _record_new.source_confidence, _record_new.extractor_confidence, _record_new.session_id,
+        _record_new.origin, _record_new.metadata, _record_new.observed_at, memfold_internal._actor()
+    );
+end;
+$$;
+revoke all on function memfold_internal._record_new(
+    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) from public;
+comment on function memfold_internal._record_new(
+    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) is
+'The ledger row of a new fact beside which there was nothing to decide about: what _record() writes of it.';
+
 create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$

@@ -152,7 +152,7 @@ comment on function memfold_internal._ingest_slow_path(memfold_internal.candidat
 'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
 row for long (55P03; the caller has _fail_busy() for that).';
 
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, holds_row boolean) returns memfold.ingest_result
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to plan anew, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
@@ -161,13 +161,17 @@ declare
     d memfold_internal.decision;
     v_wide boolean;
     r memfold.ingest_result;
-    v_patient boolean := not holds_row;
+    v_patient boolean := state is distinct from 'row held';
     v_said record;
 begin
+    if state = 'locked' then
+        c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+        return memfold_internal._ingest_locked(c);
+    end if;
     -- A text that is known and active needs no lock but its root's row.
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        if holds_row then
+        if not v_patient then
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
@@ -227,9 +231,10 @@ begin
     end;
 end;
 $$;
-revoke all on function memfold_internal._ingest(memfold_internal.candidate, boolean) from public;
-comment on function memfold_internal._ingest(memfold_internal.candidate, boolean) is
-'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
+revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
+comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
+'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
+maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';
 
 create or replace function memfold.ingest_memory(
     content text,
@@ -284,22 +289,36 @@ begin
             -- it expired in between: a new call
         end loop;
     end if;
-    -- With a vector it is a new fact, mostly: clients embed what is not known, and a look more would cost a tenth of that.
-    if embedding is null and embedding_model is null and memfold_internal._is_fast_path(
+    if memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
     then
         v_content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
-        r := memfold_internal._ingest_fast_path(
-            v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-            source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        -- With a vector it is a new fact, mostly: clients embed what is not known.
+        if embedding is null and embedding_model is null then
+            r := memfold_internal._ingest_fast_path(
+                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+                source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        end if;
+        if r.action is null and r.method is null
+            and memfold_internal._is_usual_text(content, tenant_id, bucket_id, memory_type, subject, predicate)
+        then
+            r := memfold_internal._ingest_new(
+                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        end if;
+        if r.method = 'known' and embedding is not null then
+            r := memfold_internal._ingest_fast_path(
+                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+                source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        end if;
     end if;
     if r.action is null then
         r := memfold_internal._ingest(memfold_internal._candidate(
             content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
             source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
-            r.method is not null);
+            r.method);
     end if;
     if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i
