@@ -33,10 +33,11 @@ revoke all on function memfold_internal._pair_score(text, text, double precision
 comment on function memfold_internal._pair_score(text, text, double precision, uuid, uuid) is
 'The score (_score) of two memories of the given cosine.';
 
-create or replace function memfold_internal._bands(policy memfold.policies, embedding_model text)
-returns table (
+create or replace function memfold_internal._bands(
+    merge_threshold double precision, judge_threshold double precision, similar_threshold double precision, embedding_model text
+) returns table (
     score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
-    report double precision
+    report double precision, dimensions bigint, replaced_by text
 )
 language sql stable rows 1
 begin atomic
@@ -45,27 +46,28 @@ begin atomic
         case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
         case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
         case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
-        coalesce((_bands.policy).similar_threshold, t.judge_threshold)
+        coalesce(_bands.similar_threshold, t.judge_threshold),
+        m.dimensions,
+        m.replaced_by
     from memfold.embedding_models as m
     -- whoever sets thresholds of the cosine means the cosine
     cross join
         lateral (
             select case
-                when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
-                    then m.score_function
+                when pg_catalog.num_nonnulls(_bands.merge_threshold, _bands.judge_threshold) = 0 then m.score_function
             end as score
         ) as s
     cross join
         lateral (
             select
-                coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
-                coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
+                coalesce(_bands.merge_threshold, m.merge_threshold) as merge_threshold,
+                coalesce(_bands.judge_threshold, m.judge_threshold) as judge_threshold
         ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
-revoke all on function memfold_internal._bands(memfold.policies, text) from public;
-comment on function memfold_internal._bands(memfold.policies, text) is
-'What tier 2 goes by: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
+revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
+comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
+'What tier 2 goes by, by the thresholds of a policy (null: it has none) and those of the model: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
 name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
 from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
 
@@ -106,16 +108,9 @@ begin
     d.action := null;
     select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
-    from memfold_internal._bands(c.policy, c.embedding_model) as b;
+    from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
+        c.embedding_model) as b;
     v_least := least(v_floor, v_report);
-    -- mostly nothing is near: then there is no order to be found, and no text to be read
-    if (c.policy).scope = 'predicate' and except_root is null and not exists (
-        select from memfold_internal._scope_similarities(c.tenant_id, c.bucket_id, c.scope_key, c.embedding, c.embedding_model,
-            v_newest, c.memory_id, c.last_id) as n
-        where n.similarity >= v_least
-    ) then
-        return d;
-    end if;
     v_policy := c.policy;
     v_session := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     for v_neighbour in

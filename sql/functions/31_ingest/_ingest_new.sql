@@ -22,14 +22,20 @@ begin
     select p.updated_at, memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type), least(b.floor, b.report),
         exists (select from memfold_internal._known_text(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.content_hash))
     into v_updated_at, v_rank, v_least, v_is_known
-    from memfold_internal._policy(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.memory_type) as p
-    left join memfold.embedding_models as m on m.model = _ingest_new.embedding_model collate "C"
-    left join lateral memfold_internal._bands(p, _ingest_new.embedding_model) as b on true
+    from (
+        select p.* from memfold.policies as p
+        where p.tenant_id in (_ingest_new.tenant_id collate "C", '*') and p.bucket_id in (_ingest_new.bucket_id collate "C", '*')
+            and p.memory_type in (_ingest_new.memory_type collate "C", '*')
+        order by memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) desc
+        limit 1
+    ) as p
+    left join lateral memfold_internal._bands(p.merge_threshold, p.judge_threshold, p.similar_threshold,
+        _ingest_new.embedding_model) as b on true
     where p.dedup = 'on' and p.canonicalizer = 'prose/1' and p.key_fields = 'type,subject,predicate' and p.metadata_keys = '{}'
         and p.max_content_length >= 8192 and p.max_metadata_size >= 8192 and p.rehash_run is null
         and p.scope = 'predicate' and p.lexical_threshold is null
         and case when _ingest_new.embedding is null then p.embed = 'client' and _ingest_new.embedding_model is null
-            else memfold_internal._fits_model(_ingest_new.embedding, m.dimensions, m.replaced_by) end;
+            else memfold_internal._fits_model(_ingest_new.embedding, b.dimensions, b.replaced_by) end;
     if v_is_known is not false then
         return (null::text, null::uuid, null::integer, case when v_is_known then 'known' end, null::double precision, null::uuid,
             null::uuid, null::uuid, null::jsonb);

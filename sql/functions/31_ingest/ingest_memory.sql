@@ -100,19 +100,24 @@ replay. Where a policy of the tenant has rules that it does not know (policies_s
 the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default rules; the candidate is one of
 _is_fast_path. action null: it is another case and nothing was written; method says whether a row may be held.';
 
-create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
+    v_is_new boolean := is_new and (c.policy).rehash_run is null;
     d memfold_internal.decision;
     r memfold.ingest_result;
 begin
     for v_attempt in 1..10 loop
-        d := memfold_internal._decide(c);
-        r := memfold_internal._apply(c, d);
+        d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
+        -- the INSERT of what is new is the look for it under the lock
+        if not v_is_new or d.action <> 'rejected' then
+            r := memfold_internal._apply(c, d);
+        end if;
         if r.action is not null then
             return r;
         end if;
+        v_is_new := false;
     end loop;
     raise exception 'the bucket changes too fast' using
         errcode = 'serialization_failure',
@@ -120,9 +125,10 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate) from public;
-comment on function memfold_internal._ingest_locked(memfold_internal.candidate) is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
+revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
+comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
+the text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -144,7 +150,7 @@ begin
                 memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
     end if;
-    return memfold_internal._ingest_locked(c);
+    return memfold_internal._ingest_locked(c, false);
 end;
 $$;
 revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
@@ -160,13 +166,12 @@ as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
-    r memfold.ingest_result;
     v_patient boolean := state is distinct from 'row held';
     v_said record;
 begin
     if state = 'locked' then
         c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-        return memfold_internal._ingest_locked(c);
+        return memfold_internal._ingest_locked(c, true);
     end if;
     -- A text that is known and active needs no lock but its root's row.
     d := memfold_internal._decide_known(c);
@@ -212,17 +217,7 @@ begin
         end if;
     end if;
     if v_patient then
-        if d.memory_id is null and (c.policy).rehash_run is null then
-            -- unknown before the lock: the INSERT looks again
-            d := memfold_internal._decide_new(c);
-            if d.action <> 'rejected' then
-                r := memfold_internal._apply(c, d);
-                if r.action is not null then
-                    return r;
-                end if;
-            end if;
-        end if;
-        return memfold_internal._ingest_locked(c);
+        return memfold_internal._ingest_locked(c, d.memory_id is null);
     end if;
     begin
         return memfold_internal._ingest_slow_path(c);
