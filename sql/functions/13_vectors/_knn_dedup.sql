@@ -126,6 +126,18 @@ begin
         if v_ids is null then
             return;
         end if;
+        if pg_catalog.cardinality(v_ids) = 1 then
+            -- mostly one text is near, and it is a memory
+            return query
+            select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
+                m.object::text, 1::bigint
+            from memfold.memories as m
+            where m.tenant_id = _knn_dedup.tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
+                and m.memory_id is distinct from except_root;
+            if found then
+                return;
+            end if;
+        end if;
         -- from each to its text, whatever the statistics say: there may be none yet
         select pg_catalog.array_agg(m.root_id order by i.rank),
             pg_catalog.count(distinct m.root_id) filter (where m.root_id is distinct from except_root),

@@ -239,7 +239,7 @@ begin
         if d.judgement is not null then
             -- of a judgement the similarity is a cosine
             v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
-                case when d.method <> 'lexical' then d.similarity end, d.guard, false);
+                case when d.method <> 'lexical' then d.similarity end, d.guard, null);
         end if;
     end if;
 
