@@ -127,6 +127,41 @@ retires target_id), rejected, judged (nothing changes). content: the text, of a 
 states memory_id, at this time.
 The caller holds the lock.';
 
+create or replace function memfold_internal._record_undone(
+    tenant_id text, event_ids uuid[], reason text, run_id uuid, out undone uuid[], out undo_ids uuid[]
+)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
+begin
+    with written as (
+        insert into memfold.memory_events as u (
+            tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+        )
+        select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id,
+            v.target_id, _record_undone.reason, v.event_id, _record_undone.run_id, memfold_internal._actor()
+        from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
+        cross join lateral (
+            select v.* from memfold.memory_events as v
+            where v.tenant_id = _record_undone.tenant_id collate "C" and v.event_id = i.id
+            offset 0
+        ) as v
+        order by i.place
+        on conflict (tenant_id, undoes) where undoes is not null do nothing
+        returning u.undoes, u.event_id
+    )
+    select pg_catalog.array_agg(w.undoes order by w.event_id), pg_catalog.array_agg(w.event_id order by w.event_id)
+    into undone, undo_ids
+    from written as w;
+end;
+$$;
+revoke all on function memfold_internal._record_undone(text, uuid[], text, uuid) from public;
+comment on function memfold_internal._record_undone(text, uuid[], text, uuid) is
+'Writes of each of these events, in their order, that it is undone, unless that is written already: which were (undone; null: none),
+and by which rows (undo_ids). The caller derives the state, and holds the locks.';
+
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;

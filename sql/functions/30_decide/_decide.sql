@@ -7,15 +7,9 @@ declare
     v_current_id uuid;
     v_last_seen timestamptz;
 begin
-    if (c.policy).rehash_run is null then
-        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
-        into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
-    else
-        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
-        into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold_internal._known_in_rehash(c) as m;
-    end if;
+    select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
+    into d.memory_id, d.root_id, d.target_id, v_status
+    from memfold_internal._known_candidate(c) as m;
     if d.memory_id is null then
         return null;
     end if;

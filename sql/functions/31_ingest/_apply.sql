@@ -118,7 +118,7 @@ as $$
 declare
     v_memory_id uuid := c.memory_id;
 begin
-    if (c.policy).rehash_run is not null and memfold_internal._displace_stale_hash(c) then
+    if memfold_internal._displace_stale_hash(c) then
         -- what was decided before that no longer counts
         return null;
     end if;

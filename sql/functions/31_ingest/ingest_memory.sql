@@ -196,8 +196,7 @@ begin
 
     -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'
-        or (c.policy).rehash_run is not null;
+    v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
         select m.scope_key <> c.scope_key into strict v_wide
         from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
