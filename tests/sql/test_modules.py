@@ -31,11 +31,11 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
-# Who writes the ledger beside 21_ledger/_record.sql, and why: what a statement of its own has to know of the rows is known there.
+# Who writes the ledger beside 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
 LEDGER_WRITERS = {
     "21_ledger/_ledger.sql": "rows that an archive gives back",
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
-    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, which is no candidate's row; and what it takes back",
+    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
     "31_ingest/ingest_memory.sql": "the fast path of a restatement",
     "32_batch/_ingest_rows.sql": "all rows of a batch at once",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",

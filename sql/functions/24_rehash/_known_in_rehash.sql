@@ -134,5 +134,6 @@ end;
 $$;
 revoke all on function memfold_internal._displace_stale_hash(memfold_internal.candidate) from public;
 comment on function memfold_internal._displace_stale_hash(memfold_internal.candidate) is
-'In a rehash (else it does nothing): brings the stale text that has the hash of the candidate, which is another one, under its own. Returns whether it
-did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds the bucket''s lock.';
+'In a rehash (else it does nothing): brings the stale text that has the hash of the candidate, which is another one, under its own.
+Returns whether it did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds
+the bucket''s lock.';

@@ -67,9 +67,10 @@ begin atomic
 end;
 revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
 comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
-'What tier 2 goes by, by the thresholds of a policy (null: it has none) and those of the model: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
-name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
-from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
+'What tier 2 goes by, by a policy''s thresholds (null: it has none) and the model: above merge_threshold it merges, from
+judge_threshold on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
+has none, or the policy has thresholds of its own. floor: the cosine from which on a neighbour counts at all. report: the cosine
+from which on it is reported as similar. dimensions, replaced_by: the model''s. Inlined.';
 
 create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
