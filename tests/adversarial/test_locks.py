@@ -233,11 +233,12 @@ def test_the_policy_changes_while_a_writer_waits(
     check(db)
 
 
-def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect) -> None:
-    db.execute("select set_policy('acme', 'default', scope => 'bucket')")
+@pytest.mark.parametrize("scope", ["bucket", "predicate"])
+def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
+    db.execute("select set_policy('acme', 'default', scope => %s)", [scope])
     holder = connect()
     holder.execute("begin")
-    policy(holder, scope="bucket")
+    policy(holder, scope=scope)
     waiting = Call(db, connect(), lambda c: ingest(c, "User likes tea")).waits_for(holder)
     holder.execute("commit")
     assert waiting.end().action == "inserted"

@@ -8,10 +8,7 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_updated_at timestamptz;
-    v_rank integer;
-    v_least double precision;
-    v_is_known boolean;
+    v_rules record;
     v_scope_key bigint;
     v_memory_id uuid;
     v_event_id uuid;
@@ -19,11 +16,13 @@ declare
     v_embedding memfold.memory_vectors.embedding%type;
 begin
     -- The rules of the bucket, where they are such that a text with nothing near is new, and whether the text is.
-    select p.updated_at, memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type), least(b.floor, b.report),
-        exists (select from memfold_internal._known_text(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.content_hash))
-    into v_updated_at, v_rank, v_least, v_is_known
+    select p.policy, p.updated_at, least(b.floor, b.report) as least,
+        exists (
+            select from memfold_internal._known_text(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.content_hash)
+        ) as is_known
+    into v_rules
     from (
-        select p.* from memfold.policies as p
+        select p.*, p as policy from memfold.policies as p
         where p.tenant_id in (_ingest_new.tenant_id collate "C", '*') and p.bucket_id in (_ingest_new.bucket_id collate "C", '*')
             and p.memory_type in (_ingest_new.memory_type collate "C", '*')
         order by memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) desc
@@ -36,28 +35,25 @@ begin
         and p.scope = 'predicate' and p.lexical_threshold is null
         and case when _ingest_new.embedding is null then p.embed = 'client' and _ingest_new.embedding_model is null
             else memfold_internal._fits_model(_ingest_new.embedding, b.dimensions, b.replaced_by) end;
-    if v_is_known is not false then
-        return (null::text, null::uuid, null::integer, case when v_is_known then 'known' end, null::double precision, null::uuid,
+    if not found or v_rules.is_known then
+        return (null::text, null::uuid, null::integer, case when v_rules.is_known then 'known' end, null::double precision, null::uuid,
             null::uuid, null::uuid, null::jsonb);
     end if;
     v_embedding := memfold_internal._unit(embedding);
     v_scope_key := memfold_internal._scope_key(bucket_id, memory_type, subject, predicate);
     perform memfold_internal._lock(tenant_id, bucket_id, v_scope_key, true);
-    if exists (
-        select from memfold.policies as p
-        where p.updated_at <> v_updated_at and p.tenant_id in (_ingest_new.tenant_id collate "C", '*')
-            and p.bucket_id in (_ingest_new.bucket_id collate "C", '*') and p.memory_type in (_ingest_new.memory_type collate "C", '*')
-            and memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) >= v_rank
-    ) or exists (
+    -- usually the only rules that there are are those that were read
+    if exists (select from memfold.policies as p where p.updated_at <> v_rules.updated_at) or exists (
         select from memfold.embedding_models as m
         where m.model = _ingest_new.embedding_model collate "C" and m.replaced_by is not null
     ) then
-        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+        perform memfold_internal._check_rules(tenant_id, bucket_id, memory_type, v_rules.policy,
+            case when embedding_model is not null then array[embedding_model] end);
     end if;
     if predicate is not null and memfold_internal._is_single(tenant_id, predicate) or embedding is not null and exists (
         select from memfold_internal._scope_similarities(tenant_id, bucket_id, v_scope_key, v_embedding, embedding_model,
             memfold_internal._newest('predicate', subject, predicate), null, null) as n
-        where n.similarity >= v_least
+        where n.similarity >= v_rules.least
     ) then
         return (null::text, null::uuid, null::integer, 'locked'::text, null::double precision, null::uuid, null::uuid, null::uuid,
             null::jsonb);

@@ -206,14 +206,8 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        -- usually the only rules that there are are those that were read
-        if exists (select from memfold.policies as p where p.updated_at <> (c.policy).updated_at) or exists (
-            select from memfold.embedding_models as m
-            where m.model = c.embedding_model collate "C" and m.replaced_by is not null
-        ) then
-            perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
-                case when c.embedding_model is not null then array[c.embedding_model] end);
-        end if;
+        perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+            case when c.embedding_model is not null then array[c.embedding_model] end);
     end if;
     if v_patient then
         return memfold_internal._ingest_locked(c, d.memory_id is null);
