@@ -289,24 +289,26 @@ begin
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
                 source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
         end if;
-        if r.action is null and r.method is null
+    end if;
+    if r.action is null then
+        if v_content_hash is not null and r.method is null
             and memfold_internal._is_usual_text(content, tenant_id, bucket_id, memory_type, subject, predicate)
         then
             r := memfold_internal._ingest_new(
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
                 source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            if r.method = 'known' and embedding is not null then
+                r := memfold_internal._ingest_fast_path(
+                    v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+                    source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            end if;
         end if;
-        if r.method = 'known' and embedding is not null then
-            r := memfold_internal._ingest_fast_path(
-                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-                source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        if r.action is null then
+            r := memfold_internal._ingest(memfold_internal._candidate(
+                content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
+                r.method);
         end if;
-    end if;
-    if r.action is null then
-        r := memfold_internal._ingest(memfold_internal._candidate(
-            content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-            source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
-            r.method);
     end if;
     if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i
