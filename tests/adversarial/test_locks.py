@@ -233,6 +233,27 @@ def test_the_policy_changes_while_a_writer_waits(
     check(db)
 
 
+@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("origin", ["observed", "inferred", "recalled"])
+def test_a_text_becomes_known_while_a_writer_waits(
+    db: DB, connect: Connect, origin: str, embedded: bool
+) -> None:
+    """It was unknown before the lock; what finds it under the lock is the INSERT, if the decision comes to one."""
+    model(db)
+    told = vector(1.0) if embedded else {}
+    holder = connect()
+    holder.execute("begin")
+    first = ingest(holder, "User likes tea", **told)
+    waiting = Call(db, connect(), lambda c: ingest(c, "user likes TEA", origin=origin, **told)).waits_for(
+        holder
+    )
+    holder.execute("commit")
+    again = waiting.end()
+    assert (again.action, again.tier, again.memory_id) == ("merged", 1, first.memory_id)
+    assert db.execute("select count(*) from memories").fetchone() == (1,)
+    check(db)
+
+
 @pytest.mark.parametrize("scope", ["bucket", "predicate"])
 def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
     db.execute("select set_policy('acme', 'default', scope => %s)", [scope])
