@@ -86,6 +86,6 @@ comment on function memfold_internal._ingest_new(
 ) is
 'The fast path of row 12 of the decision table: a text that the bucket does not hold, by rules that ask for no more than its vector
 (the bucket''s own thresholds included), with nothing near and no single-valued slot. What _candidate, _decide_new and _apply do
-in general, by the same functions, without composites in between, which takes a third off a new fact. content_hash: by the default
+in general, by the same functions, without composites in between, which takes a quarter off a new fact. content_hash: by the default
 rules; the candidate is one of _is_fast_path and _is_usual_text. action null: it is another case, and nothing was written; method
 says whether the text is known, or the scope is locked.';
