@@ -2,6 +2,25 @@
 
 -- Memories ------------------------------------------------------------------------------------------------------------
 
+-- PL/pgSQL on purpose: an INSERT reads and prepares each expression of a constraint anew, which would take longer than this does.
+create function memfold_internal._is_consistent(
+    tenant_id text, bucket_id text, memory_type text, memory_id uuid, status text, merged_into uuid, root_id uuid, metadata jsonb
+) returns boolean
+language plpgsql immutable parallel safe
+as $$
+begin
+    return tenant_id <> '' and bucket_id <> '' and memory_type <> ''
+        and status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')
+        and (status = 'merged') = (merged_into is not null)
+        and (merged_into is null) = (root_id is null)
+        and merged_into is distinct from memory_id and root_id is distinct from memory_id
+        and pg_catalog.jsonb_typeof(metadata) = 'object';
+end;
+$$;
+revoke all on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) from public;
+comment on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) is
+'What holds of every row of memories: no empty key, a status that there is, and an edge and a root for aliases alone.';
+
 create table memfold.memories (
     tenant_id text collate "C" not null,
     memory_id uuid not null default memfold_internal._new_id(),
@@ -32,15 +51,9 @@ create table memfold.memories (
     primary key (tenant_id, memory_id),
     foreign key (tenant_id, merged_into) references memfold.memories (tenant_id, memory_id),
     foreign key (tenant_id, root_id) references memfold.memories (tenant_id, memory_id),
-    -- one constraint rather than eight: an INSERT reads and plans each of them anew
-    constraint memories_state_check check (
-        tenant_id <> '' and bucket_id <> '' and memory_type <> ''
-        and status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')
-        and (status = 'merged') = (merged_into is not null)
-        and (merged_into is null) = (root_id is null)
-        and merged_into is distinct from memory_id and root_id is distinct from memory_id
-        and pg_catalog.jsonb_typeof(metadata) = 'object'
-    )
+    constraint memories_state_check check (memfold_internal._is_consistent(
+        tenant_id, bucket_id, memory_type, memory_id, status, merged_into, root_id, metadata
+    ))
 ) with (fillfactor = 90);
 comment on table memfold.memories is
 'One row a text of a bucket, for ever. Text, keys and hash never change; state is derived from memory_events.';

@@ -364,7 +364,6 @@ class Load:
             thread.start()
         for thread in self.threads:
             thread.join(self.until - time.monotonic() + 60)
-        open("/tmp/hot-dl.txt","a").write("\n----\n".join(self.deadlocks[:3])) if self.deadlocks else None
         assert [thread for thread in self.threads if thread.is_alive()] == []
         if self.faults:
             raise self.faults[0]

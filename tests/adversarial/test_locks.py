@@ -233,11 +233,33 @@ def test_the_policy_changes_while_a_writer_waits(
     check(db)
 
 
-def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect) -> None:
-    db.execute("select set_policy('acme', 'default', scope => 'bucket')")
+@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("origin", ["observed", "inferred", "recalled"])
+def test_a_text_becomes_known_while_a_writer_waits(
+    db: DB, connect: Connect, origin: str, embedded: bool
+) -> None:
+    """It was unknown before the lock; what finds it under the lock is the INSERT, if the decision comes to one."""
+    model(db)
+    told = vector(1.0) if embedded else {}
     holder = connect()
     holder.execute("begin")
-    policy(holder, scope="bucket")
+    first = ingest(holder, "User likes tea", **told)
+    waiting = Call(db, connect(), lambda c: ingest(c, "user likes TEA", origin=origin, **told)).waits_for(
+        holder
+    )
+    holder.execute("commit")
+    again = waiting.end()
+    assert (again.action, again.tier, again.memory_id) == ("merged", 1, first.memory_id)
+    assert db.execute("select count(*) from memories").fetchone() == (1,)
+    check(db)
+
+
+@pytest.mark.parametrize("scope", ["bucket", "predicate"])
+def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
+    db.execute("select set_policy('acme', 'default', scope => %s)", [scope])
+    holder = connect()
+    holder.execute("begin")
+    policy(holder, scope=scope)
     waiting = Call(db, connect(), lambda c: ingest(c, "User likes tea")).waits_for(holder)
     holder.execute("commit")
     assert waiting.end().action == "inserted"
@@ -603,7 +625,7 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
 def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
     db.execute("select set_predicate('status', 'acme')")
     db.execute(
-        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate)"
+        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean)"
         " returns memfold.ingest_result language plpgsql as $$ begin raise lock_not_available; end $$"
     )
     with pytest.raises(psycopg.errors.SerializationFailure) as error:

@@ -31,6 +31,21 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
+# Who writes the ledger beside 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
+LEDGER_WRITERS = {
+    "21_ledger/_ledger.sql": "rows that an archive gives back",
+    "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
+    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
+    "31_ingest/ingest_memory.sql": "the fast path of a restatement",
+    "32_batch/_ingest_rows.sql": "all rows of a batch at once",
+    "60_maintenance/prune_memories.sql": "all rows of a run at once",
+    "70_lifecycle/_erase.sql": "erasure",
+    "70_lifecycle/_erase_events.sql": "erasure",
+    "70_lifecycle/archive_events.sql": "what stands for the rows that an archive has taken",
+    "70_lifecycle/erase_bucket.sql": "erasure",
+}
+WRITES_LEDGER = re.compile(r"\binsert\s+into\s+memfold\.memory_events\b(?!_)")
+
 # Names in full: search_path is pg_catalog alone when this runs.
 OBJECTS = """
 select p.proname::text, pg_get_functiondef(p.oid)
@@ -149,6 +164,12 @@ def test_counters_are_read_with_what_is_beside_them() -> None:
     assert bare == []
     views = "".join((FUNCTIONS / file).read_text() for file in files() if file not in COUNTING)
     assert re.findall(r"(?:from|join) memfold\.memory_counter_stripes as", views) == []
+
+
+def test_the_ledger_is_written_by_the_record_module() -> None:
+    """A statement that writes its rows is a rule about them: each that is not in the one home has its reason above."""
+    found = {file for file in files() if WRITES_LEDGER.search((FUNCTIONS / file).read_text().lower())}
+    assert found == LEDGER_WRITERS.keys() | {"21_ledger/_record.sql"}
 
 
 @pytest.mark.one_server

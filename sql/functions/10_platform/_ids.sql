@@ -98,6 +98,17 @@ revoke all on function memfold_internal._new_event_id(text) from public;
 comment on function memfold_internal._new_event_id(text) is
 'An id for a ledger row that is written under a scope''s lock: above all that the scope has.';
 
+create or replace function memfold_internal._new_memory_id(tenant_id text) returns uuid
+language plpgsql volatile
+as $$
+begin
+    return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(tenant_id));
+end;
+$$;
+revoke all on function memfold_internal._new_memory_id(text) from public;
+comment on function memfold_internal._new_memory_id(text) is
+'An id for a text that is new: above those of all that the tenant has.';
+
 create or replace function memfold_internal._new_run_id(tenant_id text) returns uuid
 language plpgsql volatile
 as $$

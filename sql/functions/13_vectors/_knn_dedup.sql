@@ -1,3 +1,29 @@
+create or replace function memfold_internal._scope_similarities(
+    tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text, newest bigint,
+    hidden_after uuid, hidden_to uuid
+) returns table (memory_id uuid, similarity double precision)
+language sql stable parallel safe
+begin atomic
+    select n.memory_id, memfold_internal._similarity(n.embedding, _scope_similarities.embedding)
+    from (
+        select v.memory_id, v.embedding
+        from memfold.memory_vectors as v
+        where
+            v.tenant_id = _scope_similarities.tenant_id collate "C"
+            and v.bucket_id = _scope_similarities.bucket_id collate "C"
+            and v.scope_key = _scope_similarities.scope_key
+            and v.model = embedding_model collate "C"
+            and v.is_active
+            and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
+        order by v.memory_id desc
+        limit newest
+    ) as n;
+end;
+revoke all on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) from public;
+comment on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) is
+'The cosine of a unit vector to each of the newest active texts of a scope, but for those whose ids lie between hidden_after and
+hidden_to. A scan of the scope''s vectors, inlined by its callers.';
+
 create or replace function memfold_internal._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
     newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
@@ -14,21 +40,11 @@ begin
     if scope_key is not null then
         select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
         from (
-            select n.memory_id, memfold_internal._similarity(n.embedding, _near_texts.embedding) as similarity
-            from (
-                select v.memory_id, v.embedding
-                from memfold.memory_vectors as v
-                where v.tenant_id = _near_texts.tenant_id collate "C"
-                    and v.bucket_id = _near_texts.bucket_id collate "C"
-                    and v.scope_key = _near_texts.scope_key
-                    and v.model = embedding_model collate "C"
-                    and v.is_active
-                    and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
-                order by v.memory_id desc
-                limit newest
-            ) as n
-            where memfold_internal._similarity(n.embedding, _near_texts.embedding) >= threshold
-            order by 2 desc, n.memory_id
+            select n.memory_id, n.similarity
+            from memfold_internal._scope_similarities(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest,
+                hidden_after, hidden_to) as n
+            where n.similarity >= threshold
+            order by n.similarity desc, n.memory_id
             limit max_texts
         ) as s;
         return;
@@ -109,6 +125,18 @@ begin
             hidden_after, hidden_to) as n;
         if v_ids is null then
             return;
+        end if;
+        if pg_catalog.cardinality(v_ids) = 1 then
+            -- mostly one text is near, and it is a memory
+            return query
+            select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
+                m.object::text, 1::bigint
+            from memfold.memories as m
+            where m.tenant_id = _knn_dedup.tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
+                and m.memory_id is distinct from except_root;
+            if found then
+                return;
+            end if;
         end if;
         -- from each to its text, whatever the statistics say: there may be none yet
         select pg_catalog.array_agg(m.root_id order by i.rank),

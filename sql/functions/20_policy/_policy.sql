@@ -38,6 +38,13 @@ comment on function memfold_internal._policy(text, text, text) is
 'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote)
 are never lemmatised: prose/1 for lemma/1.';
 
+create or replace function memfold_internal._is_wide(scope text, key_fields text, rehash_run uuid) returns boolean
+language sql immutable parallel safe
+return scope = 'bucket' or key_fields <> 'type,subject,predicate' or rehash_run is not null;
+revoke all on function memfold_internal._is_wide(text, text, uuid) from public;
+comment on function memfold_internal._is_wide(text, text, uuid) is
+'Whether by a policy the hash or the neighbourhood of a text reaches beyond its scope: then so must the lock. Inlined.';
+
 create or replace function memfold_internal._options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
 language plpgsql stable
 as $$

@@ -14,7 +14,7 @@ begin
         -- whatever the call may change: their trees, and what is beside them on a timeline
         v_texts := memfold_internal._timeline_texts(tenant_id, memory_ids);
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
-            p.scope = 'bucket' or p.key_fields <> 'type,subject,predicate' or p.rehash_run is not null)
+            memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
         from (
             select distinct m.bucket_id, m.scope_key, m.memory_type

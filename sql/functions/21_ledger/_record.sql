@@ -24,6 +24,33 @@ comment on function memfold_internal._record(memfold_internal.candidate, memfold
 'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
 of event ids is the order of events in a scope.';
 
+create or replace function memfold_internal._record_new(
+    tenant_id text, event_id uuid, bucket_id text, memory_id uuid, content text, memory_type text, subject text, predicate text,
+    object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision,
+    session_id text, origin text, metadata jsonb, observed_at timestamptz
+) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, memory_id, observation, on_timeline, content, memory_type, subject, predicate, object,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
+    ) values (
+        _record_new.tenant_id, _record_new.event_id, _record_new.bucket_id, 'inserted', _record_new.memory_id, true, false,
+        _record_new.content, _record_new.memory_type, _record_new.subject, _record_new.predicate, _record_new.object,
+        _record_new.source_turn_ids, _record_new.source_confidence, _record_new.extractor_confidence, _record_new.session_id,
+        _record_new.origin, _record_new.metadata, _record_new.observed_at, memfold_internal._actor()
+    );
+end;
+$$;
+revoke all on function memfold_internal._record_new(
+    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) from public;
+comment on function memfold_internal._record_new(
+    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
+) is
+'The ledger row of a new fact beside which there was nothing to decide about: what _record() writes of it.';
+
 create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -99,6 +126,41 @@ derives their state: merged (memory_id is folded into target_id), replaced (targ
 retires target_id), rejected, judged (nothing changes). content: the text, of a memory that this creates. stated_at: a person
 states memory_id, at this time.
 The caller holds the lock.';
+
+create or replace function memfold_internal._record_undone(
+    tenant_id text, event_ids uuid[], reason text, run_id uuid, out undone uuid[], out undo_ids uuid[]
+)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
+begin
+    with written as (
+        insert into memfold.memory_events as u (
+            tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
+        )
+        select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id,
+            v.target_id, _record_undone.reason, v.event_id, _record_undone.run_id, memfold_internal._actor()
+        from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
+        cross join lateral (
+            select v.* from memfold.memory_events as v
+            where v.tenant_id = _record_undone.tenant_id collate "C" and v.event_id = i.id
+            offset 0
+        ) as v
+        order by i.place
+        on conflict (tenant_id, undoes) where undoes is not null do nothing
+        returning u.undoes, u.event_id
+    )
+    select pg_catalog.array_agg(w.undoes order by w.event_id), pg_catalog.array_agg(w.event_id order by w.event_id)
+    into undone, undo_ids
+    from written as w;
+end;
+$$;
+revoke all on function memfold_internal._record_undone(text, uuid[], text, uuid) from public;
+comment on function memfold_internal._record_undone(text, uuid[], text, uuid) is
+'Writes of each of these events, in their order, that it is undone, unless that is written already: which were (undone; null: none),
+and by which rows (undo_ids). The caller derives the state, and holds the locks.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe

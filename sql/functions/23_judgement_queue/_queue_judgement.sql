@@ -211,7 +211,7 @@ declare
     v_memory memfold.memories;
 begin
     if (case when again then memfold_internal._is_in_question(tenant_id, memory_id, other_id)
-        else memfold_internal._was_asked(tenant_id, memory_id, other_id) end)
+        when not again then memfold_internal._was_asked(tenant_id, memory_id, other_id) end)
     then
         return null;
     end if;
@@ -242,7 +242,7 @@ $$;
 revoke all on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
 comment on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
 'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
-queued, or (unless again) was judged.';
+queued, or (unless again) was judged. again null: one of the two is new, and was in no question yet.';
 
 create or replace function memfold_internal._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
 language plpgsql volatile

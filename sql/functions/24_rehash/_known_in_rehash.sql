@@ -102,7 +102,7 @@ as $$
 begin
     for v_turn in 1..2 loop
         return query select k.* from memfold_internal._known_candidate(c) as k;
-        exit when found or v_turn = 2 or (c.policy).rehash_run is null or not memfold_internal._displace_stale_hash(c);
+        exit when found or v_turn = 2 or not memfold_internal._displace_stale_hash(c);
     end loop;
 end;
 $$;
@@ -116,6 +116,9 @@ as $$
 declare
     m memfold.memories;
 begin
+    if (c.policy).rehash_run is null then
+        return false;
+    end if;
     select t.* into m
     from memfold.memories as t
     where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
@@ -131,5 +134,6 @@ end;
 $$;
 revoke all on function memfold_internal._displace_stale_hash(memfold_internal.candidate) from public;
 comment on function memfold_internal._displace_stale_hash(memfold_internal.candidate) is
-'In a rehash: brings the stale text that has the hash of the candidate, which is another one, under its own. Returns whether it
-did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds the bucket''s lock.';
+'In a rehash (else it does nothing): brings the stale text that has the hash of the candidate, which is another one, under its own.
+Returns whether it did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds
+the bucket''s lock.';

@@ -279,21 +279,10 @@ create or replace function memfold_internal._split_alias(tenant_id text, event_i
 language plpgsql volatile
 as $$
 #variable_conflict use_column
-declare
-    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
 begin
-    insert into memfold.memory_events as u (
-        tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
-    )
-    select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, 'rehash', v.event_id, _split_alias.run_id, memfold_internal._actor()
-    from pg_catalog.unnest(event_ids) as i (id)
-    cross join lateral (
-        select v.* from memfold.memory_events as v
-        where v.tenant_id = _split_alias.tenant_id collate "C" and v.event_id = i.id
-        offset 0
-    ) as v
-    order by v.event_id
-    on conflict (tenant_id, undoes) where undoes is not null do nothing;
+    perform memfold_internal._record_undone(_split_alias.tenant_id, array(
+        select i.id from pg_catalog.unnest(event_ids) as i (id) order by i.id
+    ), 'rehash', _split_alias.run_id);
     perform memfold_internal._derive_pending(_split_alias.tenant_id, array(
         select x.id
         from pg_catalog.unnest(event_ids) as i (id)

@@ -101,6 +101,20 @@ comment on function memfold_internal._is_fast_path(
 other candidate may still have an empty bucket or type, a subject or predicate of nothing, or more content or metadata than its
 policy allows. One expression, which its callers inline.';
 
+create or replace function memfold_internal._is_usual_text(
+    content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text
+) returns boolean
+language sql immutable parallel safe
+return coalesce(
+    bucket_id > '*' collate "C" and memory_type > '*' collate "C" and tenant_id <> '*'
+    and not memfold_internal._has_mark_run_1(content)
+    and (subject ~ '^[A-Za-z0-9]' collate "C") is not false and (predicate ~ '^[A-Za-z0-9]' collate "C") is not false, false
+);
+revoke all on function memfold_internal._is_usual_text(text, text, text, text, text, text) from public;
+comment on function memfold_internal._is_usual_text(text, text, text, text, text, text) is
+'What _is_fast_path() leaves open of a candidate that may be new, but for its policy''s limits. One expression, which its callers
+inline.';
+
 create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
@@ -117,9 +131,7 @@ begin
     if not memfold_internal._is_fast_path(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
         or v_policy.max_content_length < 8192 or v_policy.max_metadata_size < 8192
-        or (bucket_id > '*' collate "C" and memory_type > '*' collate "C") is not true
-        or memfold_internal._has_mark_run_1(content) or tenant_id = '*'
-        or (subject ~ '^[A-Za-z0-9]' collate "C") is false or (predicate ~ '^[A-Za-z0-9]' collate "C") is false
+        or not memfold_internal._is_usual_text(content, tenant_id, bucket_id, memory_type, subject, predicate)
     then
         perform memfold_internal._check_wildcard('tenant_id', tenant_id);
         perform memfold_internal._check_candidate(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,

@@ -7,15 +7,9 @@ declare
     v_current_id uuid;
     v_last_seen timestamptz;
 begin
-    if (c.policy).rehash_run is null then
-        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
-        into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash) as m;
-    else
-        select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
-        into d.memory_id, d.root_id, d.target_id, v_status
-        from memfold_internal._known_in_rehash(c) as m;
-    end if;
+    select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
+    into d.memory_id, d.root_id, d.target_id, v_status
+    from memfold_internal._known_candidate(c) as m;
     if d.memory_id is null then
         return null;
     end if;
@@ -98,7 +92,7 @@ revoke all on function memfold_internal._decide_known(memfold_internal.candidate
 comment on function memfold_internal._decide_known(memfold_internal.candidate) is
 'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). Null: the bucket does not hold this text. Only reads.';
 
-create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
+create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
@@ -113,11 +107,6 @@ declare
     v_values_differ boolean;
     v_lexical memfold_internal.decision;
 begin
-    d := memfold_internal._decide_known(c);
-    if d.action is not null then
-        return d;
-    end if;
-
     if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' then
         v_single := memfold_internal._is_single(c.tenant_id, c.predicate);
     end if;
@@ -189,10 +178,26 @@ begin
     return d;
 end;
 $$;
+revoke all on function memfold_internal._decide_new(memfold_internal.candidate) from public;
+comment on function memfold_internal._decide_new(memfold_internal.candidate) is
+'Rows 5 to 12 of the decision table (docs/rules.md), for a text that the bucket does not hold. What has no time (observed_at) is
+told now, and is late for nothing. Only reads.';
+
+create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
+language plpgsql stable
+as $$
+declare
+    d memfold_internal.decision := memfold_internal._decide_known(c);
+begin
+    if d.action is null then
+        return memfold_internal._decide_new(c);
+    end if;
+    return d;
+end;
+$$;
 revoke all on function memfold_internal._decide(memfold_internal.candidate) from public;
 comment on function memfold_internal._decide(memfold_internal.candidate) is
-'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. What has no time (observed_at) is
-told now, and is late for nothing. Only reads.';
+'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. Only reads.';
 
 create or replace function memfold_internal._decide_conflict(
     d memfold_internal.decision, method text, conflict text, current_id uuid, late boolean

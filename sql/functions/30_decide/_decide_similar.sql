@@ -33,10 +33,11 @@ revoke all on function memfold_internal._pair_score(text, text, double precision
 comment on function memfold_internal._pair_score(text, text, double precision, uuid, uuid) is
 'The score (_score) of two memories of the given cosine.';
 
-create or replace function memfold_internal._bands(policy memfold.policies, embedding_model text)
-returns table (
+create or replace function memfold_internal._bands(
+    merge_threshold double precision, judge_threshold double precision, similar_threshold double precision, embedding_model text
+) returns table (
     score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
-    report double precision
+    report double precision, dimensions bigint, replaced_by text
 )
 language sql stable rows 1
 begin atomic
@@ -45,43 +46,54 @@ begin atomic
         case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
         case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
         case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
-        coalesce((_bands.policy).similar_threshold, t.judge_threshold)
+        coalesce(_bands.similar_threshold, t.judge_threshold),
+        m.dimensions,
+        m.replaced_by
     from memfold.embedding_models as m
     -- whoever sets thresholds of the cosine means the cosine
     cross join
         lateral (
             select case
-                when pg_catalog.num_nonnulls((_bands.policy).merge_threshold, (_bands.policy).judge_threshold) = 0
-                    then m.score_function
+                when pg_catalog.num_nonnulls(_bands.merge_threshold, _bands.judge_threshold) = 0 then m.score_function
             end as score
         ) as s
     cross join
         lateral (
             select
-                coalesce((_bands.policy).merge_threshold, m.merge_threshold) as merge_threshold,
-                coalesce((_bands.policy).judge_threshold, m.judge_threshold) as judge_threshold
+                coalesce(_bands.merge_threshold, m.merge_threshold) as merge_threshold,
+                coalesce(_bands.judge_threshold, m.judge_threshold) as judge_threshold
         ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
-revoke all on function memfold_internal._bands(memfold.policies, text) from public;
-comment on function memfold_internal._bands(memfold.policies, text) is
-'What tier 2 goes by: above merge_threshold it merges, from judge_threshold on it asks, by a pair''s score (the function of that
-name), or by its cosine where score is null: where the model has none, or the policy has thresholds of its own. floor: the cosine
-from which on a neighbour counts at all. report: the cosine from which on it is reported as similar.';
+revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
+comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
+'What tier 2 goes by, by a policy''s thresholds (null: it has none) and the model: above merge_threshold it merges, from
+judge_threshold on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
+has none, or the policy has thresholds of its own. floor: the cosine from which on a neighbour counts at all. report: the cosine
+from which on it is reported as similar. dimensions, replaced_by: the model''s. Inlined.';
+
+create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
+language sql immutable parallel safe
+return case when scope = 'predicate' and subject is null and predicate is null then 1000 else memfold_internal._exact_limit() end;
+revoke all on function memfold_internal._newest(text, text, text) from public;
+comment on function memfold_internal._newest(text, text, text) is
+'Among how many of the newest texts of its scope, or bucket, tier 2 looks for a candidate''s neighbours.';
 
 create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
 returns memfold_internal.decision
 language plpgsql stable
 as $$
 declare
-    v_policy constant memfold.policies := c.policy;
+    v_policy memfold.policies;
     v_score text;
     v_merge double precision;
     v_judge double precision;
     v_floor double precision;
     v_report double precision;
     v_neighbour record;
-    v_session constant bigint := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
+    v_session bigint;
+    v_least double precision;
+    v_newest constant bigint := memfold_internal._newest((c.policy).scope, c.subject, c.predicate);
     v_guard text[];
     v_signals text[];
     -- by the memory's own text, and by the best of its texts
@@ -94,18 +106,21 @@ declare
     v_about jsonb;
     v_similar jsonb[];
 begin
+    d.action := null;
     select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
-    from memfold_internal._bands(v_policy, c.embedding_model) as b;
-    d.action := null;
+    from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
+        c.embedding_model) as b;
+    v_least := least(v_floor, v_report);
+    v_policy := c.policy;
+    v_session := case when c.session_id is not null then v_policy.session_neighbours else 0 end;
     for v_neighbour in
         select n.*
         from memfold_internal._knn_dedup(
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
-            case when v_policy.scope = 'predicate' and c.subject is null and c.predicate is null
-                then 1000 else memfold_internal._exact_limit() end,
-            greatest(v_policy.neighbours, v_session), least(v_floor, v_report), except_root,
+            v_newest,
+            greatest(v_policy.neighbours, v_session), v_least, except_root,
             c.memory_id, c.last_id) as n
     loop
         -- behind the nearest, only those of the candidate's own session

@@ -71,41 +71,71 @@ comment on function memfold_internal._stated_at(memfold_internal.candidate, memf
 'When a candidate was observed that does not say: now. That is the clock''s time, but not before what was last stated of the
 memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
 
+create or replace function memfold_internal._insert_text(
+    tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
+    canonicalizer text, key_fields text, metadata_signature text, root_id uuid, session_id text, metadata jsonb,
+    embedding_pending boolean, scope_key bigint, embedding vector, embedding_model text
+) returns boolean
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+begin
+    insert into memfold.memories (
+        tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
+        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, is_ingested
+    ) values (
+        _insert_text.tenant_id, _insert_text.memory_id, _insert_text.bucket_id, _insert_text.memory_type, _insert_text.subject,
+        _insert_text.predicate, _insert_text.object, _insert_text.content, _insert_text.canonicalizer, _insert_text.key_fields,
+        _insert_text.metadata_signature, case when _insert_text.root_id is null then 'active' else 'merged' end,
+        _insert_text.root_id, _insert_text.root_id, _insert_text.session_id,
+        case when _insert_text.root_id is null then _insert_text.metadata else '{}' end, _insert_text.embedding_pending, true
+    )
+    on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing;
+    if not found then
+        return false;
+    end if;
+    if embedding is not null then
+        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
+        values (_insert_text.tenant_id, _insert_text.memory_id, embedding_model, _insert_text.bucket_id, _insert_text.scope_key,
+            _insert_text.embedding);
+    end if;
+    return true;
+end;
+$$;
+revoke all on function memfold_internal._insert_text(
+    text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
+) from public;
+comment on function memfold_internal._insert_text(
+    text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
+) is
+'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text is there already.';
+
 create or replace function memfold_internal._insert_memory(
     c memfold_internal.candidate, root_id uuid
 ) returns uuid
 language plpgsql volatile
 as $$
 declare
-    v_memory_id uuid;
-    v_new_id uuid;
+    v_memory_id uuid := c.memory_id;
 begin
-    if (c.policy).rehash_run is not null and memfold_internal._displace_stale_hash(c) then
+    if memfold_internal._displace_stale_hash(c) then
         -- what was decided before that no longer counts
         return null;
     end if;
-    if c.memory_id is null then
-        v_new_id := memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(c.tenant_id));
+    if v_memory_id is null then
+        v_memory_id := memfold_internal._new_memory_id(c.tenant_id);
     end if;
-    insert into memfold.memories as m (
-        tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
-        metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, is_ingested
-    ) values (
-        c.tenant_id, coalesce(c.memory_id, v_new_id), c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
-        c.content, (c.policy).canonicalizer, (c.policy).key_fields, c.metadata_signature, case when root_id is null then 'active' else 'merged' end,
-        root_id, root_id, c.session_id, case when root_id is null then c.metadata else '{}' end,
-        c.embedding is null and (c.policy).dedup = 'on', true
-    )
-    on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
-    returning m.memory_id into v_memory_id;
-    if v_memory_id is not null and (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
+    if not memfold_internal._insert_text(
+        c.tenant_id, v_memory_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
+        (c.policy).key_fields, c.metadata_signature, root_id, c.session_id, c.metadata,
+        c.embedding is null and (c.policy).dedup = 'on', c.scope_key, c.embedding, c.embedding_model)
+    then
+        return null;
+    end if;
+    if (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
         insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
         select c.tenant_id, c.bucket_id, t.token, v_memory_id
         from pg_catalog.unnest(memfold_internal._tokens(c.content, (c.policy).segmenter)) as t (token);
-    end if;
-    if v_memory_id is not null and c.embedding is not null then
-        insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-        values (c.tenant_id, v_memory_id, c.embedding_model, c.bucket_id, c.scope_key, c.embedding);
     end if;
     return v_memory_id;
 end;
@@ -114,6 +144,31 @@ revoke all on function memfold_internal._insert_memory(memfold_internal.candidat
 comment on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) is
 'Stores a new text with its vector and, where the policy compares them, its words, as a root or as an alias of root_id. Null: the
 text is there already.';
+
+create or replace function memfold_internal._insert_counters(
+    tenant_id text, memory_id uuid, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, observed_at timestamptz, event_id uuid
+) returns void
+language plpgsql volatile
+as $$
+begin
+    if source_turn_ids <> '{}' then
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
+        select _insert_counters.tenant_id, t.turn, _insert_counters.memory_id from pg_catalog.unnest(source_turn_ids) as t (turn);
+    end if;
+    insert into memfold.memory_counters (
+        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen, last_event
+    ) values (
+        _insert_counters.tenant_id, _insert_counters.memory_id, 1, 1, _insert_counters.source_confidence,
+        _insert_counters.extractor_confidence, observed_at, observed_at, event_id
+    );
+end;
+$$;
+revoke all on function memfold_internal._insert_counters(
+    text, uuid, text[], double precision, double precision, timestamptz, uuid
+) from public;
+comment on function memfold_internal._insert_counters(text, uuid, text[], double precision, double precision, timestamptz, uuid) is
+'The counters and sources of a new root that its one observation has made.';
 
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
@@ -147,24 +202,7 @@ begin
     end if;
     -- a batch has given its own, in the order of its candidates, since it has the locks
     if c.event_id is null then
-        -- _new_event_id(), and the like for a memory, in one statement
-        select memfold_internal._id_after(i.event_id, i.newest_event), memfold_internal._id_after(i.memory_id, i.newest_memory)
-        into c.event_id, c.memory_id
-        from (
-            select memfold_internal._new_id() as event_id, case when v_memory_id is null then memfold_internal._new_id() end as memory_id,
-                (
-                    select e.event_id from memfold.memory_events as e where e.tenant_id = c.tenant_id collate "C"
-                    order by e.event_id desc
-                    limit 1
-                ) as newest_event,
-                (
-                    select m.memory_id from memfold.memories as m
-                    where v_memory_id is null and m.tenant_id = c.tenant_id collate "C"
-                    order by m.memory_id desc
-                    limit 1
-                ) as newest_memory
-            offset 0
-        ) as i;
+        c.event_id := memfold_internal._new_event_id(c.tenant_id);
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- a ledger row only
@@ -200,20 +238,13 @@ begin
             return null;
         end if;
         if not v_derive then
-            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-            select c.tenant_id, t.turn, v_memory_id from pg_catalog.unnest(c.source_turn_ids) as t (turn);
-            insert into memfold.memory_counters (
-                tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen,
-                last_seen, last_event
-            ) values (
-                c.tenant_id, v_memory_id, 1, 1, c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at,
-                c.event_id
-            );
+            perform memfold_internal._insert_counters(c.tenant_id, v_memory_id, c.source_turn_ids, c.source_confidence,
+                c.extractor_confidence, c.observed_at, c.event_id);
         end if;
         if d.judgement is not null then
             -- of a judgement the similarity is a cosine
             v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
-                case when d.method <> 'lexical' then d.similarity end, d.guard, false);
+                case when d.method <> 'lexical' then d.similarity end, d.guard, null);
         end if;
     end if;
 

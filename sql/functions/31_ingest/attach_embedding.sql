@@ -200,7 +200,9 @@ begin
     then
         return null;
     end if;
-    select b.floor into v_floor from memfold_internal._bands(c.policy, c.embedding_model) as b;
+    select b.floor into v_floor
+    from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
+        c.embedding_model) as b;
     -- Of two that are merged each may have had another rival: it looks again, with one supersession less each time.
     loop
         v_merges := false;

@@ -150,19 +150,24 @@ replay. Where a policy of the tenant has rules that it does not know (policies_s
 the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default rules; the candidate is one of
 _is_fast_path. action null: it is another case and nothing was written; method says whether a row may be held.';
 
-create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
+    v_is_new boolean := is_new and (c.policy).rehash_run is null;
     d memfold_internal.decision;
     r memfold.ingest_result;
 begin
     for v_attempt in 1..10 loop
-        d := memfold_internal._decide(c);
-        r := memfold_internal._apply(c, d);
+        d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
+        -- the INSERT of what is new is the look for it under the lock
+        if not v_is_new or d.action <> 'rejected' then
+            r := memfold_internal._apply(c, d);
+        end if;
         if r.action is not null then
             return r;
         end if;
+        v_is_new := false;
     end loop;
     raise exception 'the bucket changes too fast' using
         errcode = 'serialization_failure',
@@ -170,9 +175,10 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate) from public;
-comment on function memfold_internal._ingest_locked(memfold_internal.candidate) is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that.';
+revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
+comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
+the text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -194,7 +200,7 @@ begin
                 memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
         end if;
     end if;
-    return memfold_internal._ingest_locked(c);
+    return memfold_internal._ingest_locked(c, false);
 end;
 $$;
 revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
@@ -202,7 +208,7 @@ comment on function memfold_internal._ingest_slow_path(memfold_internal.candidat
 'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
 row for long (55P03; the caller has _fail_busy() for that).';
 
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, holds_row boolean) returns memfold.ingest_result
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to plan anew, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
@@ -210,13 +216,17 @@ as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
-    v_patient boolean := not holds_row;
+    v_patient boolean := state is distinct from 'row held';
     v_said record;
 begin
+    if state = 'locked' then
+        c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+        return memfold_internal._ingest_locked(c, true);
+    end if;
     -- A text that is known and active needs no lock but its root's row.
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        if holds_row then
+        if not v_patient then
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
@@ -236,8 +246,7 @@ begin
 
     -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-    v_wide := (c.policy).scope = 'bucket' or (c.policy).key_fields <> 'type,subject,predicate'
-        or (c.policy).rehash_run is not null;
+    v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
         select m.scope_key <> c.scope_key into strict v_wide
         from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
@@ -247,17 +256,11 @@ begin
     -- committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        -- usually the only rules that there are are those that were read
-        if exists (select from memfold.policies as p where p.updated_at <> (c.policy).updated_at) or exists (
-            select from memfold.embedding_models as m
-            where m.model = c.embedding_model collate "C" and m.replaced_by is not null
-        ) then
-            perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
-                case when c.embedding_model is not null then array[c.embedding_model] end);
-        end if;
+        perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+            case when c.embedding_model is not null then array[c.embedding_model] end);
     end if;
     if v_patient then
-        return memfold_internal._ingest_locked(c);
+        return memfold_internal._ingest_locked(c, d.memory_id is null);
     end if;
     begin
         return memfold_internal._ingest_slow_path(c);
@@ -266,9 +269,10 @@ begin
     end;
 end;
 $$;
-revoke all on function memfold_internal._ingest(memfold_internal.candidate, boolean) from public;
-comment on function memfold_internal._ingest(memfold_internal.candidate, boolean) is
-'Decides and applies one candidate, under the locks it needs. holds_row: the transaction may hold a root''s row already.';
+revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
+comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
+'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
+maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';
 
 create or replace function memfold.ingest_memory(
     content text,
@@ -323,22 +327,38 @@ begin
             -- it expired in between: a new call
         end loop;
     end if;
-    -- With a vector it is a new fact, mostly: clients embed what is not known, and a look more would cost a tenth of that.
-    if embedding is null and embedding_model is null and memfold_internal._is_fast_path(
+    if memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
     then
         v_content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
-        r := memfold_internal._ingest_fast_path(
-            v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-            source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        -- With a vector it is a new fact, mostly: clients embed what is not known.
+        if embedding is null and embedding_model is null then
+            r := memfold_internal._ingest_fast_path(
+                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+                source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        end if;
     end if;
     if r.action is null then
-        r := memfold_internal._ingest(memfold_internal._candidate(
-            content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-            source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
-            r.method is not null);
+        if v_content_hash is not null and r.method is null
+            and memfold_internal._is_usual_text(content, tenant_id, bucket_id, memory_type, subject, predicate)
+        then
+            r := memfold_internal._ingest_new(
+                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            if r.method = 'known' and embedding is not null then
+                r := memfold_internal._ingest_fast_path(
+                    v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
+                    source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            end if;
+        end if;
+        if r.action is null then
+            r := memfold_internal._ingest(memfold_internal._candidate(
+                content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
+                r.method);
+        end if;
     end if;
     if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i

@@ -130,7 +130,8 @@ begin
             where v.tenant_id = a.tenant_id and v.memory_id = _is_pair_near.other_id and v.model = a.model
             offset 0
         ) as b
-        cross join lateral memfold_internal._bands(policy, a.model) as t
+        cross join lateral memfold_internal._bands(policy.merge_threshold, policy.judge_threshold, policy.similar_threshold,
+            a.model) as t
         cross join lateral (select memfold_internal._similarity(a.embedding, b.embedding) as similarity offset 0) as s
         where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
             and case when t.score is null then s.similarity >= t.judge_threshold

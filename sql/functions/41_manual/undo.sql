@@ -95,7 +95,6 @@ as $$
 #variable_conflict use_column
 declare
     e memfold.memory_events;
-    v_newest uuid;
     v_undone uuid[];
     v_undo_ids uuid[];
     v_sides uuid[];
@@ -111,22 +110,8 @@ begin
                 where l.tenant_id = v.tenant_id and l.event_id = v.event_id and l.method is distinct from 'archived'
             ))
     ));
-    v_newest := memfold_internal._newest_event(_undo.tenant_id);
-    with undone as (
-        insert into memfold.memory_events as u (
-            tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
-        )
-        select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id, v.target_id, _undo.reason, v.event_id, _undo.run_id,
-            memfold_internal._actor()
-        from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
-        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
-        order by i.place
-        on conflict (tenant_id, undoes) where undoes is not null do nothing
-        returning u.undoes, u.event_id
-    )
-    select pg_catalog.array_agg(u.undoes order by u.event_id), pg_catalog.array_agg(u.event_id order by u.event_id)
-    into v_undone, v_undo_ids
-    from undone as u;
+    select r.undone, r.undo_ids into v_undone, v_undo_ids
+    from memfold_internal._record_undone(_undo.tenant_id, event_ids, _undo.reason, _undo.run_id) as r;
     if v_undone is null then
         return;
     end if;

@@ -1,0 +1,91 @@
+create or replace function memfold_internal._ingest_new(
+    content_hash bytea, content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz, event_id uuid
+) returns memfold.ingest_result
+language plpgsql volatile
+-- as _ingest() has it
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_rules record;
+    v_scope_key bigint;
+    v_memory_id uuid;
+    v_event_id uuid;
+    v_seen timestamptz;
+    v_embedding memfold.memory_vectors.embedding%type;
+begin
+    -- The rules of the bucket, where they are such that a text with nothing near is new, and whether the text is.
+    select p.policy, p.updated_at, least(b.floor, b.report) as least,
+        exists (
+            select from memfold_internal._known_text(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.content_hash)
+        ) as is_known
+    into v_rules
+    from (
+        select p.*, p as policy from memfold.policies as p
+        where p.tenant_id in (_ingest_new.tenant_id collate "C", '*') and p.bucket_id in (_ingest_new.bucket_id collate "C", '*')
+            and p.memory_type in (_ingest_new.memory_type collate "C", '*')
+        order by memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) desc
+        limit 1
+    ) as p
+    left join lateral memfold_internal._bands(p.merge_threshold, p.judge_threshold, p.similar_threshold,
+        _ingest_new.embedding_model) as b on true
+    where p.dedup = 'on' and p.canonicalizer = 'prose/1' and p.key_fields = 'type,subject,predicate' and p.metadata_keys = '{}'
+        and p.max_content_length >= 8192 and p.max_metadata_size >= 8192 and p.rehash_run is null
+        and p.scope = 'predicate' and p.lexical_threshold is null
+        and case when _ingest_new.embedding is null then p.embed = 'client' and _ingest_new.embedding_model is null
+            else memfold_internal._fits_model(_ingest_new.embedding, b.dimensions, b.replaced_by) end;
+    if not found or v_rules.is_known then
+        return (null::text, null::uuid, null::integer, case when v_rules.is_known then 'known' end, null::double precision, null::uuid,
+            null::uuid, null::uuid, null::jsonb);
+    end if;
+    v_embedding := memfold_internal._unit(embedding);
+    v_scope_key := memfold_internal._scope_key(bucket_id, memory_type, subject, predicate);
+    perform memfold_internal._lock(tenant_id, bucket_id, v_scope_key, true);
+    -- usually the only rules that there are are those that were read
+    if exists (select from memfold.policies as p where p.updated_at <> v_rules.updated_at) or exists (
+        select from memfold.embedding_models as m
+        where m.model = _ingest_new.embedding_model collate "C" and m.replaced_by is not null
+    ) then
+        perform memfold_internal._check_rules(tenant_id, bucket_id, memory_type, v_rules.policy,
+            case when embedding_model is not null then array[embedding_model] end);
+    end if;
+    if predicate is not null and memfold_internal._is_single(tenant_id, predicate) or embedding is not null and exists (
+        select from memfold_internal._scope_similarities(tenant_id, bucket_id, v_scope_key, v_embedding, embedding_model,
+            memfold_internal._newest('predicate', subject, predicate), null, null) as n
+        where n.similarity >= v_rules.least
+    ) then
+        return (null::text, null::uuid, null::integer, 'locked'::text, null::double precision, null::uuid, null::uuid, null::uuid,
+            null::jsonb);
+    end if;
+    v_seen := coalesce(observed_at, memfold_internal._clock());
+    v_event_id := memfold_internal._id_after(coalesce(event_id, memfold_internal._new_id()), memfold_internal._newest_event(tenant_id));
+    v_memory_id := memfold_internal._new_memory_id(tenant_id);
+    -- the unique index is the look for the text under the lock
+    if not memfold_internal._insert_text(tenant_id, v_memory_id, bucket_id, memory_type, subject, predicate, object, content, 'prose/1',
+        'type,subject,predicate', null, null, session_id, metadata, embedding is null, v_scope_key, v_embedding, embedding_model)
+    then
+        return (null::text, null::uuid, null::integer, 'locked'::text, null::double precision, null::uuid, null::uuid, null::uuid,
+            null::jsonb);
+    end if;
+    perform memfold_internal._insert_counters(tenant_id, v_memory_id, source_turn_ids, source_confidence, extractor_confidence, v_seen,
+        v_event_id);
+    perform memfold_internal._record_new(tenant_id, v_event_id, bucket_id, v_memory_id, content, memory_type, subject, predicate, object,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, v_seen);
+    return ('inserted'::text, v_memory_id, null::integer, null::text, null::double precision, null::uuid, null::uuid, v_event_id,
+        null::jsonb);
+end;
+$$;
+revoke all on function memfold_internal._ingest_new(
+    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
+) from public;
+comment on function memfold_internal._ingest_new(
+    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
+) is
+'The fast path of row 12 of the decision table: a text that the bucket does not hold, by rules that ask for no more than its vector
+(the bucket''s own thresholds included), with nothing near and no single-valued slot. What _candidate, _decide_new and _apply do
+in general, by the same functions, without composites in between, which takes a quarter off a new fact. content_hash: by the default
+rules; the candidate is one of _is_fast_path and _is_usual_text. action null: it is another case, and nothing was written; method
+says whether the text is known, or the scope is locked.';
