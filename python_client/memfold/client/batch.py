@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -16,9 +19,9 @@ from memfold._log import log_decision, logger
 from memfold.client.arguments import prepared_value, wait_seconds
 from memfold.client.core import Core
 from memfold.client.sending import translated
-from memfold.client.steps import CommitLostError, Copy, Steps, Together, Transact, pause_before
+from memfold.client.steps import CommitLostError, Steps, Together, Transact, pause_before
 from memfold.embedding import EmbedderProtocol
-from memfold.embedding.vectors import vector_binary
+from memfold.embedding.vectors import VectorArray, vector_binary
 from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
 
 Progress = Callable[[int, Counter[str]], object]
@@ -32,7 +35,7 @@ _JUDGED_AT_ONCE = 10
 
 @dataclass(slots=True)
 class _Entry:
-    """A candidate on its way: the columns that it fills, then what became of it."""
+    """A candidate on its way: the arguments that it gives, then what became of it."""
 
     index: int
     content: str | None
@@ -65,7 +68,7 @@ class Batches:
             raise TypeError(f"ingest_many has no argument {', '.join(unknown)}")
         self._core = core
         self._tenant_id = _checked_tenant(core.tenant_id if tenant_id is None else tenant_id)
-        self._defaults = {name: _column(name, value) for name, value in defaults.items()}
+        self._defaults = {name: _value(name, value) for name, value in defaults.items()}
         self._size = batch_size
         self._seconds = wait_seconds(wait)
         self._abort = on_error == "abort"
@@ -124,9 +127,8 @@ class Batches:
                     detail="The tenant_id of the candidate differs from that of the batch.",
                     hint="A batch belongs to one tenant: leave tenant_id out of the candidates.",
                 )
-            values = self._defaults | {name: _column(name, value) for name, value in given.items()}
-            values["tenant_id"] = self._tenant_id
-            entry.values = values
+            entry.values = self._defaults | {name: _value(name, value) for name, value in given.items()}
+            entry.values.pop("tenant_id", None)  # the batch's
         except errors.MemfoldError as error:
             entry.error = error
         except (TypeError, ValueError, OverflowError) as error:
@@ -147,7 +149,7 @@ class Batches:
             if entry.values.get("embedding") is None:
                 entry.values.pop("embedding", None)
                 entry.values.pop("embedding_model", None)
-                named = tuple(n for n in queries.KNOWN_ARGUMENTS if n in entry.values and n != "tenant_id")
+                named = tuple(name for name in queries.KNOWN_ARGUMENTS if name in entry.values)
                 fact = tuple(entry.values[name] for name in named)
                 bare.setdefault(named, {}).setdefault(fact, []).append(entry)
         missing: dict[str, list[_Entry]] = {}
@@ -174,10 +176,7 @@ class Batches:
         """Those that tier 1 does not know. What it cannot even look for needs no vector either."""
         parameters: dict[str, Any] = {"tenant_id": self._tenant_id}
         for place, column in enumerate(columns):
-            values = [fact[place] for fact in facts]
-            if column == "metadata":
-                values = [None if value is None else value[1:].decode() for value in values]
-            parameters[column] = values
+            parameters[column] = [fact[place] for fact in facts]
         try:
             rows = yield from self._core.send(queries.known_places(columns), parameters, repeatable=True)
         except errors.MemfoldError as error:
@@ -222,6 +221,7 @@ class Batches:
         candidates has the batch's idempotency key: if that is answered with the event of the first time, the
         first time was stored, and the second is rolled back. So a batch costs one key, not one a candidate.
         """
+        vectors = yield from self._vectors(entries)
         batch_id = uuid.uuid4()
         keyless = [n for n, entry in enumerate(entries) if entry.values.get("idempotency_key") is None]
         keys = {n: str(batch_id) for n in keyless[:1]}
@@ -253,9 +253,13 @@ class Batches:
             error: psycopg.Error
             try:
                 rows: list[Row] = yield Transact(
-                    queries.INGEST_STAGED,
-                    {"batch_id": batch_id, "tenant_id": self._tenant_id, "memfold_tenant": self._tenant_id},
-                    _staged(batch_id, entries, keys),
+                    queries.INGEST_MANY,
+                    {
+                        "candidates": _as_json(entries, keys),
+                        "embeddings": vectors,
+                        "tenant_id": self._tenant_id,
+                        "memfold_tenant": self._tenant_id,
+                    },
                     keep,
                 )
             except CommitLostError as lost:
@@ -284,6 +288,16 @@ class Batches:
             logger.debug("attempt %s of a batch failed (%s), trying again", attempts, error.sqlstate or error)
             yield pause_before(attempts)
 
+    def _vectors(self, entries: list[_Entry]) -> Steps[VectorArray | None]:
+        """The parameter that brings the vectors; its elements name their type, which the server tells once."""
+        vectors = [entry.values.get("embedding") for entry in entries]
+        if not any(vectors):
+            return None
+        if self._core.vector_type is None:
+            rows = yield from self._core.query(queries.VECTOR_TYPE, self._tenant_id)
+            self._core.vector_type = rows[0]["oid"]
+        return VectorArray(vectors, self._core.vector_type)
+
     # judging
 
     def _judge(self, entries: list[_Entry]) -> Steps[None]:
@@ -300,27 +314,29 @@ class Batches:
             entry.result = replace(result, resolution=resolution)
 
 
-def _column(name: str, value: Any) -> Any:
-    """A value as COPY is to send it."""
+def _value(name: str, value: Any) -> Any:
+    """A value as ``_as_json`` and ``_vectors`` take it: of metadata its JSON, of an embedding its bytes."""
     if value is None:
         return None
     if name == "embedding":
         return vector_binary(value)
     made = prepared_value(name, value)
-    return b"\1" + made.encode() if name == "metadata" else made
+    if isinstance(made, datetime):
+        return made.isoformat()
+    # JSON has no such number, and float8 reads it from a string
+    return str(made) if isinstance(made, float) and not math.isfinite(made) else made
 
 
-def _staged(batch_id: uuid.UUID, entries: Sequence[_Entry], keys: Mapping[int, str]) -> Copy:
-    used = {name for entry in entries for name in entry.values}
-    if keys:
-        used.add("idempotency_key")
-    columns = [name for name in queries.CANDIDATE if name in used]
-    rows: list[tuple[Any, ...]] = []
+def _as_json(entries: Sequence[_Entry], keys: Mapping[int, str]) -> str:
+    """The candidates for the server; keys: of those that have none of their own, by place."""
+    made = []
     for n, entry in enumerate(entries):
-        values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values
-        rows.append((batch_id, n, *map(values.get, columns)))
-    statement, types = queries.stage(["batch_id", "ordinal", *columns])
-    return Copy(statement, types, rows)
+        values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values.copy()
+        values.pop("embedding", None)
+        metadata = values.pop("metadata", None)
+        text = json.dumps(values, ensure_ascii=False)
+        made.append(text if metadata is None else f'{text[:-1]}, "metadata": {metadata}}}')
+    return f"[{','.join(made)}]"
 
 
 def _of_one(error: errors.MemfoldError) -> bool:

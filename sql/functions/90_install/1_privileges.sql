@@ -48,7 +48,6 @@ memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold
 memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
 memfold_internal._whole_ledger
 to memfold_app, memfold_auditor;
-grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
 grant execute on function
