@@ -509,11 +509,14 @@ def test_as_many_vectors_as_candidates(db: DB, given: list[str | None]) -> None:
     candidates = [{"content": "a", "embedding_model": "m"}, {"content": "b", "embedding_model": "m"}]
     with pytest.raises(psycopg.Error) as error:
         db.execute(
-            "select * from ingest_memories(%s, 'acme', embeddings => %s::vector[])", [Jsonb(candidates), given]
+            "select * from ingest_memories(%s, 'acme', embeddings => %s::vector[])",
+            [Jsonb(candidates), given],
         )
     assert error.value.sqlstate == "MF035"
     assert error.value.diag.message_detail == f"It has {len(given)} elements for 2 candidates."
-    assert error.value.diag.message_hint == "Pass one element for each candidate, null where one has no vector."
+    assert (
+        error.value.diag.message_hint == "Pass one element for each candidate, null where one has no vector."
+    )
     assert db.execute("select count(*) from memories").fetchone() == (0,)
 
 
