@@ -237,13 +237,8 @@ begin
     from (
         select array_agg(i.id order by i.id) as ids, array_agg(i.hit order by i.id) as hits
         from (
-            select i.id, bool_or(i.hit) as hit
-            from (
-                select h.id, true as hit from unnest(v_hits) as h (id)
-                union all
-                select o.id, false from unnest(v_ids[cardinality(v_hits) + 1 :]) as o (id)
-            ) as i
-            group by i.id
+            select o.id, bool_or(o.place <= cardinality(v_hits)) as hit from unnest(v_ids) with ordinality as o (id, place)
+            group by o.id
         ) as i
     ) as i
     cross join lateral memfold_internal._lock_roots(b.tenant_id, i.ids, i.hits) as l;

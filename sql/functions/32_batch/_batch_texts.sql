@@ -81,9 +81,8 @@ declare
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
-    v_written bigint;
 begin
-    with written as (
+    begin
         insert into memfold.memories (
             tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
             metadata_signature, session_id, metadata, embedding_pending, is_ingested
@@ -94,18 +93,13 @@ begin
             v_embeddings[c.ordinality] is null and (v_policies[v_policy_of[c.ordinality]]).dedup = 'on', true
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] = 'new'
-        order by c.ordinality
-        on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing
-        returning 1
-    )
-    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
-    select count(*) into v_written from written;
-    if v_written <> (select count(*) from unnest(v_classes) as o (class) where o.class = 'new') then
+        order by c.ordinality;
+    exception when unique_violation then
         raise exception 'a text of the batch is there already' using
             errcode = 'serialization_failure',
             detail = 'A plain INSERT has brought it in while this call worked.',
             hint = 'Retry the call, with the same idempotency keys if it has some.';
-    end if;
+    end;
     if v_embeddings is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
         select b.tenant_id, v_memory_ids[c.ordinality], c.embedding_model, c.bucket_id, v_scope_keys[c.ordinality], v_embeddings[c.ordinality]
