@@ -234,7 +234,7 @@ def main() -> None:
     print(f"{psql()} {shlex.quote(dsn)}\n")
     for purpose, statement in TO_TRY:
         print(f"-- {purpose}\n{statement}\n")
-    print(f"The server goes on running, and its data stay. To stop it: {TYPED} down")
+    print(f"The server goes on running, and its data stays. To stop it: {TYPED} down")
     print(f"({time.monotonic() - began:.1f} s)")
 
 

@@ -44,7 +44,7 @@ def quoted(text: str) -> str:
 
 
 def log_decision(content: str, result: IngestResult, *, preview: bool = False) -> None:
-    """DEDUP_CHECK for every decision, DEDUP_MERGE for a fold."""
+    """DEDUP_CHECK for every decision, DEDUP_MERGE for a merge."""
     if not logger.isEnabledFor(logging.INFO):
         return
     how = "no match" if result.tier is None else f"tier {result.tier} {result.method}"

@@ -239,7 +239,7 @@ order by tenant_id, bucket_id
 """
 
 # What came of a judgement, whoever answered it, in the words of resolve_judgement(). due: it may be claimed;
-# successor: one of its memories was folded meanwhile, and this judgement asks about where they lead.
+# successor: one of its memories has been merged since, and this judgement asks about where they lead.
 JUDGEMENT = """
 select
     j.status,

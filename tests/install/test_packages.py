@@ -282,7 +282,9 @@ def test_openai_embedder_names_the_extra(built: dict[str, Built], empty: Empty) 
     assert "HINT: Run: pip install 'memfold[judge]'" in done.stderr
 
 
-def test_the_script_says_what_it_needs(built: dict[str, Built], empty: Empty, tmp_path: Path) -> None:
+def test_the_script_says_what_it_needs(
+    built: dict[str, Built], empty: Empty, tmp_path: Path, dsn: str
+) -> None:
     empty.have(closure(built["memfold"].wheel, ()))
     done = empty.run("memfold", "--version")
     assert (done.returncode, done.stdout) == (1, "")
@@ -297,6 +299,7 @@ def test_the_script_says_what_it_needs(built: dict[str, Built], empty: Empty, tm
         (("init", "--sql"), "migrate"),
         (("adopt", "status", "--dsn", "host=/nowhere"), "adopt"),
         (("search", "x", "--tenant", "t", "--embed-model", "m", "--dsn", "host=/nowhere"), "judge"),
+        (("judge", "--model", "m", "--dsn", dsn), "judge"),
     ):
         done = empty.run("memfold", *args)
         assert (done.returncode, f"pip install 'memfold[{extra}]'" in done.stderr) == (1, True), done.stderr

@@ -137,7 +137,7 @@ def fill(
 ) -> list[Progress]:
     """Embed what has a vector of the model ``old`` and none of ``new``, for one tenant or all (as the owner).
 
-    Nothing is compared, folded or asked. What is written meanwhile is caught up with, as far as it goes: ``missing`` says
+    Nothing is compared, merged or asked. What is written meanwhile is caught up with, as far as it goes: ``missing`` says
     what came after. A model that nobody has registered is, if the role may, with default thresholds: calibrate it
     before anybody uses it. ``told`` hears of each batch.
     """

@@ -70,7 +70,7 @@ def main() -> None:
     memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
     memfold mcp                       serve memories to agents that speak MCP
-    memfold sweep --tenant ID         fold what is there twice already
+    memfold sweep --tenant ID         merge duplicates that are already stored
     memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
     Commands that need a database take --dsn, else MEMFOLD_DSN, else PGHOST and the like (PGSERVICE, PGDATABASE), else
@@ -105,7 +105,7 @@ def up(data: Path | None, port: int | None) -> None:
 @click.option("--data", type=PATH, metavar="DIR", help="As for up.")
 @json_option
 def down(data: Path | None) -> None:
-    """Stop the embedded server; its data stay.
+    """Stop the embedded server; its data stays.
 
     \b
     memfold down
@@ -308,7 +308,7 @@ def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
 @tenant_option("Only this tenant; other roles than superusers see one tenant only.")
 @json_option
 def stats(dsn: str | None, tenant: str | None) -> None:
-    """Print what deduplication did, a bucket a line.
+    """Print what deduplication did, one line per bucket.
 
     \b
     memfold stats --tenant acme
@@ -320,7 +320,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
         say(_status.no_memories(tenant))
         return
     head = ["tenant", "bucket", "observed", "active", "tier 1", "tier 2", "tier 3", "escalated", "superseded"]
-    head += ["pending", "open", "folded"]
+    head += ["pending", "open", "merged"]
     rows: list[list[object]] = []
     for one in buckets:
         rows.append([one.tenant_id, one.bucket_id, one.observations, one.active, one.tier_1_merges])

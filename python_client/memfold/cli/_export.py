@@ -48,7 +48,7 @@ def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
 @click.argument("bucket", default="default")
 @dsn_option
 def export(tenant: str, bucket: str, dsn: str | None) -> None:
-    """Write all that is in a bucket to stdout.
+    """Write everything in a bucket to stdout.
 
     One JSON object a line: texts, vectors, ledger, judgements, rules. "memfold restore" takes it back. Exit code 1
     where the bucket holds nothing, and no rules of its own: its name may be mistyped.
@@ -99,7 +99,7 @@ def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
 @dsn_option
 @json_option
 def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
-    """Take back what "memfold export" has written.
+    """Restore a bucket that "memfold export" has written.
 
     From FILE, or from stdin (-), into a bucket of its name that is empty: all of it, or nothing. As a member of
     memfold_owner. Register its embedding models first.

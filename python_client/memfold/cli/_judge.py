@@ -109,15 +109,15 @@ def judge(
         pass
     asked: Judge
     if model is not None:
-        # It takes long to load: not while leases run.
-        importlib.import_module("openai")
-        asked = OpenAIJudge(
+        asked = OpenAIJudge(  # says what is missing, the package too
             model,
             base_url=base_url,
             timeout=timeout,
             input_price=input_price or 0.0,
             output_price=output_price or 0.0,
         )
+        # It takes long to load: not while leases run.
+        importlib.import_module("openai")
     else:
         asked = plugged_in_judge(str(plugged_in))
     try:
@@ -175,7 +175,7 @@ def review(
     Two memories side by side, what differs marked. Stop when you like (q or Ctrl-C): every answer is applied at once,
     and what was not answered waits on. Without a terminal it reads one key a line.
 
-    With --label it shows pairs that were folded or kept apart and that nobody has looked at, first those that say
+    With --label it shows pairs that were merged or kept apart and that nobody has looked at, first those that say
     most about where the thresholds of --model should be, and asks what they are to each other. What you answer is
     stored for calibration.
 

@@ -45,7 +45,7 @@ _CONSOLIDATE = (
 _APPROVE = "select memfold.approve_run(%(run)s, verdict => %(verdict)s) as waiting"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
-_AT_ONCE = 100  # folds a call: about 0.1 s for those who write to the bucket
+_AT_ONCE = 100  # merges a call: about 0.1 s for those who write to the bucket
 _SHOWN = 20
 
 
@@ -60,11 +60,11 @@ _SHOWN = 20
 )
 @json_option
 def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
-    """Do what is due, of every tenant.
+    """Do the maintenance that is due, for every tenant.
 
     Rows of plain INSERTs, decay, dead syntheses, old keys, finished runs, vectors that the database
     makes. For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
-    (equal texts that came while dedup was off), sweep (fold what ingest would fold now). Exit code 1 if a task
+    (equal texts that came while dedup was off), sweep (merge what ingest would merge now). Exit code 1 if a task
     failed.
 
     \b
@@ -181,10 +181,10 @@ def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
 def sweep(
     database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
 ) -> None:
-    """Fold what is there twice already.
+    """Merge duplicates that are already stored.
 
     Does to the memories that are there what ingest would do if they arrived now, by the policy's thresholds, scope
-    and guard: what is alike enough and clean is folded, what is unclear is queued for a judge. All under one run,
+    and guard: what is alike enough and clean is merged, what is unclear is queued for a judge. All under one run,
     which memfold undo --run takes back.
 
     \b
@@ -249,7 +249,7 @@ def consolidate(
     most: int,
     max_judgements: int,
 ) -> None:
-    """Ask about what says the same of a subject.
+    """Ask about similar memories of one subject.
 
     Whatever its predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by
     memfold review, or all at once by memfold approve.
@@ -282,7 +282,7 @@ def consolidate(
 )
 @json_option
 def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> None:
-    """Answer all that waits of a run with one verdict.
+    """Answer every open question of a run with one verdict.
 
     A hundred at a time.
 

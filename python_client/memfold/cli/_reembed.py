@@ -96,7 +96,7 @@ def reembed_command(
 ) -> None:
     """Change over to another embedding model.
 
-    Gives memories vectors of the new one, beside those of the old one, which goes at last. Nothing is folded or
+    Gives memories vectors of the new one, beside those of the old one, which goes at last. Nothing is merged or
     asked. It may be interrupted, and goes on where it stopped. Callers may use either model until --cut-over.
 
     \b

@@ -35,8 +35,8 @@ def undo(
 ) -> None:
     """Take back one event, or a whole run.
 
-    A fold, a supersession, a rejection or a restatement, no matter who made it, in any order; nothing is deleted. The events
-    of a memory are in memfold explain. Of a run of sweep, consolidate or the like, --run takes back all that it did.
+    A merge, a supersession, a rejection or a restatement, no matter who made it, in any order; nothing is deleted. The
+    events of a memory are in memfold explain. Of a run of sweep, consolidate or the like, --run takes back all that it did.
     Prints the memories concerned as they are now.
 
     \b

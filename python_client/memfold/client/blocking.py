@@ -214,7 +214,7 @@ class Memfold(BlockingDriver):
     def undo(
         self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
     ) -> tuple[UndoneMemory, ...]:
-        """Take back one event: a fold, a retirement, a rejection, a restatement. Its memories as they are now."""
+        """Take back one event: a merge, a supersession, a rejection, a restatement. Its memories as they are now."""
         return self._drive(self._core.undo(event_id, reason, tenant_id))
 
     def reject(
@@ -231,7 +231,7 @@ class Memfold(BlockingDriver):
         reason: str | None = None,
         tenant_id: str | None = None,
     ) -> IngestResult:
-        """Fold a memory into another one, which counts its observations from now on."""
+        """Merge a memory into another one, which counts its observations from now on."""
         given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.MERGE, given, tenant_id))
 
@@ -257,7 +257,7 @@ class Memfold(BlockingDriver):
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
     ) -> IngestResult:
-        """Give a memory another text: a new memory, into which the old one is folded, compared by tier 2."""
+        """Give a memory another text: a new memory, into which the old one is merged, compared by tier 2."""
         given = {
             "object": object,
             "embedding": embedding,
@@ -310,7 +310,7 @@ class Memfold(BlockingDriver):
     ) -> Erasure:
         """Forget for good: texts, vectors, and what the ledger holds of them. It cannot be undone.
 
-        Takes one of: memory_id, with all texts folded into it; source_turn_id, a conversation turn (a fact that other
+        Takes one of: memory_id, with all texts merged into it; source_turn_id, a conversation turn (a fact that other
         turns support stays); bucket_id; whole_tenant=True (as a member of memfold_owner). Larger ones take several
         calls, in transactions of their own. To refuse a text when it is said again, use ``reject`` instead.
         """

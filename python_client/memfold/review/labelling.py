@@ -1,4 +1,4 @@
-"""A person labels pairs for calibration: two texts side by side, one key a pair. Nothing is folded by it."""
+"""A person labels pairs for calibration: two texts side by side, one key a pair. It merges nothing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _NOT_PERMITTED = "42501"
 _KEYS = "d duplicate, r refinement, c contradiction, k keep both, s skip, u undo my last, q quit, ? help"
 _CLUSTER_KEYS = _KEYS.replace("both", "all")
 _HELP = """\
-d  duplicate: they make the same claim. The newer one is folded into the older one.
+d  duplicate: they make the same claim. The newer one is merged into the older one.
 r  refinement: the same fact, and one says more. The richer one stands for both.
 c  contradiction: the same question, another answer. The policy decides; if it is up to you, the later one holds.
 k  keep both: anything else. The pair is not asked again.

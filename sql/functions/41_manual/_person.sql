@@ -30,11 +30,11 @@ begin
     if a.memory_id = b.memory_id then
         perform memfold_internal._fail('MF034', 'the two are one memory already',
             pg_catalog.format('Both ids lead to %s.', a.memory_id),
-            'explain_memory() shows its aliases; undo(event_id) takes a fold back.');
+            'explain_memory() shows its aliases; undo(event_id) takes a merge back.');
     elsif a.bucket_id <> b.bucket_id then
         perform memfold_internal._fail('MF034', 'the two are in different buckets',
             pg_catalog.format('%s is in %L, %s in %L.', a.memory_id, a.bucket_id, b.memory_id, b.bucket_id),
-            'Nothing is ever compared or folded across buckets.');
+            'Nothing is ever compared or merged across buckets.');
     end if;
 end;
 $$;

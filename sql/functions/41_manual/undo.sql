@@ -205,7 +205,7 @@ begin
     elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Folds, retirements, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
+            'Merges, supersessions, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
     end if;
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
     return query

@@ -15,7 +15,7 @@ begin
     if r.kind in ('decay', 'maintenance', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
-                else 'Runs that fold or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
+                else 'Runs that merge or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
     perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     r := memfold_internal._run(tenant_id, run_id);

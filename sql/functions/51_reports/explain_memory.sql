@@ -48,7 +48,7 @@ begin
     end if;
     if m.root_id is not null then
         return next format('alias %s: "%s"', m.memory_id, m.content);
-        return next '    is folded into';
+        return next '    is merged into';
         select a.* into strict m
         from memfold.memory_audit as a where a.tenant_id = m.tenant_id and a.memory_id = m.root_id;
     end if;
@@ -80,7 +80,7 @@ begin
     from memfold.memories as a
     where a.tenant_id = m.tenant_id and (a.memory_id = m.memory_id or a.root_id = m.memory_id);
     if cardinality(v_tree) > 1 then
-        return next 'aliases (texts that were folded into it)';
+        return next 'aliases (texts that were merged into it)';
         for r in
             select a.memory_id, a.content from memfold.memories as a
             where a.tenant_id = m.tenant_id and a.root_id = m.memory_id order by a.memory_id
