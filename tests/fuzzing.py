@@ -847,6 +847,10 @@ class Fuzzer:
             values["contents"] = (_array(one[1] for one in some).encode(), False)
             values["embeddings"] = (_array(self.values.vector() for _ in some).encode(), False)
             values.pop("run_id", None)
+        if function.name == "ingest_memories" and not hostile and values.get("embeddings", (None,))[0]:
+            # as many as candidates
+            candidates = json.loads(values["candidates"][0] or b"[]")
+            values["embeddings"] = (_array(self.values.vector() for _ in candidates).encode(), False)
         if function.name == "import_bucket":
             # beside what is there, for a bucket is imported into an empty one
             if "tenant_id" not in hostile:
