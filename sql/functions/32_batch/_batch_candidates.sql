@@ -154,4 +154,5 @@ end;
 $$;
 revoke all on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) from public;
 comment on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) is
-'Those that _batch_candidates() is not sure of, one by one: class todo after all, or a row of errors. given: their embeddings as they came.';
+'Those that _batch_candidates() is not sure of, one by one: class todo after all, or a row of errors.
+given: their embeddings as they came.';

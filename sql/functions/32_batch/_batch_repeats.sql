@@ -100,4 +100,5 @@ end;
 $$;
 revoke all on function memfold_internal._limit_repeats(memfold_internal.batch, text) from public;
 comment on function memfold_internal._limit_repeats(memfold_internal.batch, text) is
-'Refuses the candidates of a batch whose session repeats itself (MF055), and those that have their keys; raises it where on_error is abort.';
+'Refuses the candidates of a batch whose session repeats itself (MF055), and those that have their keys; raises it
+where on_error is abort.';

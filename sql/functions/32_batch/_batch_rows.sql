@@ -142,8 +142,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch_sources(memfold_internal.batch) from public;
 comment on function memfold_internal._add_batch_sources(memfold_internal.batch) is
-'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts, and where a tree has aliases, to
-the whole tree.';
+'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts,
+and where a tree has aliases, to the whole tree.';
 
 create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[]) returns void
 language plpgsql volatile
