@@ -349,7 +349,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
             [
                 kind.name,
                 f"{ROWS / median(data[kind.name]['pipeline']['wall']) * 1000:,.0f}",
-                f"{ROWS / median(data[kind.name]['dumps + ingest_memories']['wall']) * 1000:,.0f}",
+                f"{ROWS / median(data[kind.name]['dumps + vectors apart']['wall']) * 1000:,.0f}",
                 harness.verdict(
                     harness.ratio(
                         data[kind.name]["pipeline"]["wall"],
