@@ -168,7 +168,7 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
 INGEST_MANY = """
 select r.* from memfold.ingest_memories(
     candidates => %(candidates)s, tenant_id => %(tenant_id)s, embeddings => %(embeddings)s
-) as r left join memfold.embedding_models as m on false
+) as r left join memfold.memory_vectors as v on false
 """
 # What an array of vectors is to name as the type of its elements.
 VECTOR_TYPE = """
