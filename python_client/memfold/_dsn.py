@@ -41,6 +41,8 @@ def read_dsn(dsn: str) -> str:
             raise _invalid("There is an @ or / in its user or password that is not percent-encoded.")
     try:
         given = conninfo_to_dict(text)
+    except UnicodeEncodeError:  # it quotes the whole DSN
+        raise _invalid("It is not valid UTF-8.") from None
     except psycopg.Error:
         raise _invalid("It is neither a URI nor a list of options as libpq reads them.") from None
     for name in _SECRET:

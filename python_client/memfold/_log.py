@@ -10,10 +10,12 @@ from memfold._text import describe_error, escape_line, format_error
 from memfold.types import IngestResult
 
 
-class _Escaping(logging.Filter):
+class Escaping(logging.Filter):
     """Texts, errors and tracebacks of a record as a terminal may be given them, whatever handler it goes to."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str):  # some packages put into it what they quote
+            record.msg = escape_line(record.msg)
         if isinstance(record.args, tuple):
             record.args = tuple(map(_loggable, record.args))
         if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
@@ -30,8 +32,8 @@ def _loggable(value: object) -> object:
 def get_logger(name: str) -> logging.Logger:
     """A logger of memfold; every one is got here."""
     found = logging.getLogger(name)
-    if not any(isinstance(one, _Escaping) for one in found.filters):
-        found.addFilter(_Escaping())
+    if not any(isinstance(one, Escaping) for one in found.filters):
+        found.addFilter(Escaping())
     return found
 
 

@@ -268,6 +268,19 @@ def test_every_file_that_is_read_may_be_stdin() -> None:
     assert [one for one in read if not one[2]] == []
 
 
+# psql hands its arguments on
+@pytest.mark.parametrize("command", [name for name in COMMANDS if "t" in COMMANDS[name] and name != "psql"])
+def test_an_argument_that_is_no_text_is_no_traceback(
+    db: DB, dsn: str, files: dict[str, str], command: str
+) -> None:
+    """Bytes that are not UTF-8, as the shell passes them on."""
+    db.execute("select register_embedding_model('toy', 3)")
+    result = run(command, files | {"t": "t\udcff"}, "--dsn", dsn)
+    assert result.exit_code in (1, 2)
+    assert "UTF-8" in result.stderr or "surrogate" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 # psql ------------------------------------------------------------------------------------------------------
 
 

@@ -104,6 +104,18 @@ def test_list_refuses(client: Memfold, given: dict[str, Any]) -> None:
 # erasing ---------------------------------------------------------------------------------------------------
 
 
+def test_list_takes_a_whole_number(client: Memfold) -> None:
+    for limit in ("5", 1.5, True, None):
+        with pytest.raises(TypeError, match="limit must be int, not "):
+            client.list(limit=limit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tenant_id", ["a\0b", "a\ud800b"])
+def test_a_tenant_that_no_text_can_name(dsn: str, tenant_id: str) -> None:
+    with pytest.raises(errors.InvalidTextError, match="tenant_id has a"):
+        Memfold(dsn, tenant_id)
+
+
 def test_erase_a_memory_and_a_turn(client: Memfold, db: DB) -> None:
     first = client.ingest("Alice has a cat.", source_turn_ids=["turn-1"]).memory_id
     client.ingest("Alice has a cat.", source_turn_ids=["turn-2"])

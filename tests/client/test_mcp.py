@@ -234,6 +234,25 @@ def test_recalled_text_raises_no_counter(dsn: str, db: DB) -> None:
     check(db)
 
 
+def test_what_explain_and_undo_have_shown_does_not_count_either(dsn: str, db: DB) -> None:
+    quoted = 'Alice says "hm",\nand "yes".'
+    first = ingest(db, quoted, subject="Alice")
+    ingest(db, 'ALICE says "hm", and "yes"', subject="Alice")
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            await call(client, "explain", memory_id=str(first.memory_id))
+            for text in (quoted, 'alice says "hm", and "yes".'):
+                assert (await call(client, "remember", content=text, subject="Alice"))["counted"] is False
+            made = await call(client, "remember", **CAT)
+            gone = await call(client, "forget", memory_id=made["memory_id"])
+            await call(client, "undo", event_id=gone["event_id"])
+            assert (await call(client, "remember", **CAT))["counted"] is False
+
+    run(work)
+    assert observations(db) == 3
+
+
 def test_what_one_session_was_shown_another_one_may_say(dsn: str, db: DB) -> None:
     async def work() -> None:
         with http_server(dsn) as url:

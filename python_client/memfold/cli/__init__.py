@@ -147,7 +147,7 @@ def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bo
         if wants_json():
             raise click.UsageError("--sql prints SQL: leave --json out")
         script = migrate.script(None if given is None else resolve(given))
-        click.echo(script, nl=False)  # SQL, to be run as it is
+        click.echo(script.encode(), nl=False)  # SQL, to be run as it is
         return
     if given is None and environment_dsn() is None:
         # the embedded server's has it, by memfold up

@@ -13,7 +13,7 @@ import click
 import psycopg
 
 from memfold._retry import retry
-from memfold._text import escape_json, escape_line
+from memfold._text import escape_line
 from memfold.cli._shared import (
     FILE,
     dsn_option,
@@ -26,6 +26,7 @@ from memfold.cli._shared import (
     resolve,
     say,
     show,
+    show_json,
 )
 from memfold.cli._status import has_memories, warn_if_empty
 
@@ -63,7 +64,7 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
         cursor.itersize = _ROWS
         cursor.execute("select e::text from memfold.export_bucket(%s, %s) as e", [tenant, bucket])
         for (line,) in cursor:
-            click.echo(escape_json(line))
+            show_json(line)
             lines += 1
     say(f"{lines:,} lines")
     if is_empty:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
 import click
 
+from memfold._log import Escaping
 from memfold.cli._embedding import embed_options, make_embedder
-from memfold.cli._shared import FILE, dsn_option, resolve, say
+from memfold.cli._shared import FILE, dsn_option, open_file, resolve, say
 
 TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
 
@@ -39,9 +41,7 @@ TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
     metavar="PORT",
     help="Serve HTTP instead; 0: a free port.",
 )
-@click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="With --http: where to listen; default: 127.0.0.1."
-)
+@click.option("--host", metavar="ADDRESS", help="With --http: where to listen; default: 127.0.0.1.")
 @click.option(
     "--allow-host",
     "hosts",
@@ -60,7 +60,7 @@ def mcp(
     embed_model: str | None,
     embed_path: str | None,
     port: int | None,
-    host: str,
+    host: str | None,
     hosts: tuple[str, ...],
     token_file: Path | None,
 ) -> None:
@@ -77,8 +77,8 @@ def mcp(
     MEMFOLD_TENANT=acme memfold mcp --http 8808 --token-file ~/.memfold-token
     """
     embedder = make_embedder(embed_url, embed_model, embed_path)
-    if port is None and (token_file is not None or hosts):
-        raise click.UsageError("--token-file and --allow-host go with --http")
+    if port is None and (token_file is not None or hosts or host is not None):
+        raise click.UsageError("--token-file, --host and --allow-host go with --http")
     from memfold.integrations import mcp as serving  # no other command needs it, and it takes long to load
 
     place = serving.Place(
@@ -87,23 +87,37 @@ def mcp(
         bucket,
         embedder,
     )
-    # stdout is the protocol's.
+    # stdout is the protocol's. Packages log too, and quote what clients send.
     log = logging.StreamHandler(sys.stderr)
+    log.addFilter(Escaping())
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     if port is None:
-        asyncio.run(serving.serve_stdio(place))
+        # Ctrl-C ends it as SIGTERM does. Python's own handler would wait for the thread that reads stdin.
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            asyncio.run(serving.serve_stdio(place))
+        finally:
+            signal.signal(signal.SIGINT, before)
         return
     token = _token(token_file)
 
     def ready(url: str) -> None:
         say(f"serving {url}")
 
-    asyncio.run(serving.serve_http(place, token, host=host, port=port, hosts=hosts, ready=ready))
+    asyncio.run(
+        serving.serve_http(
+            place, token, host="127.0.0.1" if host is None else host, port=port, hosts=hosts, ready=ready
+        )
+    )
 
 
 def _token(file: Path | None) -> str:
-    token = file.read_text().strip() if file is not None else os.environ.get(TOKEN, "")
+    if file is not None:
+        with open_file(file) as opened:
+            token = opened.read().decode(errors="replace").strip()
+    else:
+        token = os.environ.get(TOKEN, "")
     if not token:
         raise click.UsageError(f"--http needs a token: give --token-file or set {TOKEN}")
     return token

@@ -18,7 +18,7 @@ import psycopg
 
 from memfold import queries
 from memfold._dsn import environment_dsn, read_dsn
-from memfold._text import escape, escape_json, escape_line, format_error, mask_keys
+from memfold._text import describe_error, escape, escape_json, escape_line, format_error, mask_keys
 from memfold.admin import server
 from memfold.client import Memfold
 from memfold.embedding import EmbedderProtocol
@@ -37,6 +37,9 @@ class Group(click.Group):
     """Shows memfold's errors as such: message, DETAIL and HINT, and exit code 1. No error steers the terminal."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        with contextlib.suppress(AttributeError, ValueError):  # it is closed, or a stream of somebody's own
+            # rather than fail where the locale lacks a character
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -48,7 +51,14 @@ class Group(click.Group):
             raise click.ClickException(escape(mask_keys(str(translate(error))))) from error
         except (click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
-        except Exception as error:  # nobody has expected it; what it says may be an endpoint's words
+        except UnicodeEncodeError as error:  # of an argument, as the shell has passed it on
+            raise click.ClickException(
+                "an argument is not valid UTF-8\nHINT: Names and texts are UTF-8, whatever the locale."
+            ) from error
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:  # a full disk, a port in use
+                raise click.ClickException(describe_error(error)) from error
+            # nobody has expected it; what it says may be an endpoint's words
             click.echo(format_error(error), err=True)
             raise SystemExit(1) from None
 
@@ -101,6 +111,8 @@ def given_once(database: str | None, dsn: str | None) -> str | None:
 def open_file(file: Path) -> Iterator[BinaryIO]:
     """A file of type ``FILE``, or stdin."""
     if is_stdin(file):
+        if sys.stdin is None:
+            raise click.UsageError("stdin is closed: there is nothing to read")
         yield sys.stdin.buffer
     else:
         with file.open("rb") as opened:
@@ -155,7 +167,12 @@ def wants_json() -> bool:
 def report(document: Mapping[str, Any]) -> None:
     """With --json, print what the command has to say."""
     if wants_json():
-        click.echo(escape_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False)))
+        show_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False))
+
+
+def show_json(document: str) -> None:
+    """Print JSON, which is UTF-8 whatever the locale."""
+    click.echo(escape_json(document).encode())
 
 
 def _plain(value: Any) -> Any:

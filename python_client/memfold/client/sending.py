@@ -22,6 +22,7 @@ class Sending:
     def __init__(self, tenant_id: str | None, max_attempts: int) -> None:
         if max_attempts < 1:
             raise ValueError("max_attempts is at least 1")
+        check_text("tenant_id", tenant_id)
         self.tenant_id = tenant_id
         self.max_attempts = max_attempts
 
@@ -47,6 +48,9 @@ class Sending:
         self, statement: LiteralString, arguments: Mapping[str, Any], *, repeatable: bool
     ) -> Steps[list[Row]]:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
+        for name, value in arguments.items():
+            if isinstance(value, str):
+                check_text(name, value)
         parameters = {**arguments, "memfold_tenant": arguments.get("tenant_id")}
         attempts = 0
         reconnected = upgraded = unsure = False

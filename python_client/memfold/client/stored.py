@@ -40,6 +40,8 @@ class Stored(Sending):
                 detail=f"It was {status!r}.",
                 hint=f"A status is {', '.join(MEMORY_STATUSES)}, or None for any.",
             )
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"limit must be int, not {type(limit).__name__}")
         if not 1 <= limit <= 1000:
             raise errors.InvalidArgumentError(
                 "limit is out of range",

@@ -33,6 +33,12 @@ class RequireToken:
                 detail=f"It has {len(token)} characters.",
                 hint=f"Take {SHORTEST_TOKEN} or more, such as those of: openssl rand -hex 32",
             )
+        if not (token.isascii() and token.isprintable() and " " not in token):
+            raise InvalidOptionError(
+                "no client can send the token",
+                detail="It has a space, a line break, or a character that is not ASCII.",
+                hint="Take one line of letters and digits, such as that of: openssl rand -hex 32",
+            )
         self._app = app
         self._digest = hashlib.sha256(token.encode()).digest()
 
@@ -74,16 +80,32 @@ def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
     )
 
 
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        if not host:
+            raise OSError("it is empty, which would be every address of this machine")
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as error:
+        raise InvalidOptionError(
+            "the server cannot listen there",
+            detail=f"Address {host!r}, port {port}: {getattr(error, 'strerror', None) or error}.",
+            hint="Take another port, 0 for one that is free; an address is one of this machine's.",
+        ) from error
+
+
 async def serve(
     server: MCPServer, token: str, host: str, port: int, hosts: Sequence[str], ready: Callable[[str], None]
 ) -> None:
-    """Serve until a signal. Port 0 takes a free one; ``ready`` is told the URL."""
+    """Serve until a signal. Port 0 takes a free one; ``ready`` is told the URL.
+
+    Raises InvalidOptionError where the token is none that a client can send, or nothing can listen there.
+    """
+    host = host.removeprefix("[").removesuffix("]")
+    name = f"[{host}]" if ":" in host else host
     app = server.streamable_http_app(
-        streamable_http_path=PATH, transport_security=_security([*hosts, host]), host=host
+        streamable_http_path=PATH, transport_security=_security([*hosts, name]), host=host
     )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
-        name = f"[{host}]" if ":" in host else host
-        config = uvicorn.Config(RequireToken(app, token), log_level="warning", server_header=False)
+    config = uvicorn.Config(RequireToken(app, token), log_level="warning", server_header=False)
+    with _listen(host, port) as listening:
         ready(f"http://{name}:{listening.getsockname()[1]}{PATH}")
         await uvicorn.Server(config).serve(sockets=[listening])

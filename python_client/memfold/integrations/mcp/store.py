@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString, Self
+from typing import Any, Concatenate, Final, LiteralString, ParamSpec, Self, TypeVar
 from uuid import UUID, uuid4
 
 from memfold import queries
@@ -15,7 +16,15 @@ from memfold._log import get_logger
 from memfold._text import describe_error
 from memfold.client import AsyncMemfold
 from memfold.embedding import EmbedderProtocol
-from memfold.errors import InstallError, MemfoldError, TenantMissingError
+from memfold.errors import (
+    ConnectionLostError,
+    EndpointError,
+    InstallError,
+    MemfoldError,
+    OutcomeUnknownError,
+    RetryableError,
+    TenantMissingError,
+)
 from memfold.integrations.mcp.queries import (
     KIND_OF_QUESTION,
     OPEN_QUESTIONS,
@@ -29,6 +38,9 @@ logger = get_logger("memfold.mcp")
 
 CONNECTIONS = 4
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -39,6 +51,31 @@ class Place:
     """None: the login's."""
     bucket_id: str = "default"
     embedder: EmbedderProtocol | None = None
+
+
+def _apart(
+    call: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """Run it in a task of its own, which is cancelled once where the caller is.
+
+    The SDK cancels again at every await. That would cut off psycopg while it cancels the statement: the server would go on
+    with it, on a connection that nobody counts any more.
+    """
+
+    @functools.wraps(call)
+    async def run(store: Store, /, *args: P.args, **given: P.kwargs) -> T:
+        task = asyncio.create_task(call(store, *args, **given))
+        store._working.add(task)
+        task.add_done_callback(store._working.discard)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.cancel()
+            raise
+        return task.result()
+
+    return run
 
 
 class Store:
@@ -54,6 +91,7 @@ class Store:
         self._turn = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[AsyncMemfold] = []
         self._embedding: asyncio.Task[None] | None = None
+        self._working: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         """Connect. Raises what is wrong with the database, the login or the tenant."""
@@ -64,9 +102,10 @@ class Store:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._embedding is not None:
-            self._embedding.cancel()
-            await asyncio.gather(self._embedding, return_exceptions=True)
+        tasks = [*self._working] if self._embedding is None else [*self._working, self._embedding]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for client in self._idle:
             await client.close()
 
@@ -108,6 +147,7 @@ class Store:
         # A call whose COMMIT was lost is sent again under its key: what was said is neither lost nor counted twice.
         return AsyncMemfold(self._place.dsn, self._tenant_id, self.embedder, retry_safe=True)
 
+    @_apart
     async def _query(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
         arguments = {"tenant_id": self._tenant_id, "bucket_id": self.bucket_id, **parameters}
         async with self._client() as client:
@@ -115,6 +155,7 @@ class Store:
 
     # what the tools ask for
 
+    @_apart
     async def remember(
         self, content: str, origin: Origin, turn_id: str | None, fields: Mapping[str, Any]
     ) -> IngestResult:
@@ -128,6 +169,7 @@ class Store:
         async with self._client() as client:
             return await client.ingest(content, **given)
 
+    @_apart
     async def recall_by_meaning(
         self, query: str, limit: int, subject: str | None, as_of: datetime | None
     ) -> list[Row]:
@@ -147,25 +189,30 @@ class Store:
         parameters = {"query": query, "max_results": limit, "subject": subject, "as_of": as_of}
         return await self._query(RECALL_BY_WORDS, parameters)
 
+    @_apart
     async def correct(
         self, memory_id: UUID, content: str, value: str | None, reason: str | None
     ) -> IngestResult:
         async with self._client() as client:
             return await client.update(memory_id, content, value, reason)
 
+    @_apart
     async def reject(self, memory_id: UUID, reason: str | None) -> IngestResult:
         async with self._client() as client:
             return await client.reject(memory_id, reason)
 
+    @_apart
     async def erase(self, memory_id: UUID, reason: str | None) -> Row:
         async with self._client() as client:
             arguments = client._core._arguments({"memory_id": memory_id, "reason": reason}, None)
             return (await client._drive(client._core.run(queries.ERASE["memory_id"], arguments)))[0]
 
+    @_apart
     async def undo(self, event_id: UUID, reason: str | None) -> tuple[UndoneMemory, ...]:
         async with self._client() as client:
             return await client.undo(event_id, reason)
 
+    @_apart
     async def explain(self, memory_id: UUID) -> str:
         async with self._client() as client:
             return await client.explain(memory_id)
@@ -178,6 +225,7 @@ class Store:
         rows = await self._query(KIND_OF_QUESTION, {"judgement_id": judgement_id})
         return rows[0]["kind"] if rows else None
 
+    @_apart
     async def answer(self, answer: Mapping[str, Any]) -> Row:
         async with self._client() as client:
             call = protocol.resolve_question({**answer, "tenant_id": self._tenant_id})
@@ -186,10 +234,34 @@ class Store:
         return rows[0]
 
 
-def plain(error: Exception) -> str:
-    """What the caller is told of an error: memfold's own words, never a DSN's."""
-    from memfold.errors import ConnectionLostError, EndpointError, OutcomeUnknownError
+# What the calling model can put right by itself, in words of its tools: the database's own hints name SQL functions.
+# None: the database's hint names none.
+_FOR_THE_MODEL: Final[Mapping[str, str | None]] = {
+    "MF003": None,
+    "MF004": None,
+    "MF005": "A memory is one fact: split the text.",
+    "MF010": None,
+    "MF018": "Memory ids are those that remember, recall and open_questions give. An erased memory has none.",
+    "MF026": "open_questions lists those that wait.",
+    "MF027": "The first answer counts. undo takes back what it did.",
+    "MF028": None,
+    "MF029": "Event ids are those that remember, correct, forget and answer give; explain shows those of a memory.",
+    "MF030": None,
+    "MF032": "undo takes back a merge, a replaced value, a correction, a forget, an answer, a restatement. A new fact is"
+    " taken away by forget, with its memory_id.",
+    "MF033": "explain shows what is undone.",
+    "MF034": "explain says by which event; undo takes that event back.",
+}
+_FOR_OTHERS: Final = "Nothing that you pass can change that. Tell the user: the log of memfold mcp says more."
 
+
+def plain(error: Exception) -> str:
+    """What the caller is told of an error: memfold's own words, never a DSN's. What the caller cannot mend is logged."""
+    if isinstance(error, MemfoldError) and (state := error.sqlstate or "") in _FOR_THE_MODEL:
+        logger.info("a call failed: %s", describe_error(error))
+        hint = _FOR_THE_MODEL[state] or error.hint
+        return str(MemfoldError(error.message, sqlstate=error.sqlstate, detail=error.detail, hint=hint))
+    logger.warning("a call failed: %s", describe_error(error))
     if isinstance(error, OutcomeUnknownError):
         return (
             "the connection to the database was lost during COMMIT\n"
@@ -197,6 +269,10 @@ def plain(error: Exception) -> str:
         )
     if isinstance(error, ConnectionLostError):
         return "the database cannot be reached; nothing was written\nHINT: Try again later."
+    if isinstance(error, RetryableError):
+        return f"{error.sqlstate}: {error.message}; nothing was written\nHINT: Try again."
     if isinstance(error, MemfoldError) and (error.sqlstate is not None or isinstance(error, EndpointError)):
-        return str(error)
-    return "the database or its driver failed\nHINT: The server's log says how."
+        return str(
+            MemfoldError(error.message, sqlstate=error.sqlstate, detail=error.detail, hint=_FOR_OTHERS)
+        )
+    return f"the database or its driver failed\nHINT: {_FOR_OTHERS}"

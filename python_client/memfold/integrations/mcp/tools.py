@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 import psycopg
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, WithJsonSchema, WrapValidator
 
 from memfold._text import describe_error
 from memfold.errors import MemfoldError
@@ -36,15 +37,24 @@ from memfold.types import IngestResult, Row
 
 FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
 _ECHO = (
-    "This text was shown to you by recall, so it was taken as recalled and not counted. If the user has stated it again,"
+    "This text was shown to you from memory, so it was taken as recalled and not counted. If the user has stated it again,"
     " call remember again with recalled=false."
 )
 _ASKED = (
     "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
 )
 
-Text = Annotated[str, Field(min_length=1)]
-Reason = Annotated[str | None, Field(description="Why, for the record.")]
+if TYPE_CHECKING:
+    OptionalText = str | None
+else:
+    # To the SDK it is a str: of other types it takes "null" for null, and '["a"]' for a list, which is no text.
+    OptionalText = Annotated[
+        str,
+        WrapValidator(lambda value, validate: None if value is None else validate(value)),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ]
+LONGEST_QUERY = 4_000
+Reason = Annotated[OptionalText, Field(description="Why, for the record.")]
 Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
 
 
@@ -54,7 +64,6 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (MemfoldError, psycopg.Error) as error:
-        logger.info("a call failed: %s", describe_error(error))
         raise ToolError(plain(error)) from None
 
 
@@ -99,20 +108,20 @@ class Tools:
             Field(min_length=1, description="One fact, as a short sentence that is understood on its own."),
         ],
         subject: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="Who or what the fact is about, always by the same name: Alice; user; project memfold."
             ),
         ] = None,
         predicate: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="What is said of the subject, always by the same word: lives_in, works_at, birthday, likes."
                 " With a subject, facts of one predicate are compared with one another alone."
             ),
         ] = None,
         object: Annotated[  # noqa: A002 (its name in every interface of memfold)
-            str | None,
+            OptionalText,
             Field(
                 description="The value: Paris; Acme; 1990-05-01. Of a predicate with one value the newest counts."
             ),
@@ -121,7 +130,7 @@ class Tools:
             str, Field(min_length=1, description="fact, unless this memory's users have types of their own.")
         ] = "fact",
         turn_id: Annotated[
-            str | None,
+            OptionalText,
             Field(
                 description="The id of the message that says so, if you know one: a message counts as one piece of evidence."
             ),
@@ -130,7 +139,7 @@ class Tools:
             bool | None,
             Field(
                 description="true: you know it from memory, not from this conversation; it is not counted. false: the"
-                " user has said it now, although recall had shown it to you. Left out: what recall has shown is taken for"
+                " user has said it now, although recall had shown it to you. Left out: what memory has shown is taken for"
                 " recalled."
             ),
         ] = None,
@@ -153,11 +162,16 @@ class Tools:
         self,
         context: Context[Any, Any],
         query: Annotated[
-            str, Field(min_length=1, description="What you want to know, as a question or in key words.")
+            str,
+            Field(
+                min_length=1,
+                max_length=LONGEST_QUERY,
+                description="What you want to know, as a question or in key words.",
+            ),
         ],
         limit: Limit = 10,
         subject: Annotated[
-            str | None, Field(description="Only what is about this subject, as it was given to remember.")
+            OptionalText, Field(description="Only what is about this subject, as it was given to remember.")
         ] = None,
         as_of: Annotated[
             AwareDatetime | None,
@@ -191,7 +205,8 @@ class Tools:
         memory_id: MemoryId,
         content: Annotated[str, Field(min_length=1, description="The whole fact as it should read.")],
         object: Annotated[  # noqa: A002 (its name in every interface of memfold)
-            str | None, Field(description="The value as it should be, if the memory has one and it changes.")
+            OptionalText,
+            Field(description="The value as it should be, if the memory has one and it changes."),
         ] = None,
         reason: Reason = None,
     ) -> Remembered:
@@ -237,13 +252,14 @@ class Tools:
             remaining_texts=0,
         )
 
-    async def undo(self, event_id: EventId, reason: Reason = None) -> Undo:
+    async def undo(self, context: Context[Any, Any], event_id: EventId, reason: Reason = None) -> Undo:
         """Take back what a call did: a merge, a replaced value, a correction, a forget, an answer, a restatement.
 
         A new fact (action inserted or escalated) is taken away by forget instead.
         """
         with _told():
             made = await self._store.undo(event_id, reason)
+        self._shown.add(_session(context), (one.content for one in made))
         return Undo(
             event_id=made[0].event_id if made else None,
             memories=[
@@ -251,10 +267,13 @@ class Tools:
             ],
         )
 
-    async def explain(self, memory_id: MemoryId) -> Explanation:
+    async def explain(self, context: Context[Any, Any], memory_id: MemoryId) -> Explanation:
         """Show the whole life of a memory: its texts, where they came from, what was merged, replaced, judged and undone."""
         with _told():
-            return Explanation(text=await self._store.explain(memory_id))
+            text = await self._store.explain(memory_id)
+        # its texts are in quotes, each on its line
+        self._shown.add(_session(context), re.findall('"(.*)"', text))
+        return Explanation(text=text)
 
     async def open_questions(self, context: Context[Any, Any], limit: Limit = 10) -> Questions:
         """List pairs of memories of which it is unclear whether they say the same. Those for the user come first."""

@@ -1,0 +1,72 @@
+"""The command as a process: streams that are closed, full or of another encoding. None of it is a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import ingest
+
+DB = psycopg.Connection[Any]
+pytestmark = pytest.mark.one_server
+
+COMMAND = str(Path(sys.executable).with_name("memfold"))
+TEXT = "Zoë → Straße"
+
+
+def run(dsn: str, *arguments: str, redirect: str = "", **env: str) -> subprocess.CompletedProcess[bytes]:
+    """``redirect``: what redirects its streams."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'"$0" "$@" {redirect}', COMMAND, *arguments], env=os.environ | {"MEMFOLD_DSN": dsn} | env,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_closed_stdin_is_said(dsn: str) -> None:
+    done = run(dsn, "ingest", "-", "--tenant", "acme", redirect="<&-")
+    assert (done.returncode, b"stdin is closed" in done.stderr) == (2, True), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="macOS has no /dev/full")
+@pytest.mark.parametrize(
+    "command", [("export", "acme"), ("stats",), ("status", "--json")], ids=lambda given: str(given[0])
+)
+def test_a_full_disk_is_said(dsn: str, db: DB, command: tuple[str, ...]) -> None:
+    ingest(db, TEXT)
+    done = run(dsn, *command, redirect=">/dev/full")
+    assert (done.returncode, b"No space left on device" in done.stderr) == (1, True), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error(dsn: str, db: DB) -> None:
+    ingest(db, TEXT)
+    done = run(dsn, "export", "acme", redirect="| head -n 1 >/dev/null")
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_json_and_sql_are_utf_8_and_nothing_fails_for_a_character(dsn: str, db: DB, encoding: str) -> None:
+    memory = ingest(db, TEXT, bucket_id=TEXT)
+    locale = {"PYTHONIOENCODING": encoding}
+    exported = run(dsn, "export", "acme", TEXT, **locale)
+    assert exported.returncode == 0, exported.stderr
+    rows = [json.loads(line) for line in exported.stdout.decode("utf-8").splitlines()]
+    assert TEXT in {row["row"].get("content") for row in rows}
+    stats = run(dsn, "stats", "--json", **locale)
+    assert json.loads(stats.stdout.decode("utf-8"))["buckets"][0]["bucket_id"] == TEXT, stats.stderr
+    script = run(dsn, "init", "--sql", **locale)
+    assert script.returncode == 0, script.stderr
+    assert not script.stdout.decode("utf-8").isascii(), "the lexicon at least is not"
+    told = run(dsn, "explain", str(memory.memory_id), "--tenant", "acme", **locale)
+    assert told.returncode == 0, told.stderr
+    # click takes ASCII for a locale that nobody has set, and writes UTF-8
+    shown = TEXT.encode("utf-8" if encoding == "ascii" else encoding, "backslashreplace")
+    assert shown in told.stdout
