@@ -143,7 +143,7 @@ def conversion(nodes: citus_nodes.Nodes, memories: int) -> None:
 
 
 STATE = """
-select (select count(*) from memfold.memories), (select sum(observations) from memfold.memory_counters),
+select (select count(*) from memfold.memories), (select sum(observations) from memfold.memory_totals),
     (select count(*) from memfold.memory_events), (select count(*) from memfold.memory_sources),
     (select sum(hashtextextended(content, 0)) from memfold.memories)
 """

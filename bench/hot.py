@@ -1,4 +1,4 @@
-"""Question 7: does a hot memory stay as cheap as it was, and does each of 64 writers get its share of it?"""
+"""Question 7: does a hot memory stay as cheap as it was, do its writers queue, and does each of 64 get its share of it?"""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ SECONDS = 60
 LOADERS = 8
 MOST = 1.2
 SHARE = 0.5
+# One fact over as many facts as there are writers, in turn; by setting and number of writers.
+CROWDS = (8, 32, 64)
+CROWD_SECONDS = 10
+HOT_SHARE = {"durable": 0.9, "synchronous_commit=off": 0.8}
+# From here on a fact of each writer's own.
+OWN = 2 * 10**9
 # Random turns, of which none comes twice; each fact by its number.
 STATEMENT = (
     f"select memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
@@ -58,6 +64,7 @@ def run(server: harness.Server, *, rounds: int, merges: int) -> harness.Report:
         connection.execute("select pg_reload_conf()")
         try:
             _grow(server, connection, report, rounds, merges)
+            _crowds(server, connection, report, rounds)
             _share(server, connection, report)
         finally:
             connection.execute("alter system reset autovacuum")
@@ -173,6 +180,51 @@ def _grow(
     report.data = {"us": measured, "pairs_us": pairs, "minutes": took / 60, "tables": after}
 
 
+def _crowds(
+    server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report, rounds: int
+) -> None:
+    """Writers of one fact, and the same writers on facts of their own."""
+    for writer in range(max(CROWDS)):
+        connection.execute(
+            f"select memfold.ingest_memory({reference.FACT.format(number=OWN + writer)}, 'bench')".encode()
+        )
+    turn = "\\set t random(1, 1000000000000000)\n"
+    scripts = {
+        "hot": f"\\set i {HOT}\n{turn}{STATEMENT};\n",
+        "own": f"\\set i {OWN} + :client_id\n{turn}{STATEMENT};\n",
+    }
+    rows: list[list[object]] = []
+    report.data["crowds"] = {}
+    for setting, options in SETTINGS.items():
+        for writers in CROWDS:
+            rates: dict[str, list[float]] = {name: [] for name in scripts}
+            for _ in range(rounds):
+                for name, script in scripts.items():
+                    rates[name].append(
+                        harness.pgbench(
+                            server, "hot", script, options=options, clients=writers, seconds=CROWD_SECONDS
+                        )
+                    )
+            report.data["crowds"][f"{setting}, {writers}"] = rates
+            share = harness.ratio(rates["hot"], rates["own"])
+            rows.append(
+                [
+                    setting,
+                    writers,
+                    f"{median(rates['hot']):,.0f}",
+                    f"{median(rates['own']):,.0f}",
+                    harness.verdict(share, HOT_SHARE[setting]) if writers > min(CROWDS) else f"{share:.2f}",
+                ]
+            )
+            _check(connection)
+    report.table(
+        f"Writers of the hot fact, and the same number on facts of their own, in turn, {CROWD_SECONDS} s each (medians of"
+        f" {rounds} rounds); counters equal the ledger after each:",
+        ["", "writers", "hot, calls/s", "own, calls/s", "hot / own"],
+        rows,
+    )
+
+
 def _share(server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report) -> None:
     """Writers that all want the same row, durably."""
     before = _merges(connection)
@@ -199,7 +251,7 @@ def _share(server: harness.Server, connection: psycopg.Connection[Any], report: 
 
 def _merges(connection: psycopg.Connection[Any]) -> int:
     row = connection.execute(
-        "select coalesce(max(observations), 0) from memfold.memory_counters as k join memfold.memories as m"
+        "select coalesce(max(observations), 0) from memfold.memory_totals as k join memfold.memories as m"
         f" using (tenant_id, memory_id) where m.content = {reference.FACT.format(number=HOT)}".encode()
     ).fetchone()
     assert row is not None
@@ -211,7 +263,7 @@ def _check(connection: psycopg.Connection[Any]) -> None:
     row = connection.execute(
         "select k.observations, k.independent, (select count(*) from memfold.memory_events as e"
         " where e.tenant_id = k.tenant_id and e.memory_id = k.memory_id)"
-        " from memfold.memory_counters as k order by 1 desc limit 1"
+        " from memfold.memory_totals as k order by 1 desc limit 1"
     ).fetchone()
     if row is None or len(set(row)) != 1:
         raise harness.BenchError(f"observations, independent ones and events differ: {row}")

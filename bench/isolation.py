@@ -32,7 +32,7 @@ KNOWN = f"select * from memfold.known_memory({reference.FACT.format(number=':i')
 READ = (
     "select m.content, k.observations from bench.ids as b"
     " join memfold.memories as m on m.tenant_id = 'bench' and m.memory_id = b.memory_id"
-    " join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id where b.i = :i"
+    " join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id where b.i = :i"
 )
 QUESTIONS = {
     "replay": (replay.INGEST, 2 * CALLS),

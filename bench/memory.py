@@ -57,7 +57,7 @@ def run(server: harness.Server, *, rows: int) -> harness.Report:
             connection.execute("alter system reset autovacuum")
             connection.execute("select pg_reload_conf()")
         stored = _value(connection, "select count(*) from memfold.memories")
-        counted = _value(connection, "select sum(observations)::bigint from memfold.memory_counters")
+        counted = _value(connection, "select sum(observations)::bigint from memfold.memory_totals")
         size = _value(connection, "select pg_database_size('memory')")
     if counted != rows:
         raise harness.BenchError(f"{counted} of {rows} observations")

@@ -847,7 +847,7 @@ PROMISES = {
         ) as i where valid_to is distinct from next""",
     "counters are the observations of the tree": """
         select k.tenant_id, k.memory_id, k.observations, o.observations
-        from memfold.memory_counters as k
+        from memfold.memory_totals as k
         join memfold.memories as m on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
         cross join lateral (
             select count(*) as observations from memfold.memories as t
@@ -1119,7 +1119,7 @@ class Audit:
             (tenant, int(text.rpartition(" ")[2])): observations
             for tenant, text, observations in db.execute(
                 "select m.tenant_id, memfold.canonicalize(m.content, 'prose/1'), k.observations from memfold.memories as m"
-                " join memfold.memory_counters as k using (tenant_id, memory_id) where m.bucket_id = 'hot'"
+                " join memfold.memory_totals as k using (tenant_id, memory_id) where m.bucket_id = 'hot'"
             )
         }
         return [

@@ -159,6 +159,10 @@ def populate(db: DB, side: Side) -> None:
         [tenant, first.memory_id, first.event_id],
     )
     assert first.memory_id is not None
+    db.execute(
+        "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
+        [tenant],
+    )
     ids |= {
         "memory_id": first.memory_id, "other_id": asked.memory_id, "unseen_id": unseen.memory_id,
         "event_id": last.event_id, "judgement_id": waits.judgement_id, "leased_id": leased,

@@ -231,7 +231,7 @@ class _Calls:
             case "maintenance":
                 one(
                     "select memfold.run_maintenance(%s, %s)", TENANT,
-                    ["plain", "decay", "syntheses", "keys", "runs", "clean", "sweep"],
+                    ["plain", "decay", "counters", "syntheses", "keys", "runs", "clean", "sweep"],
                 )  # fmt: skip
             case "rehash_bucket":
                 profile, size = r.choice(["prose/1", "flat/1", "exact/1"]), r.choice([5, 50, 1000])
@@ -520,7 +520,7 @@ def replays_beside_folds(
         outcome.broken = db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
         counted = db.execute(
             "select sum(observations), (select count(*) from memfold.memory_events as e where e.tenant_id = %s"
-            " and e.observation) from memfold.memory_counters as k where k.tenant_id = %s", [tenant, tenant],
+            " and e.observation) from memfold.memory_totals as k where k.tenant_id = %s", [tenant, tenant],
         ).fetchone()  # fmt: skip
         assert counted is not None
         if counted[0] != counted[1] or counted[1] != outcome.replays + texts:

@@ -326,6 +326,12 @@ VIEWS: dict[str, list[str]] = {
         "    round(confidence::numeric, 3) as confidence\n"
         "from memory_audit where tenant_id = 'acme' order by memory_id",
     ],
+    "memory_totals": [
+        "select m.content, t.observations, t.independent, t.is_striped\n"
+        "from memory_totals as t\n"
+        "join memories as m on m.tenant_id = t.tenant_id and m.memory_id = t.memory_id\n"
+        "where t.tenant_id = 'acme' and t.observations > 1 order by t.memory_id",
+    ],
     "dedup_stats": [
         "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated,\n"
         "    open_judgements, fold_rate, warning\n"

@@ -141,7 +141,7 @@ begin
     end loop;
     for v_row in
         select t.name, t.place from unnest(array[
-            'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
             'archive_positions'
         ]) with ordinality as t (name, place)

@@ -10,6 +10,7 @@ select pg_catalog.pg_extension_config_dump('memfold.tenant_roles', '');
 select pg_catalog.pg_extension_config_dump('memfold.antonyms', '');
 select pg_catalog.pg_extension_config_dump('memfold.memories', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_counters', '');
+select pg_catalog.pg_extension_config_dump('memfold.memory_counter_stripes', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_vectors', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_intervals', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_sources', '');

@@ -91,11 +91,13 @@ create table memfold.memory_counters (
     last_event uuid,
     decayed_confidence double precision,
     decayed_at timestamptz,
+    is_striped boolean not null default false,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
-HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here.';
+HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here. What is
+observed of a root is counted beside its row where that is contended: memory_totals has the sums.';
 comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is
 'The memory is one of several values of one question: of a single-valued slot, or after a judged contradiction.';
@@ -110,8 +112,31 @@ comment on column memfold.memory_counters.helpful_count is 'Feedback on the memo
 comment on column memfold.memory_counters.last_event is
 'Roots: no ledger row by which a text of the tree was stated, pruned or judged current has a higher id. The next one comes after it,
 whatever the clock says. Null: none has been written yet.';
+comment on column memfold.memory_counters.is_striped is
+'Calls have waited for this row, so that others add to memory_counter_stripes. Set and cleared by who holds the row.';
 comment on column memfold.memory_counters.decayed_confidence is
 'Effective confidence at decayed_at, for those who read tables; written by apply_decay() alone.';
+
+create table memfold.memory_counter_stripes (
+    tenant_id text collate "C" not null,
+    memory_id uuid not null,
+    stripe bigint not null check (stripe between 0 and 63),
+    observations bigint not null default 0,
+    independent bigint not null default 0,
+    source_confidence double precision not null,
+    extractor_confidence double precision not null,
+    first_seen timestamptz not null,
+    last_seen timestamptz not null,
+    last_event uuid,
+    primary key (tenant_id, memory_id, stripe)
+    -- room for updates in place: a process's row stays on its page
+) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+comment on table memfold.memory_counter_stripes is
+'Striped counters: where calls have waited for a root''s row in memory_counters, 64 rows beside it. Each server process adds to
+one of them, so that writers of a fact wait for each other no more. observations and independent are added to those of the root''s
+row; confidences, times and last_event began as copies of the row''s. memory_totals has the sums. Roots have 64 of them (active
+ones, on no timeline and without aliases) or none; whoever changes a tree, and maintenance, joins them into the row.';
+comment on column memfold.memory_counter_stripes.stripe is 'Who adds here: server processes whose id is this modulo 64.';
 
 create table memfold.memory_intervals (
     tenant_id text collate "C" not null,

@@ -122,7 +122,7 @@ def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
     ).fetchall()
     assert [end for _, end in intervals[:-1]] == [start for start, _ in intervals[1:]]
     assert intervals[-1][1] is None
-    assert db.execute("select sum(observations) from memory_counters").fetchone() == (200,)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (200,)
     check(db)
 
 

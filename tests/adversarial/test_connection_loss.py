@@ -271,7 +271,7 @@ def test_a_stopped_client_lets_go_when_it_is_killed(dsn: str, db: DB, connect: C
             process.wait()
         thread.join(faults.PATIENCE)
         assert [answer.action for answer in answers] == ["inserted"]
-    assert db.execute("select sum(observations) from memfold.memory_counters").fetchone() == (turn + 1,)
+    assert db.execute("select sum(observations) from memfold.memory_totals").fetchone() == (turn + 1,)
     nothing_is_held(db)
     check(db)
 

@@ -151,7 +151,7 @@ select jsonb_build_object(
         k.independent, k.source_confidence, k.extractor_confidence, extract(epoch from nullif(k.first_seen, '-infinity')),
         extract(epoch from nullif(k.last_seen, '-infinity')), v.is_active, m.canonicalizer)
         order by m.memory_id)
-    from memfold.memories as m left join memfold.memory_counters as k using (tenant_id, memory_id)
+    from memfold.memories as m left join memfold.memory_totals as k using (tenant_id, memory_id)
         left join memfold.memory_vectors as v using (tenant_id, memory_id) where m.tenant_id = %(tenant)s),
   'intervals', (select jsonb_agg(jsonb_build_array(extract(epoch from i.valid_from), i.from_event, i.memory_id,
         extract(epoch from i.valid_to))) from memfold.memory_intervals as i where i.tenant_id = %(tenant)s),

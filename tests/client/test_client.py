@@ -677,7 +677,7 @@ def test_a_serialization_failure_is_tried_again(
     assert isinstance(outcome, IngestResult), outcome
     assert (outcome.action, outcome.memory_id) == ("merged", made.memory_id)
     assert "attempt 1 failed (40001), trying again" in caplog.text
-    assert one(db, "select observations from memfold.memory_counters") == 2
+    assert one(db, "select observations from memfold.memory_totals") == 2
 
 
 def test_a_deadlock_is_tried_again(
@@ -697,7 +697,7 @@ def test_a_deadlock_is_tried_again(
         thread.join(20)
     assert [result.action for result in outcome] == ["merged"]
     assert "attempt 1 failed (40P01), trying again" in caplog.text
-    assert db.execute("select observations, access_count from memfold.memory_counters").fetchone() == (2, 1)
+    assert db.execute("select observations, access_count from memfold.memory_totals").fetchone() == (2, 1)
 
 
 def test_retries_come_to_an_end(
@@ -708,7 +708,7 @@ def test_retries_come_to_an_end(
         (outcome,) = collide(lambda: client.ingest("Alice has a cat."), lambda: False)
         assert isinstance(outcome, errors.RetryableError), outcome
         assert outcome.sqlstate == "40001"
-        assert one(db, "select observations from memfold.memory_counters") == 1
+        assert one(db, "select observations from memfold.memory_totals") == 1
         assert client.ingest("Alice has a cat.").action == "merged"
 
 
@@ -729,7 +729,7 @@ def test_sixteen_clients_at_once(dsn: str, db: psycopg.Connection) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
-    assert db.execute("select observations from memfold.memory_counters").fetchall() == [(64,)] * 5
+    assert db.execute("select observations from memfold.memory_totals").fetchall() == [(64,)] * 5
 
 
 def test_threads_may_share_a_client(plain: Memfold, db: psycopg.Connection) -> None:
@@ -889,7 +889,7 @@ def test_async_tasks_share_a_client(dsn: str, db: psycopg.Connection, counting: 
             return await asyncio.gather(*[client.ingest(f"fact {n % 4}", subject="x") for n in range(20)])
 
     assert len(asyncio.run(work())) == 20
-    assert one(db, "select sum(observations) from memfold.memory_counters where is_active") == 20
+    assert one(db, "select sum(observations) from memfold.memory_totals where is_active") == 20
 
 
 def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psycopg.Connection) -> None:
@@ -905,7 +905,7 @@ def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psy
             assert (await client.ingest("Alice has a cat.")).action == "merged"
 
     asyncio.run(work())
-    assert one(db, "select observations from memfold.memory_counters") == 3
+    assert one(db, "select observations from memfold.memory_totals") == 3
 
 
 def test_async_openai_compatible_endpoint(dsn: str, endpoint: Endpoint) -> None:

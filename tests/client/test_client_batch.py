@@ -117,7 +117,7 @@ select m.content, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, 
     array(select s.source_turn_id from memfold.memory_sources as s where s.memory_id = m.memory_id order by 1)
 from memfold.memories as m
 left join memfold.memories as r on r.memory_id = m.root_id
-left join memfold.memory_counters as k on k.memory_id = m.memory_id and k.observations > 0
+left join memfold.memory_totals as k on k.memory_id = m.memory_id and k.observations > 0
 left join memfold.memory_vectors as v on v.memory_id = m.memory_id
 where m.tenant_id = %s order by m.memory_id
 """
@@ -638,7 +638,7 @@ AT_COMMIT = "deferrable initially deferred"
 
 
 def counted_once(db: DB, observations: int = 40) -> None:
-    assert one(db, "select array_agg(distinct observations) from memfold.memory_counters") == [1]
+    assert one(db, "select array_agg(distinct observations) from memfold.memory_totals") == [1]
     assert rows(db, "memory_events") == observations
     check(db)
 
@@ -762,7 +762,7 @@ def test_clients_at_once(dsn: str, db: DB) -> None:
         await asyncio.gather(*[work(n) for n in range(0, 40, 10)])
 
     asyncio.run(all_of_them())
-    assert one(db, "select array_agg(distinct observations) from memfold.memory_counters") == [8]
+    assert one(db, "select array_agg(distinct observations) from memfold.memory_totals") == [8]
     check(db)
 
 

@@ -138,7 +138,7 @@ def test_what_was_judged_a_duplicate_is_known_from_then_on(
         assert again.memory_id == first.memory_id
         assert again.resolution is None
     assert (vectors.asked, len(toy.asked)) == ([VIM, FOND], 1)
-    assert one(db, "select observations from memfold.memory_counters where is_active") == 4
+    assert one(db, "select observations from memfold.memory_totals where is_active") == 4
     assert db.execute("select calls, avoided_by_alias from memfold.judge_costs").fetchone() == (1, 2)
     check(db)
 

@@ -150,7 +150,7 @@ def test_many_clients_share_one_connection(db: DB, pooler: Pooler) -> None:
     together(*[lambda n=n: client(("acme", "globex")[n % 2], n) for n in range(12)])  # type: ignore[misc]
     assert len(backends) == 1
     said = db.execute(
-        "select m.tenant_id, k.observations from memfold.memories as m join memfold.memory_counters as k"
+        "select m.tenant_id, k.observations from memfold.memories as m join memfold.memory_totals as k"
         " using (tenant_id, memory_id) where m.content = 'what both say' order by 1"
     ).fetchall()
     assert said == [("acme", 60), ("globex", 60)]

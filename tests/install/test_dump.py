@@ -117,6 +117,13 @@ def archived(dsn: str) -> None:
         run(dsn, f"select memfold.archive_events(clock_timestamp(), '{tenant}', 10000)")
 
 
+def striped(dsn: str) -> None:
+    """A memory of each of two tenants whose counters are striped."""
+    for tenant in ("before", "archived"):
+        run(dsn, "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories")
+        run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
+
+
 def calibrated(dsn: str) -> None:
     """Labelled pairs, and two calibrations that were applied, the second with a score."""
     for label in ("duplicate", "distinct"):
@@ -145,6 +152,7 @@ def test_a_copy_is_equal_and_goes_on(
     robot(source)
     calibrated(source)
     archived(source)
+    striped(source)
     adopt_docs(source, stranger)
     run(source, f"grant select on memfold.memory_audit to {stranger}")
     target.cluster.upgrade(source, way)

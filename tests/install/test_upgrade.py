@@ -615,7 +615,7 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     assert writers.problems == []
     record_property("slowest_call", max(writers.slowest))
     assert max(writers.slowest) < 4, writers.slowest
-    counted = "select sum(observations) from memfold.memory_counters"
+    counted = "select sum(observations) from memfold.memory_totals"
     assert ask(old, f"{counted} where tenant_id = 'writers'") == [writers.calls]
     assert ask(old, "select count(*) from memfold.memory_events where tenant_id = 'writers'") == [
         writers.calls

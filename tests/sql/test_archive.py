@@ -389,7 +389,7 @@ def test_writers_meanwhile(db: DB, connect: Connect) -> None:
     check(db)
     archive(db)
     check(db)
-    assert one(db, "select sum(observations)::bigint from memory_counters") == sum(observed)
+    assert one(db, "select sum(observations)::bigint from memory_totals") == sum(observed)
     assert one(db, "select count(*) from memory_events_archive") > 100
 
 

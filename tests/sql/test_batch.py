@@ -31,7 +31,7 @@ Candidate = dict[str, Any]
 
 STATE = {
     "memories": "select m.* from memories m where m.tenant_id = %s order by memory_id",
-    "counters": "select k.* from memory_counters k where k.tenant_id = %s and k.observations > 0"
+    "counters": "select k.* from memory_totals k where k.tenant_id = %s and k.observations > 0"
     " order by memory_id",
     "vectors": "select v.* from memory_vectors v where v.tenant_id = %s order by memory_id, model",
     "sources": "select s.source_turn_id, s.memory_id from memory_sources s where s.tenant_id = %s order by 1, 2",
@@ -545,7 +545,7 @@ def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
             at_once(connection, "acme", rnd.sample(facts, len(facts)))
 
     together([connect() for _ in range(8)], work)
-    assert db.execute("select distinct observations from memory_counters").fetchall() == [(1 + 8 * 12,)]
+    assert db.execute("select distinct observations from memory_totals").fetchall() == [(1 + 8 * 12,)]
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def seen(db: DB) -> dict[str, Any]:
 
 ROWS = """
 insert into memfold.options (tenant_id) values ('t');
+select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories;
 insert into memfold.memory_tokens values ('t', 'b', 'word', memfold_internal._new_id());
 insert into memfold.memory_events_archive
 select (jsonb_populate_record(null::memfold.memory_events_archive, to_jsonb(e))).* from memfold.memory_events as e;

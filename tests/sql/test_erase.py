@@ -191,7 +191,7 @@ def test_a_fact_of_many_wordings(db: DB) -> None:
         assert erase(db, f"turn-{number}")[0] == 1
         check(db)
     ((observations, aliases),) = db.execute(
-        "select observations, aliases from memfold.memory_counters where observations > 0"
+        "select observations, aliases from memfold.memory_totals where observations > 0"
     ).fetchall()
     assert (observations, aliases) == (len(letters) - 2, len(letters) - 3)
 

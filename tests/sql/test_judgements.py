@@ -624,7 +624,7 @@ def test_answers_while_both_sides_are_restated(m: DB, connect: Connect) -> None:
     assert errors == []
     per_bucket = 2 + len(writers) * calls // len(pairs)
     found = m.execute(
-        "select bucket_id, sum(k.observations), sum(k.independent) from memories join memory_counters k"
+        "select bucket_id, sum(k.observations), sum(k.independent) from memories join memory_totals k"
         " using (tenant_id, memory_id) where root_id is null group by bucket_id order by 1"
     ).fetchall()
     # the two first calls came without turns

@@ -126,7 +126,7 @@ def test_three_phrasings(db: DB, order: tuple[int, ...]) -> None:
         db.execute("select attach_embedding(%s, %s, %s, 'other')", [late[i].memory_id, *given[i].values()])
         check(db)
     assert db.execute(
-        "select m.content, k.observations from memories as m join memory_counters as k using (tenant_id, memory_id)"
+        "select m.content, k.observations from memories as m join memory_totals as k using (tenant_id, memory_id)"
         " where m.tenant_id = 'other' and m.root_id is null"
     ).fetchall() == [("Ida ist hier", 3)]
 

@@ -82,7 +82,7 @@ def test_plain_rows(db: DB) -> None:
         ("inserted", "plain", "Carol has a cow."),
         ("inserted", "plain", "Dave has a duck."),
     ]
-    assert db.execute("select distinct observations from memory_counters").fetchall() == [(1,)]
+    assert db.execute("select distinct observations from memory_totals").fetchall() == [(1,)]
     check(db)
     found = ingest(db, "bob has a dog")
     assert found.action == "merged"
@@ -198,7 +198,7 @@ def test_maintenance(db: DB) -> None:
     assert report["counts"]["plain"] == 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {"plain", "decay", "syntheses", "keys", "runs", "embed"}
+    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "keys", "runs", "embed"}
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(
@@ -250,7 +250,7 @@ def test_idempotency_keys_expire(db: DB) -> None:
     report = run_maintenance(db)
     assert report["counts"]["keys"] == 0
     assert "keys" not in report["left"]
-    observations = "select sum(observations) from memory_counters"
+    observations = "select sum(observations) from memory_totals"
     assert db.execute(observations).fetchone() == (8,)
     ingest(db, "User likes tea", idempotency_key="default new")
     assert db.execute(observations).fetchone() == (8,)
@@ -427,7 +427,9 @@ def test_schedule(db: DB) -> None:
         ("memfold maintenance", "0 * * * *"),
         ("memfold maintenance it's", "5 4 * * *"),
     ]
-    assert jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,syntheses,keys,runs,embed}')"
+    assert (
+        jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed}')"
+    )
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
     db.execute(jobs[1][2])
@@ -463,7 +465,9 @@ def test_what_the_tasks_call(db: DB) -> None:
     )
     counts: Counter[str] = Counter()
     for _ in range(10):
-        report = run_maintenance(db, "plain", "decay", "syntheses", "runs", "embed", "clean", "sweep")
+        report = run_maintenance(
+            db, "plain", "decay", "counters", "syntheses", "runs", "embed", "clean", "sweep"
+        )
         assert report["errors"] == {}
         counts.update(report["counts"])
         if not report["left"]:

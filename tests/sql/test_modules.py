@@ -128,6 +128,29 @@ def test_long_functions_say_why() -> None:
     assert {match[2] for match in found if match[1]} == long
 
 
+# Who counts, derives, joins stripes or erases: all others read memory_totals, which adds the stripes.
+COUNTING = {
+    "12_locks/_stripes.sql", "12_locks/_row_locks.sql", "21_ledger/check_invariants.sql", "21_ledger/derive_scope.sql",
+    "31_ingest/_apply.sql", "70_lifecycle/_erase.sql", "70_lifecycle/_erase_texts.sql",
+}  # fmt: skip
+
+
+def test_counters_are_read_with_what_is_beside_them() -> None:
+    """Others touch the bare row only to lock it, or to write what no stripe has: feedback, decay."""
+    reads = re.compile(r"(?:from|join) memfold\.memory_counters as (\w+)([^;]*)")
+    found = {file: reads.findall((FUNCTIONS / file).read_text()) for file in files()}
+    assert {file for file in COUNTING if found[file]} == COUNTING
+    bare = [
+        (file, rest)
+        for file, matches in found.items()
+        for _, rest in matches
+        if file not in COUNTING and "for no key update" not in rest
+    ]
+    assert bare == []
+    views = "".join((FUNCTIONS / file).read_text() for file in files() if file not in COUNTING)
+    assert "memory_counter_stripes as" not in views
+
+
 @pytest.mark.one_server
 def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
     at, called = homes(), calls(db)

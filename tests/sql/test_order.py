@@ -566,12 +566,12 @@ def test_windows_in_the_archive(db: DB, seed: int) -> None:
         else:
             events.append(ingest(db, text, source_turn_ids=turns(rnd)).event_id)
         before = db.execute(
-            "select memory_id, observations, independent from memory_counters order by 1"
+            "select memory_id, observations, independent from memory_totals order by 1"
         ).fetchall()
         db.execute("select memfold.archive_events(clock_timestamp(), tenant_id => 'acme')")
         db.execute("select memfold.derive_scope(array(select memory_id from memories), 'acme')")
         after = db.execute(
-            "select memory_id, observations, independent from memory_counters order by 1"
+            "select memory_id, observations, independent from memory_totals order by 1"
         ).fetchall()
         assert before == after
         check(db)

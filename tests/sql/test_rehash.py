@@ -25,7 +25,7 @@ Connect = Callable[..., DB]
 CATALOG = """
 select 'memory', m.memory_id::text, to_jsonb(m) from memfold.memories as m
 union all
-select 'counters', k.memory_id::text, to_jsonb(k) - 'last_event' from memfold.memory_counters as k where k.observations > 0
+select 'counters', k.memory_id::text, to_jsonb(k) - 'last_event' from memfold.memory_totals as k where k.observations > 0
 union all
 select 'interval', i.memory_id::text, to_jsonb(i) from memfold.memory_intervals as i
 union all
@@ -668,7 +668,7 @@ def test_batches_while_it_runs(db: DB, bulk: bool) -> None:
     assert sorted(states(db).items()) == [
         ("I use C", "active"), ("I use C++", "merged"), ("I use Go", "active"), ("I use Zig", "active"),
     ]  # fmt: skip
-    assert db.execute("select sum(observations) from memory_counters").fetchone() == (10,)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (10,)
     settled(db)
 
 
@@ -849,7 +849,7 @@ def test_at_random(db: DB, seed: int) -> None:
     check(db)
     rehash(db)
     settled(db)
-    assert db.execute("select sum(observations) from memory_counters").fetchone() == (history.accepted,)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (history.accepted,)
     before = catalog(db)
     now = db.execute(
         "select canonicalizer, key_fields from memfold_internal._policy('acme', 'default', 'fact')"
@@ -860,7 +860,7 @@ def test_at_random(db: DB, seed: int) -> None:
     ]
     rehash(db, **history.random.choice(different))
     settled(db)
-    assert db.execute("select sum(observations) from memory_counters").fetchone() == (history.accepted,)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (history.accepted,)
     undo = db.execute("select run_id from runs where kind = 'rehash' order by run_id desc limit 1").fetchone()
     assert undo is not None
     rehash(db, undo_run_id=undo[0])
@@ -939,7 +939,7 @@ def test_beside_writers(db: DB, connect: Connect) -> None:
     assert taken > 0
     assert {row[0] for row in runs(db)} <= {"done", "undone"}
     settled(db)
-    assert db.execute("select sum(observations) from memory_counters").fetchone() == (taken + len(texts),)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (taken + len(texts),)
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (30,)
 
 
@@ -1004,7 +1004,7 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         rehash(db)
         assert [row[0] for row in runs(db)] == ["done"]
         settled(db)
-        row = db.execute("select sum(observations) from memory_counters").fetchone()
+        row = db.execute("select sum(observations) from memory_totals").fetchone()
         # a call whose answer the crash has taken may have been committed or not
         assert row is not None
         assert len(texts) + sum(done) <= row[0] <= len(texts) + sum(done) + 2 * len(connections)

@@ -122,7 +122,7 @@ def test_batches_refuse_what_singles_refuse(db: DB, seed: int) -> None:
     states = [
         db.execute(
             "select m.content, m.memory_type, m.subject, m.status, k.observations, k.independent"
-            " from memories m left join memory_counters k using (tenant_id, memory_id)"
+            " from memories m left join memory_totals k using (tenant_id, memory_id)"
             " where bucket_id = %s order by 1, 2, 3",
             [bucket],
         ).fetchall()

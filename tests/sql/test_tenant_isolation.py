@@ -14,9 +14,9 @@ DB = psycopg.Connection[Any]
 App = Callable[..., DB]
 
 TENANT_TABLES = {
-    "memories", "memory_counters", "memory_vectors", "memory_intervals", "memory_sources", "memory_tokens",
-    "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options", "predicates", "antonyms",
-    "runs", "memory_events_archive", "archive_positions",
+    "memories", "memory_counters", "memory_counter_stripes", "memory_vectors", "memory_intervals", "memory_sources",
+    "memory_tokens", "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options",
+    "predicates", "antonyms", "runs", "memory_events_archive", "archive_positions",
 }  # fmt: skip
 
 
@@ -39,6 +39,10 @@ def two_tenants(db: DB) -> DB:
         db.execute("select end_session('a session', %s)", [tenant])
         for _ in range(3):
             ingest(db, "User likes tea", tenant_id=tenant)
+            db.execute(
+                "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
+                [tenant],
+            )
         # one position and one archived row at least
         db.execute("select archive_events(clock_timestamp(), %s, 1000)", [tenant])
     return db

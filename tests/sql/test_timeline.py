@@ -334,7 +334,7 @@ def test_tombstones(slot: DB) -> None:
         assert (again.action, again.tier, again.method) == ("rejected", 1, "tombstone")
     assert timeline(slot) == [("VW", "01-01", None)]
     assert slot.execute(
-        "select observations from memory_counters where memory_id = %s", [b.memory_id]
+        "select observations from memory_totals where memory_id = %s", [b.memory_id]
     ).fetchone() == (1,)
     slot.execute("select undo(%s, tenant_id => 'acme')", [rejection["Stripe"][0]])
     assert timeline(slot) == [("VW", "01-01", "03-01"), ("Stripe", "03-01", "05-01"), ("VW", "05-01", None)]

@@ -201,7 +201,7 @@ def test_sixteen_writers(nodes: citus_nodes.Nodes, kind: str, way: str) -> None:
     assert failures == []
     with nodes.connect() as connection:
         found = connection.execute(
-            "select m.subject, k.observations from memfold.memories as m join memfold.memory_counters as k"
+            "select m.subject, k.observations from memfold.memories as m join memfold.memory_totals as k"
             " on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id"
             " where m.tenant_id = %s and m.status = 'active' order by 1",
             [tenant],
@@ -470,7 +470,7 @@ class Writers:
             for tenant, done in self.done.items():
                 row = connection.execute(
                     "select (select count(*) from memfold.memory_events where tenant_id = %s and observation),"
-                    " (select sum(observations) from memfold.memory_counters where tenant_id = %s),"
+                    " (select sum(observations) from memfold.memory_totals where tenant_id = %s),"
                     " (select count(*) from memfold.memories where tenant_id = %s and status = 'active')",
                     [tenant] * 3,
                 ).fetchone()

@@ -5,27 +5,36 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
+declare
+    v_striped uuid[];
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.is_active or k.on_timeline), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
             when i.hit and not k.is_active then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
-        max(k.last_seen)
-    into changed, aliased, latest
+        max(k.last_seen), pg_catalog.array_agg(k.memory_id) filter (where k.is_striped)
+    into changed, aliased, latest, v_striped
     from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
-        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen from memfold.memory_counters as k
+        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_striped from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;
+    if v_striped is not null then
+        perform memfold_internal._join_stripes(_lock_roots.tenant_id, v_striped);
+        select greatest(_lock_roots.latest, max(k.last_seen)) into latest
+        from memfold.memory_counters as k
+        where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = any(v_striped);
+    end if;
 end;
 $$;
 revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
 comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
-'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to it, without a lock on its scope; if
-it was merged or retired since, its row may be an alias''s, which is never held while waiting for a root: 40001. changed: those to
-which nothing can simply be added, as they are now; aliased: one of them has aliases; latest: when one of them was seen last.';
+'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to it,
+without a lock on its scope; if it was merged or retired since, its row may be an alias''s, which is never held while waiting for
+a root: 40001. changed: those to which nothing can simply be added, as they are now; aliased: one of them has aliases; latest:
+when one of them was seen last.';
 
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
@@ -81,9 +90,10 @@ begin
         where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
         for no key update;
     end loop;
+    perform memfold_internal._join_stripes(tenant_id, memory_ids);
 end;
 $$;
 revoke all on function memfold_internal._lock_texts(text, uuid[]) from public;
 comment on function memfold_internal._lock_texts(text, uuid[]) is
-'Locks the counters of memory_ids one after the other: before derive_scope() is called in parts (_texts_to_lock). The caller holds the
-bucket''s lock.';
+'Locks the counters of memory_ids one after the other, and joins their stripes: before derive_scope() is called in parts
+(_texts_to_lock). The caller holds the bucket''s lock.';

@@ -104,7 +104,7 @@ begin
         where a.tenant_id = j.tenant_id collate "C" and a.memory_id = _record_relation.memory_id;
     else
         v_on_timeline := action in ('merged', 'replaced') and exists (
-            select from memfold.memory_counters as k
+            select from memfold.memory_totals as k
             where k.tenant_id = j.tenant_id collate "C"
                 and k.memory_id in (_record_relation.memory_id, _record_relation.target_id) and k.on_timeline
         );
@@ -189,7 +189,7 @@ begin
         ), '{}'),
         reasons[p.place],
         exists (
-            select from memfold.memory_counters as k
+            select from memfold.memory_totals as k
             where k.tenant_id = r.tenant_id and k.memory_id in (memory_ids[p.place], into_ids[p.place]) and k.on_timeline
         ),
         judgement_ids[p.place], _merge_all.verdict, r.run_id, memfold_internal._actor()

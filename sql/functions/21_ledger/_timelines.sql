@@ -11,7 +11,7 @@ begin
         select r.memory_id as root, r.bucket_id, r.scope_key, r.has_slot, memfold.canonicalize(r.object, 'prose/1') as object
         from pg_catalog.unnest(memory_ids) as i (id)
         cross join lateral (
-            select k.memory_id from memfold.memory_counters as k
+            select k.memory_id from memfold.memory_totals as k
             where k.tenant_id = _derived_timelines.tenant_id collate "C" and k.memory_id = i.id
                 and k.on_timeline and k.observations > 0
             offset 0
@@ -237,7 +237,7 @@ begin
         select max(k.last_seen)
         from pg_catalog.unnest(memfold_internal._timeline_texts(tenant_id, memory_ids)) as i (id)
         cross join lateral (
-            select k.last_seen from memfold.memory_counters as k
+            select k.last_seen from memfold.memory_totals as k
             where k.tenant_id = _last_seen.tenant_id collate "C" and k.memory_id = i.id
             offset 0
         ) as k
@@ -259,7 +259,7 @@ begin
     from memfold.memories as m
     -- from the slot to its counters, whatever the statistics say: there may be none yet
     cross join lateral (
-        select k.on_timeline, k.last_seen from memfold.memory_counters as k
+        select k.on_timeline, k.last_seen from memfold.memory_totals as k
         where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         offset 0
     ) as k
@@ -301,7 +301,7 @@ begin
     return (
         select m.memory_id
         from pg_catalog.unnest(members) as m
-        join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         cross join lateral memfold_internal._last_statement(m.tenant_id, m.memory_id) as e (event_id)
         order by k.last_seen desc, e.event_id desc
         limit 1

@@ -48,7 +48,7 @@ begin
                 where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
             ) as waits
         from memfold.memories as m
-        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         where m.tenant_id = v_tenant_id
     )
     select a.memory_id, 'memory: ' || coalesce(x.key, 'leads to a root'), x.value #>> '{}', a.state ->> coalesce(x.key, 'root_id')
@@ -65,6 +65,19 @@ begin
     from memfold.memory_counters as d
     join memfold.memories as m on m.tenant_id = d.tenant_id and m.memory_id = d.memory_id
     where d.tenant_id = v_tenant_id and d.is_active <> (m.status = 'active');
+
+    -- what is added to others is derived, not counted
+    return query
+    select k.memory_id, 'stripes: 64 of a striped root that is active, on no timeline and without aliases', x.stripes::text, s.stripes::text
+    from memfold.memory_counters as k
+    cross join lateral (
+        select count(*) as stripes from memfold.memory_counter_stripes as s
+        where s.tenant_id = k.tenant_id and s.memory_id = k.memory_id
+    ) as s
+    cross join lateral (
+        select case when k.is_striped and k.is_active and not k.on_timeline and k.aliases = 0 then 64 else 0 end as stripes
+    ) as x
+    where k.tenant_id = v_tenant_id and s.stripes <> x.stripes;
 
     return query
     select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
@@ -84,6 +97,8 @@ begin
     select x.memory_id, x.name || ': memory exists', x.memory_id::text, null
     from (
         select k.memory_id, 'counters' as name from memfold.memory_counters as k where k.tenant_id = v_tenant_id
+        union all
+        select s.memory_id, 'stripe' from memfold.memory_counter_stripes as s where s.tenant_id = v_tenant_id
         union all
         select v.memory_id, 'vector' from memfold.memory_vectors as v where v.tenant_id = v_tenant_id
     ) as x
@@ -129,7 +144,7 @@ begin
     select r.memory_id, 'order: last event', x.event_id::text, k.last_event::text
     from memfold.memories as m
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
-    join memfold.memory_counters as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
+    join memfold.memory_totals as k on k.tenant_id = r.tenant_id and k.memory_id = r.memory_id
     cross join lateral (
         select e.event_id from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
@@ -137,7 +152,7 @@ begin
         order by e.event_id desc
         limit 1
     ) as x
-    where m.tenant_id = v_tenant_id and k.last_event < x.event_id;
+    where m.tenant_id = v_tenant_id and k.last_event < x.event_id and not k.is_striped;
     return query
     select u.memory_id, 'order: undone later', u.undoes::text, u.event_id::text
     from memfold.memory_events as u

@@ -79,6 +79,7 @@ begin
         where k.tenant_id = v_tenant_id and k.memory_id = v_id
         for no key update;
     end loop;
+    perform memfold_internal._join_stripes(v_tenant_id, v_members);
 
     for d in
         -- nothing is written of what stays as it was: of a large tree that is most

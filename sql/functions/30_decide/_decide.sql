@@ -66,7 +66,7 @@ begin
             select o.of_scope, k.memory_id, k.last_seen into d.on_timeline, v_current_id, v_last_seen
             from own as o
             join timelines as t on t.timeline = o.timeline and t.valid_to is null
-            join memfold.memory_counters as k on k.tenant_id = c.tenant_id collate "C" and k.memory_id = t.memory_id
+            join memfold.memory_totals as k on k.tenant_id = c.tenant_id collate "C" and k.memory_id = t.memory_id
             order by k.last_seen desc, k.memory_id desc
             limit 1;
         else
@@ -239,7 +239,7 @@ begin
         d.judgement := 'synthesis';
         d.on_timeline := false;
     elsif exists (
-        select from memfold.memory_counters as k
+        select from memfold.memory_totals as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id
             and (k.last_seen <= c.observed_at) is not false
     ) then

@@ -51,7 +51,7 @@ declare
     v_slot_seen timestamptz;
 begin
     select max(k.last_seen) into v_last_seen
-    from memfold.memory_counters as k
+    from memfold.memory_totals as k
     where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
     if d.method = 'timeline' or d.action = 'inserted' and d.memory_id is not null then
         -- what was superseded or withdrawn comes back, to the timelines that it was on and to what else is on them by now
@@ -124,6 +124,7 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
     v_on_timeline boolean;
+    v_is_striped boolean;
     v_said record;
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
@@ -134,7 +135,7 @@ begin
         end if;
         if d.action = 'merged' then
             d.on_timeline := exists (
-                select from memfold.memory_counters as k
+                select from memfold.memory_totals as k
                 where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.root_id and k.on_timeline
             );
         end if;
@@ -170,12 +171,16 @@ begin
         v_derive := false;
     elsif v_memory_id is null and d.action in ('merged', 'replaced') then
         -- locks the root before its new alias, or what it becomes an alias of, is there
-        select k.on_timeline into v_on_timeline
+        select k.on_timeline, k.is_striped into v_on_timeline, v_is_striped
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.is_active
         for no key update;
         if not found then
             return null;
+        end if;
+        if v_is_striped then
+            -- a turn that is new to its text may not be new to a tree of two
+            perform memfold_internal._join_stripes(c.tenant_id, array[d.target_id]);
         end if;
         v_memory_id := memfold_internal._insert_memory(c, case d.action when 'merged' then d.target_id end);
         if v_memory_id is null then

@@ -82,6 +82,8 @@ declare
     v_seen constant timestamptz := coalesce(c.observed_at, memfold_internal._clock());
     v_turns constant bigint := pg_catalog.cardinality(c.source_turn_ids);
     v_independent bigint := 1;
+    v_last_event uuid;
+    v_stripe bigint;
 begin
     observed_at := v_seen;
     if c.origin = 'recalled' then
@@ -90,7 +92,7 @@ begin
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;
         select k.on_timeline, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
         into on_timeline, observed_at
-        from memfold.memory_counters as k
+        from memfold.memory_totals as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
         -- it holds no row that has the last id; a batch has given its own
         if c.last_event_id is null then
@@ -101,28 +103,48 @@ begin
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer active is
     -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
     -- scope's lock. A turn is taken for new here.
-    update memfold.memory_counters as k
-    set observations = k.observations + 1,
-        independent = k.independent + 1,
-        source_confidence = greatest(k.source_confidence, c.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
-        first_seen = least(k.first_seen, c.observed_at),
-        last_seen = greatest(k.last_seen, v_seen),
-        -- what a batch has written of later candidates is no reason to give this one another id
-        last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
-            else memfold_internal._id_after(_record_observation.event_id, k.last_event) end,
-        aliases = k.aliases + new_aliases
-    where k.tenant_id = c.tenant_id collate "C"
-        and k.memory_id = root_id
-        and k.is_active
-        and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
-    returning k.aliases, k.on_timeline,
-        case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
-        case when c.observed_at is null then k.last_seen else v_seen end
-    into v_aliases, v_on_timeline, event_id, observed_at;
+    for v_attempt in 1..2 loop
+        update memfold.memory_counters as k
+        set observations = k.observations + 1,
+            independent = k.independent + 1,
+            source_confidence = greatest(k.source_confidence, c.source_confidence),
+            extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
+            first_seen = least(k.first_seen, c.observed_at),
+            last_seen = greatest(k.last_seen, v_seen),
+            -- what a batch has written of later candidates is no reason to give this one another id
+            last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
+                else memfold_internal._id_after(_record_observation.event_id, k.last_event) end,
+            aliases = k.aliases + new_aliases
+        where k.tenant_id = c.tenant_id collate "C"
+            and k.memory_id = root_id
+            and k.is_active
+            and not k.is_striped
+            and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
+        returning k.aliases, k.on_timeline,
+            case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
+            case when c.observed_at is null then k.last_seen else v_seen end
+        into v_aliases, v_on_timeline, v_last_event, observed_at;
+        exit when v_aliases is not null;
+        -- Several turns may be new in part, which depends on who came before: not beside others.
+        if c.metadata = '{}' and new_aliases = 0 and v_turns <= 1 and c.last_event_id is null
+            and (c.observed_at > memfold_internal._clock()) is not true
+        then
+            select 0, false, s.last_seen, s.last_event, s.stripe
+            into v_aliases, v_on_timeline, observed_at, v_last_event, v_stripe
+            from memfold_internal._add_to_stripe(c.tenant_id, root_id, c.source_confidence, c.extractor_confidence, c.observed_at,
+                c.event_id) as s
+            where s.stripe is not null;
+            exit when v_aliases is not null;
+        end if;
+        perform memfold_internal._join_stripes(c.tenant_id, array[root_id]);
+    end loop;
     if v_aliases is null then
         return;
     end if;
+    if v_last_event <> event_id and v_stripe is null and c.last_event_id is null then
+        perform memfold_internal._stripe_contended(c.tenant_id, root_id, event_id);
+    end if;
+    event_id := v_last_event;
     if memory_id <> root_id and new_aliases = 0 then
         perform from memfold.memories as m
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.memory_id
@@ -143,9 +165,7 @@ begin
         v_independent := memfold_internal._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
     end if;
     if v_independent = 0 then
-        update memfold.memory_counters as k
-        set independent = k.independent - 1
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
+        perform memfold_internal._not_independent(c.tenant_id, root_id, v_stripe);
     end if;
     if c.metadata <> '{}' then
         update memfold.memories as m

@@ -150,7 +150,7 @@ begin
         v_text_id := greatest(m.memory_id, v_other_id);
         d.target_id := least(m.memory_id, v_other_id);
         d.on_timeline := exists (
-            select from memfold.memory_counters as k
+            select from memfold.memory_totals as k
             where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_text_id, d.target_id) and k.on_timeline
         );
     elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'insert') then

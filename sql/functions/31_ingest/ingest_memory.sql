@@ -11,7 +11,11 @@ declare
     v_on_timeline boolean;
     v_added bigint;
     v_seen timestamptz;
+    v_stated_at timestamptz;
     v_event_id uuid;
+    v_last_event uuid;
+    v_stripe bigint;
+    v_is_striped boolean;
 begin
     select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
         coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
@@ -30,21 +34,62 @@ begin
     if v_memory_id is null then
         return null;
     end if;
+    -- What this session found striped last, and probably still is: saves the UPDATE that would find it so.
+    v_is_striped := coalesce(pg_catalog.current_setting('memfold.striped', true) = v_memory_id::text, false);
     -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
-    update memfold.memory_counters as k
-    set observations = k.observations + 1,
-        independent = k.independent + 1,
-        source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
-        first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
-        last_seen = greatest(k.last_seen, v_seen),
-        last_event = memfold_internal._id_after(v_event_id, k.last_event)
-    where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
-        and k.memory_id = v_memory_id
-        and k.is_active
-        and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
-    returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end, k.last_event
-    into v_aliases, v_on_timeline, v_seen, v_event_id;
+    for v_attempt in 1..2 loop
+        if not v_is_striped then
+            update memfold.memory_counters as k
+            set observations = k.observations + 1,
+                independent = k.independent + 1,
+                source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
+                extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
+                first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
+                last_seen = greatest(k.last_seen, v_seen),
+                last_event = memfold_internal._id_after(v_event_id, k.last_event)
+            where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
+                and k.memory_id = v_memory_id
+                and k.is_active
+                and not k.is_striped
+                and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
+            returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end,
+                k.last_event
+            into v_aliases, v_on_timeline, v_stated_at, v_last_event;
+            exit when v_aliases is not null;
+        end if;
+        if metadata = '{}' then
+            -- _add_to_stripe(), in this function: the call of another one costs a tenth
+            v_event_id := coalesce(event_id, memfold_internal._new_id());
+            update memfold.memory_counter_stripes as x
+            set observations = x.observations + 1,
+                independent = x.independent + 1,
+                source_confidence = greatest(x.source_confidence, _ingest_fast_path.source_confidence),
+                extractor_confidence = greatest(x.extractor_confidence, _ingest_fast_path.extractor_confidence),
+                first_seen = least(x.first_seen, _ingest_fast_path.observed_at),
+                last_seen = greatest(x.last_seen, v_seen),
+                last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
+            from (
+                select e.event_id from memfold.memory_events as e
+                where e.tenant_id = _ingest_fast_path.tenant_id collate "C"
+                order by e.event_id desc
+                limit 1
+            ) as n
+            where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
+                and x.stripe = memfold_internal._own_stripe()
+                and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            returning 0, false, case when _ingest_fast_path.observed_at is null then x.last_seen else v_seen end, x.last_event, x.stripe
+            into v_aliases, v_on_timeline, v_stated_at, v_last_event, v_stripe;
+            if v_aliases is not null then
+                if not v_is_striped then
+                    perform pg_catalog.set_config('memfold.striped', v_memory_id::text, false);
+                end if;
+                exit;
+            end if;
+        end if;
+        -- what cannot be added beside others, or there were stripes until a moment ago
+        perform memfold_internal._join_stripes(tenant_id, array[v_memory_id]);
+        v_is_striped := false;
+    end loop;
     if v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
         return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
@@ -60,9 +105,14 @@ begin
             v_added := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
         end if;
         if v_added = 0 then
-            update memfold.memory_counters as k
-            set independent = k.independent - 1
-            where k.tenant_id = _ingest_fast_path.tenant_id collate "C" and k.memory_id = v_memory_id;
+            perform memfold_internal._not_independent(tenant_id, v_memory_id, v_stripe);
+        end if;
+    end if;
+    if v_last_event <> v_event_id then
+        if v_stripe is null then
+            perform memfold_internal._stripe_contended(tenant_id, v_memory_id, v_event_id);
+        elsif observed_at is null then
+            v_stated_at := memfold_internal._raise_last_seen(tenant_id, v_memory_id, v_stripe);
         end if;
     end if;
     if metadata <> '{}' then
@@ -76,13 +126,13 @@ begin
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, observation, on_timeline, content, memory_type, subject,
         predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
     ) values (
-        _ingest_fast_path.tenant_id, v_event_id, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
+        _ingest_fast_path.tenant_id, v_last_event, _ingest_fast_path.bucket_id, 'merged', 1, 'hash', v_memory_id, true, v_on_timeline,
         _ingest_fast_path.content, _ingest_fast_path.memory_type, _ingest_fast_path.subject, _ingest_fast_path.predicate,
         _ingest_fast_path.object, _ingest_fast_path.source_turn_ids, _ingest_fast_path.source_confidence,
         _ingest_fast_path.extractor_confidence, _ingest_fast_path.session_id, _ingest_fast_path.origin, _ingest_fast_path.metadata,
-        v_seen, memfold_internal._actor()
+        v_stated_at, memfold_internal._actor()
     );
-    return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_event_id,
+    return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_last_event,
         null::jsonb);
 end;
 $$;

@@ -21,7 +21,7 @@ begin
             select case when v_classes[c.ordinality] in ('hit', 'new', 'repeat') then v_roots[c.ordinality] end as root_id
         ) as o
         left join lateral (
-            select k.last_seen from memfold.memory_counters as k
+            select k.last_seen from memfold.memory_totals as k
             where k.tenant_id = b.tenant_id and k.memory_id = o.root_id
             offset 0
         ) as k on true

@@ -10,7 +10,7 @@ begin
             'source_turn_ids', e.turns
         ))
         from memfold.memories as m
-        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         left join lateral (
             select o.origin, o.session_id, pg_catalog.to_jsonb(o.source_turn_ids[1:5]) as turns
             from memfold.memory_events as o

@@ -3,7 +3,8 @@ create or replace function memfold_internal._recallable(
     min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
-begin atomic
+-- no parsed body: the view that it reads steps aside while Citus distributes tables
+as $$
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
     -- from each to the next, whatever the statistics say
     from (
@@ -24,7 +25,7 @@ begin atomic
             select
                 c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
                 c.last_accessed, c.helpful_count, c.harmful_count
-            from memfold.memory_counters as c
+            from memfold.memory_totals as c
             where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
             offset 0
         ) as k
@@ -77,7 +78,7 @@ begin atomic
         -- sums of doubles must not decide at a threshold
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
-end;
+$$;
 revoke all on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold_internal.recall_rule[]
 ) from public;

@@ -25,7 +25,7 @@ begin
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
     from memfold.memories as m
-    join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
     cross join lateral (
         select i.valid_from, i.valid_to
         from memfold.memory_intervals as i

@@ -17,7 +17,7 @@ begin
         greatest(k.last_accessed, k.last_seen), coalesce(as_of, now()),
         d.decay_rate, d.decay_floor, d.decay_interval)
     into v_confidence
-    from memfold.memory_counters as k
+    from memfold.memory_totals as k
     cross join memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     cross join memfold_internal._decay(m.tenant_id, m.bucket_id, m.memory_type) as d
     where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id;

@@ -145,7 +145,7 @@ begin
             offset 0
         ) as m
         cross join lateral (
-            select c.observations, c.first_seen, c.last_seen from memfold.memory_counters as c
+            select c.observations, c.first_seen, c.last_seen from memfold.memory_totals as c
             where c.tenant_id = v_tenant_id and c.memory_id = i.id
             offset 0
         ) as k
@@ -257,7 +257,7 @@ begin
                 offset 0
             ) as m
             cross join lateral (
-                select t.on_timeline from memfold.memory_counters as t
+                select t.on_timeline from memfold.memory_totals as t
                 where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
                 offset 0
             ) as k
@@ -345,7 +345,7 @@ begin
             left join lateral (
                 select pg_catalog.length(memfold_internal._prose_1(t.content)) as completeness, k.last_seen
                 from memfold.memories as t
-                join memfold.memory_counters as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
+                join memfold.memory_totals as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
                 where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = u.id
                     and u.cluster = any(v_folded)
                 offset 0

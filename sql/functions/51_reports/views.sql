@@ -36,7 +36,7 @@ select
     k.decayed_at,
     k.last_accessed
 from memfold.memories as m
-left join memfold.memory_counters as k
+left join memfold.memory_totals as k
     on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
 cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
 cross join lateral memfold_internal._decay(m.tenant_id, m.bucket_id, m.memory_type) as d
@@ -179,8 +179,8 @@ select
 from memfold.judgements as j
 inner join memfold.memories as m on j.tenant_id = m.tenant_id and j.memory_id = m.memory_id
 inner join memfold.memories as o on j.tenant_id = o.tenant_id and j.other_id = o.memory_id
-left join memfold.memory_counters as k on j.tenant_id = k.tenant_id and j.memory_id = k.memory_id
-left join memfold.memory_counters as l on j.tenant_id = l.tenant_id and j.other_id = l.memory_id
+left join memfold.memory_totals as k on j.tenant_id = k.tenant_id and j.memory_id = k.memory_id
+left join memfold.memory_totals as l on j.tenant_id = l.tenant_id and j.other_id = l.memory_id
 where j.status in ('open', 'leased', 'dead');
 comment on view memfold.open_judgements is
 'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
@@ -257,7 +257,7 @@ select
     k.independent as independent_observations,
     k.first_seen,
     k.last_seen
-from memfold.memory_counters as k
+from memfold.memory_totals as k
 inner join memfold.memories as m on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
 where k.observations >= 20 and k.independent * 5 <= k.observations;
 comment on view memfold.runaway_memories is

@@ -89,7 +89,7 @@ begin
                     g.weight_extractor, g.weight_repetition) as confidence
             from memfold.memories as m
             join kinds as g on g.bucket_id = m.bucket_id and g.memory_type = m.memory_type
-            join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
             where m.tenant_id = _decayed.tenant_id collate "C" and m.status = 'active'
                 and (m.memory_id = any(memory_ids) or memory_ids is null)
                 and (g.decay_rate > 0 or k.decayed_confidence is not null)

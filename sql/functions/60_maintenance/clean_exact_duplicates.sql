@@ -36,7 +36,7 @@ begin
         from texts as t
         join rules as p on p.kind = t.memory_type
         cross join lateral (
-            select k.* from memfold.memory_counters as k
+            select k.* from memfold.memory_totals as k
             where k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
             offset 0
         ) as k

@@ -47,7 +47,7 @@ begin
         from texts as t
         join rules as p on p.kind = t.memory_type
         cross join lateral (
-            select k.* from memfold.memory_counters as k
+            select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
                 -- what holds there is what was stated last, used or not
                 and not k.on_timeline
@@ -117,7 +117,7 @@ begin
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
     perform memfold_internal._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
-    -- statements that need no bucket's lock add to a memory under its counters' row
+    -- restatements, which need no bucket's lock, add to a memory under its row of counters, or a stripe of it
     perform from (
         select k.memory_id from unnest(v_ids) as i (id)
         join memfold.memory_counters as k
@@ -125,6 +125,7 @@ begin
         order by k.memory_id
         for no key update of k
     ) as k;
+    perform memfold_internal._join_stripes(tenant_id, v_ids);
     v_newest := memfold_internal._newest_event(tenant_id);
     return query
     with pruned as (

@@ -203,7 +203,7 @@ begin
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )
     select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _repoint_merges.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
-        select from memfold.memory_counters as k
+        select from memfold.memory_totals as k
         where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
     ), memfold_internal._actor()
     from unnest(aliases, aliases_into) as o (id, into_id)

@@ -47,7 +47,7 @@ begin
                 )
             ) as t
             left join lateral (
-                select k.observations from memfold.memory_counters as k
+                select k.observations from memfold.memory_totals as k
                 where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
                 offset 0
             ) as k on true

@@ -10,7 +10,7 @@ begin
         'memories', (select count(*) from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id),
         'memory_counters', (
             select count(*) from memfold.memories as m
-            join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_vectors', (
@@ -116,7 +116,7 @@ begin
     return query
     select jsonb_build_object('table', 'memory_counters', 'row', to_jsonb(k))
     from memfold.memories as m
-    join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
     order by k.memory_id;
     return query

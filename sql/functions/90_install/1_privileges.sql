@@ -42,14 +42,17 @@ end;
 $$;
 
 grant select on
-memfold.memories, memfold.memory_counters, memfold.memory_vectors, memfold.memory_intervals, memfold.memory_sources,
+memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_vectors,
+memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
 memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
 memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
 memfold_internal._whole_ledger
 to memfold_app, memfold_auditor;
 grant select, insert, update on memfold.judgements to memfold_queue;
-grant select on memfold.memories, memfold.memory_counters, memfold.memory_events to memfold_queue;
+grant select on
+memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_events
+to memfold_queue;
 grant execute on function
 memfold_internal._refresh_judgement(memfold.judgements), memfold_internal._was_asked(text, uuid, uuid),
 memfold_internal._judged_side(text, uuid), memfold_internal._is_in_question(text, uuid, uuid),

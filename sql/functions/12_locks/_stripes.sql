@@ -1,0 +1,262 @@
+-- The counters of a root are one row. Where writers wait for that row they are striped: 64 rows beside it (memory_counter_stripes), of
+-- which each server process adds to its own, so that commits of one fact reach the disk together. docs/decisions/0009.
+
+create or replace view memfold.memory_totals with (security_invoker = true) as
+select
+    k.tenant_id,
+    k.memory_id,
+    k.is_active,
+    k.on_timeline,
+    k.aliases,
+    k.observations + s.observations as observations,
+    k.independent + s.independent as independent,
+    greatest(k.source_confidence, s.source_confidence) as source_confidence,
+    greatest(k.extractor_confidence, s.extractor_confidence) as extractor_confidence,
+    least(k.first_seen, s.first_seen) as first_seen,
+    greatest(k.last_seen, s.last_seen) as last_seen,
+    k.access_count,
+    k.helpful_count,
+    k.harmful_count,
+    k.last_accessed,
+    k.last_event,
+    k.decayed_confidence,
+    k.decayed_at,
+    k.is_striped
+from memfold.memory_counters as k
+-- read where there are some, and where a caller asks for a sum
+left join lateral (
+    select
+        coalesce(sum(x.observations), 0)::bigint as observations,
+        coalesce(sum(x.independent), 0)::bigint as independent,
+        max(x.source_confidence) as source_confidence,
+        max(x.extractor_confidence) as extractor_confidence,
+        min(x.first_seen) as first_seen,
+        max(x.last_seen) as last_seen
+    from memfold.memory_counter_stripes as x
+    where k.is_striped and x.tenant_id = k.tenant_id and x.memory_id = k.memory_id
+) as s on true;
+comment on view memfold.memory_totals is
+'The counters of a memory, exact in every snapshot: its row of memory_counters and, where they are striped, what memory_counter_stripes
+adds to it. The same columns. Aliases have a row of zeros or none.';
+comment on column memfold.memory_totals.observations is 'repetition_count + 1.';
+comment on column memfold.memory_totals.independent is
+'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';
+
+create or replace function memfold_internal._own_stripe() returns bigint
+language sql stable parallel safe
+return pg_catalog.pg_backend_pid() & 63;
+revoke all on function memfold_internal._own_stripe() from public;
+comment on function memfold_internal._own_stripe() is 'The stripe, 0 to 63, that this server process adds to.';
+
+create or replace function memfold_internal._stripe(tenant_id text, root_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    -- not where an observation cannot be added without a look at others: values of a timeline, turns of several texts
+    update memfold.memory_counters as k
+    set is_striped = true
+    where k.tenant_id = _stripe.tenant_id collate "C" and k.memory_id = _stripe.root_id and k.is_active and not k.on_timeline
+        and k.aliases = 0 and not k.is_striped;
+    if found then
+        insert into memfold.memory_counter_stripes (
+            tenant_id, memory_id, stripe, source_confidence, extractor_confidence, first_seen, last_seen, last_event
+        )
+        select k.tenant_id, k.memory_id, s.stripe, k.source_confidence, k.extractor_confidence, k.first_seen, k.last_seen, k.last_event
+        from memfold.memory_counters as k
+        cross join pg_catalog.generate_series(0, 63) as s (stripe)
+        where k.tenant_id = _stripe.tenant_id collate "C" and k.memory_id = _stripe.root_id;
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._stripe(text, uuid) from public;
+comment on function memfold_internal._stripe(text, uuid) is
+'Stripes the counters of a root whose row the caller holds, where that can be: it is active, on no timeline and without aliases.';
+
+create or replace function memfold_internal._stripe_contended(tenant_id text, root_id uuid, event_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    -- One in eight, by the id's random bits: a fact that is restated in ways that have to join its stripes is not striped each time.
+    if pg_catalog.get_byte(pg_catalog.uuid_send(event_id), 15) < 32 then
+        perform memfold_internal._stripe(tenant_id, root_id);
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._stripe_contended(text, uuid, uuid) from public;
+comment on function memfold_internal._stripe_contended(text, uuid, uuid) is
+'For a call whose event_id was overtaken, by one that was made later and counted before it: it has waited for the row, which it
+holds now. Stripes the root''s counters, at one such call in eight.';
+
+create or replace function memfold_internal._not_independent(tenant_id text, root_id uuid, stripe bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    if stripe is null then
+        update memfold.memory_counters as k
+        set independent = k.independent - 1
+        where k.tenant_id = _not_independent.tenant_id collate "C" and k.memory_id = root_id;
+    else
+        update memfold.memory_counter_stripes as x
+        set independent = x.independent - 1
+        where x.tenant_id = _not_independent.tenant_id collate "C" and x.memory_id = root_id and x.stripe = _not_independent.stripe;
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._not_independent(text, uuid, bigint) from public;
+comment on function memfold_internal._not_independent(text, uuid, bigint) is
+'Takes back that an observation was an independent one, where it was counted: in a stripe, or (null) in the row.';
+
+create or replace function memfold_internal._raise_last_seen(tenant_id text, root_id uuid, stripe bigint) returns timestamptz
+language plpgsql volatile
+as $$
+declare
+    v_seen timestamptz;
+begin
+    update memfold.memory_counter_stripes as x
+    set last_seen = t.last_seen
+    from memfold.memory_totals as t
+    where x.tenant_id = _raise_last_seen.tenant_id collate "C" and x.memory_id = _raise_last_seen.root_id
+        and x.stripe = _raise_last_seen.stripe and t.tenant_id = x.tenant_id and t.memory_id = x.memory_id
+    returning x.last_seen into v_seen;
+    return v_seen;
+end;
+$$;
+revoke all on function memfold_internal._raise_last_seen(text, uuid, bigint) from public;
+comment on function memfold_internal._raise_last_seen(text, uuid, bigint) is
+'For an observation of now whose id was overtaken: the clock may be behind what was stated before, and so would be its time. Sets
+a stripe''s last_seen to that of the memory, and returns it.';
+
+create or replace function memfold_internal._add_to_stripe(
+    tenant_id text, root_id uuid, source_confidence double precision, extractor_confidence double precision, observed_at timestamptz,
+    event_id uuid
+) returns memfold.memory_counter_stripes
+language plpgsql volatile
+as $$
+declare
+    s memfold.memory_counter_stripes;
+    -- not in the UPDATE: to Citus none may call what is volatile
+    v_event_id constant uuid := coalesce(event_id, memfold_internal._new_id());
+    v_now constant timestamptz := coalesce(observed_at, memfold_internal._clock());
+begin
+    update memfold.memory_counter_stripes as x
+    set observations = x.observations + 1,
+        independent = x.independent + 1,
+        source_confidence = greatest(x.source_confidence, _add_to_stripe.source_confidence),
+        extractor_confidence = greatest(x.extractor_confidence, _add_to_stripe.extractor_confidence),
+        first_seen = least(x.first_seen, _add_to_stripe.observed_at),
+        last_seen = greatest(x.last_seen, v_now),
+        last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
+    from (
+        -- above all that the tenant has: what was stated before, whatever the clock says, may be in other stripes
+        select e.event_id from memfold.memory_events as e
+        where e.tenant_id = _add_to_stripe.tenant_id collate "C"
+        order by e.event_id desc
+        limit 1
+    ) as n
+    where x.tenant_id = _add_to_stripe.tenant_id collate "C" and x.memory_id = _add_to_stripe.root_id
+        and x.stripe = memfold_internal._own_stripe()
+        -- a snapshot from before others' calls does not show what to come after
+        and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+    returning x.* into s;
+    if not found then
+        return null;
+    end if;
+    if observed_at is not null then
+        s.last_seen := observed_at;
+    elsif s.last_event <> v_event_id then
+        s.last_seen := memfold_internal._raise_last_seen(tenant_id, root_id, s.stripe);
+    end if;
+    return s;
+end;
+$$;
+revoke all on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) from public;
+comment on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) is
+'Adds one observation of a root whose counters are striped to this process''s stripe, as an independent one. Returns the stripe as
+it is then, but with last_seen, when this was observed (null: now, after all that was stated), and last_event, its ledger row''s
+id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the transaction
+has one snapshot.';
+
+create or replace function memfold_internal._join_stripes(tenant_id text, memory_ids uuid[]) returns boolean
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+    v_found boolean := false;
+    d record;
+begin
+    for d in
+        -- the rows of counters, in their order, before any stripe
+        select k.memory_id
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select k.memory_id from memfold.memory_counters as k
+            where k.tenant_id = _join_stripes.tenant_id collate "C" and k.memory_id = i.id and k.is_striped
+            for no key update
+        ) as k
+        order by k.memory_id
+    loop
+        with gone as (
+            delete from memfold.memory_counter_stripes as x
+            where x.tenant_id = _join_stripes.tenant_id collate "C" and x.memory_id = d.memory_id
+            returning x.*
+        )
+        update memfold.memory_counters as k
+        set is_striped = false, observations = k.observations + g.observations, independent = k.independent + g.independent,
+            source_confidence = g.source_confidence, extractor_confidence = g.extractor_confidence, first_seen = g.first_seen,
+            last_seen = g.last_seen, last_event = g.last_event
+        from (
+            select pg_catalog.sum(g.observations)::bigint as observations, pg_catalog.sum(g.independent)::bigint as independent,
+                max(g.source_confidence) as source_confidence, max(g.extractor_confidence) as extractor_confidence,
+                min(g.first_seen) as first_seen, max(g.last_seen) as last_seen,
+                (pg_catalog.array_agg(g.last_event order by g.last_event desc nulls last))[1] as last_event
+            from gone as g
+        ) as g
+        where k.tenant_id = _join_stripes.tenant_id collate "C" and k.memory_id = d.memory_id and k.is_striped;
+        v_found := true;
+    end loop;
+    return v_found;
+end;
+$$;
+revoke all on function memfold_internal._join_stripes(text, uuid[]) from public;
+comment on function memfold_internal._join_stripes(text, uuid[]) is
+'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any. It waits
+for who adds to a stripe, and the next one finds none and waits for the row: until this transaction ends, what is read and written
+of these counters is all there is. The caller has not written sources of theirs, which who has a stripe may wait for.';
+
+create or replace function memfold_internal._join_idle_stripes(tenant_id text, max_memories bigint) returns bigint
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_id uuid;
+    v_joined bigint := 0;
+begin
+    for v_id in
+        select x.memory_id from memfold.memory_counter_stripes as x
+        where x.tenant_id = _join_idle_stripes.tenant_id collate "C" and x.stripe = 0
+        order by x.memory_id
+        limit max_memories
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = _join_idle_stripes.tenant_id collate "C" and k.memory_id = v_id
+        for no key update skip locked;
+        continue when not found;
+        -- somebody at work here is a sign that it is still contended
+        if (
+            select count(*) from (
+                select from memfold.memory_counter_stripes as x
+                where x.tenant_id = _join_idle_stripes.tenant_id collate "C" and x.memory_id = v_id
+                for update skip locked
+            ) as free
+        ) = 64 then
+            perform memfold_internal._join_stripes(tenant_id, array[v_id]);
+            v_joined := v_joined + 1;
+        end if;
+    end loop;
+    return v_joined;
+end;
+$$;
+revoke all on function memfold_internal._join_idle_stripes(text, bigint) from public;
+comment on function memfold_internal._join_idle_stripes(text, bigint) is
+'Joins the stripes of a tenant''s roots, of so many at most, to which nobody adds at this moment. Waits for nobody. Returns of how many.';
