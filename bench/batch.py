@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +32,7 @@ create unlogged table bench.rows (
     scope_key bigint, turn text collate "C", embedding vector
 );
 create index on bench.rows (batch);
-grant select on bench.rows to bench_app;
-grant insert on memfold.staged_candidates to bench_app
+grant select on bench.rows to bench_app
 """
 
 UPSERT = """
@@ -102,16 +100,11 @@ sources as (
 )}
 """  # fmt: skip
 BATCH = "select count(*) from memfold.ingest_memories(%s)"
-STAGED = "select count(*) from memfold.ingest_staged(%s)"
+APART = "select count(*) from memfold.ingest_memories(%s, embeddings => %b)"
 SINGLE = (
     "select memfold.ingest_memory(%(content)s, 'bench', subject => %(subject)s, embedding => %(embedding)s,"
     " embedding_model => %(embedding_model)s, source_turn_ids => %(source_turn_ids)s)"
 )
-COPY = (
-    "copy memfold.staged_candidates (tenant_id, batch_id, ordinal, content, subject, embedding, embedding_model,"
-    " source_turn_ids) from stdin (format binary)"
-)
-
 Candidate = dict[str, Any]
 
 
@@ -122,8 +115,9 @@ class Kind:
     name: str
     bare: dict[str, str]
     make: Callable[[int], list[Candidate]]
-    # the least ratio of the better way in to each bare statement
+    # the least ratio of the better way in to each bare statement, and to our own single calls in a pipeline
     floors: dict[str, float] = field(default_factory=dict)
+    pipeline: float = 5
 
 
 def text(number: int) -> str:
@@ -164,18 +158,14 @@ def new_facts_with_vectors(rows: int) -> list[Candidate]:
 
 
 KINDS = (
-    Kind(
-        "replays",
-        {"bare upsert": UPSERT, "three writes": THREE_WRITES},
-        replays,
-        {"bare upsert": 0.5},
-    ),
-    Kind("new facts", {"bare inserts": NEW_FACTS}, new_facts, {"bare inserts": 0.5}),
+    Kind("replays", {"three writes": THREE_WRITES, "bare upsert": UPSERT}, replays, {"three writes": 0.75}),
+    Kind("new facts", {"bare inserts": NEW_FACTS}, new_facts, {"bare inserts": 0.55}),
     Kind(
         f"new facts, {DIMENSIONS} dimensions",
         {"bare inserts": NEW_FACTS},
         new_facts_with_vectors,
-        {"bare inserts": 0.6},
+        {"bare inserts": 0.35},
+        2.5,
     ),
 )
 
@@ -203,6 +193,13 @@ def as_json(candidates: Sequence[Candidate]) -> str:
     ])  # fmt: skip
 
 
+def apart(candidates: Sequence[Candidate]) -> tuple[str, list[Vector | None] | None]:
+    """Candidates without their vectors, and these, as the clients send them; null where there are none."""
+    vectors = [Vector(made["embedding"]) if "embedding" in made else None for made in candidates]
+    bare = [{key: made[key] for key in made if key != "embedding"} for made in candidates]
+    return json.dumps(bare), vectors if any(vector is not None for vector in vectors) else None
+
+
 def fill(owner: psycopg.Connection[Any], batch: int, candidates: Sequence[Candidate]) -> None:
     """Give the bare statements what the functions would make of the candidates."""
     with owner.cursor() as cursor:
@@ -228,17 +225,6 @@ def fill(owner: psycopg.Connection[Any], batch: int, candidates: Sequence[Candid
             " scope_key = memfold_internal._scope_key('default', 'fact', subject, null) where batch = %s",
             [batch],
         )
-
-
-def stage(connection: psycopg.Connection[Any], batch_id: uuid.UUID, candidates: Sequence[Candidate]) -> None:
-    """COPY candidates in, as a client does before ingest_staged."""
-    with connection.cursor() as cursor, cursor.copy(COPY) as sink:
-        sink.set_types(["text", "uuid", "int8", "text", "text", "vector", "text", "text[]"])
-        for n, made in enumerate(candidates):
-            sink.write_row((
-                harness.TENANT, batch_id, n, made["content"], made.get("subject"), made.get("embedding"),
-                made.get("embedding_model"), made["source_turn_ids"],
-            ))  # fmt: skip
 
 
 def pipeline(connection: psycopg.Connection[Any], candidates: Sequence[Candidate]) -> None:
@@ -296,19 +282,18 @@ def measure(server: harness.Server, kind: Kind, rounds: int) -> dict[str, dict[s
                 clock.time(lambda c=candidates: connection.execute(BATCH, [c], prepare=True)),
                 turn,
             )
-            batch_id = uuid.uuid4()
-            stage(connection, batch_id, kind.make(ROWS))
+            parameters = apart(kind.make(ROWS))
             note(
-                "ingest_staged",
-                clock.time(lambda b=batch_id: connection.execute(STAGED, [b], prepare=True)),
+                "vectors apart",
+                clock.time(lambda p=parameters: connection.execute(APART, p, prepare=True)),
                 turn,
             )
             whole = kind.make(ROWS)
             note("pipeline", clock.time(lambda w=whole: pipeline(connection, w)), turn)
             whole = kind.make(ROWS)
             note(
-                "dumps + ingest_memories",
-                clock.time(lambda w=whole: connection.execute(BATCH, [as_json(w)], prepare=True)),
+                "dumps + vectors apart",
+                clock.time(lambda w=whole: connection.execute(APART, apart(w), prepare=True)),
                 turn,
             )
         connection.close()
@@ -326,7 +311,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
         for other in kind.bare:
             row: list[object] = [f"{kind.name} / {other}"]
             row.append(f"{ROWS / median(measured[other]['wall']) * 1000:,.0f}")
-            for ours in ("ingest_memories", "ingest_staged"):
+            for ours in ("ingest_memories", "vectors apart"):
                 row.append(f"{ROWS / median(measured[ours]['wall']) * 1000:,.0f}")
                 wall = harness.ratio(measured[other]["wall"], measured[ours]["wall"])
                 cpu = harness.ratio(measured[other]["cpu"], measured[ours]["cpu"])
@@ -336,8 +321,8 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
             rows.append(row)
     report.table(
         "Rows a second (medians), and ours over the bare statement's: by wall time, by CPU time of the backend. The bare"
-        " statements find hashes, keys and ids made; ingest_memories reads JSON, ingest_staged rows that were copied in.",
-        ["", "bare", "ingest_memories", "wall", "CPU", "ingest_staged", "wall", "CPU"],
+        " statements find hashes, keys and ids made; of ours, one reads vectors in JSON, one by the parameter embeddings.",
+        ["", "bare", "ingest_memories", "wall", "CPU", "vectors apart", "wall", "CPU"],
         rows,
     )
     report.bars(
@@ -352,7 +337,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
             for label, variant in (
                 ("bare", None),
                 ("ingest_memories", "ingest_memories"),
-                ("ingest_staged", "ingest_staged"),
+                ("vectors apart", "vectors apart"),
             )
         },
         unit="rows a second",
@@ -364,13 +349,13 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
             [
                 kind.name,
                 f"{ROWS / median(data[kind.name]['pipeline']['wall']) * 1000:,.0f}",
-                f"{ROWS / median(data[kind.name]['dumps + ingest_memories']['wall']) * 1000:,.0f}",
+                f"{ROWS / median(data[kind.name]['dumps + vectors apart']['wall']) * 1000:,.0f}",
                 harness.verdict(
                     harness.ratio(
                         data[kind.name]["pipeline"]["wall"],
-                        data[kind.name]["dumps + ingest_memories"]["wall"],
+                        data[kind.name]["dumps + vectors apart"]["wall"],
                     ),
-                    5,
+                    kind.pipeline,
                 ),
             ]
             for kind in KINDS

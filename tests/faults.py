@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 
@@ -384,11 +384,6 @@ def lost(error: psycopg.Error) -> bool:
 REFUSED = {"MF019", "MF026", "MF027", "MF032", "MF033", "MF039", "55P03"}
 AGAIN = {"40001", "40P01"}
 
-COLUMNS = [
-    "tenant_id", "batch_id", "ordinal", "content", "bucket_id", "subject", "predicate", "object", "embedding",
-    "embedding_model", "source_turn_ids", "session_id", "idempotency_key",
-]  # fmt: skip
-
 
 def ingest_one(db: DB, item: dict[str, Any]) -> UUID:
     names = ", ".join(f"{name} => %({name})s" for name in item)
@@ -421,21 +416,17 @@ def execute(db: DB, call: Call) -> list[UUID]:
                     [json.dumps(plain), tenant],
                 ).fetchall()
             )
-        case "staged":
-            batch_id = uuid4()
-            with db.transaction():
-                with db.cursor().copy(
-                    f"copy memfold.staged_candidates ({', '.join(COLUMNS)}) from stdin".encode()
-                ) as copy:
-                    for ordinal, item in enumerate(call.items):
-                        row = {**item, "batch_id": batch_id, "ordinal": ordinal}
-                        copy.write_row([row.get(name) for name in COLUMNS])
-                return batch_events(
-                    db.execute(
-                        "select ordinal, event_id, sqlstate, error from memfold.ingest_staged(%s, %s) order by 1",
-                        [batch_id, tenant],
-                    ).fetchall()
-                )
+        case "vectors apart":
+            plain = [
+                {k: v for k, v in item.items() if k not in ("tenant_id", "embedding")} for item in call.items
+            ]
+            return batch_events(
+                db.execute(
+                    "select ordinal, event_id, sqlstate, error"
+                    " from memfold.ingest_memories(%s, %s, embeddings => %s::vector[]) order by 1",
+                    [json.dumps(plain), tenant, [item.get("embedding") for item in call.items]],
+                ).fetchall()
+            )
     raise AssertionError(call.kind)
 
 
@@ -606,7 +597,7 @@ class Client(threading.Thread):
 
 
 class Writer(Client):
-    """Singles with and without keys, batches, staged batches, several calls in one transaction, late vectors."""
+    """Singles with and without keys, batches, vectors beside them or not, several calls in one transaction, late vectors."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -619,7 +610,7 @@ class Writer(Client):
     def make(self) -> Call:
         choice = self.choice
         tenant = choice.choice(self.world.tenants)
-        kind = choice.choices(["single", "batch", "staged", "together"], [84, 5, 3, 8])[0]
+        kind = choice.choices(["single", "batch", "vectors apart", "together"], [84, 5, 3, 8])[0]
         keyed = choice.random() < 0.6
         size = {"single": 1, "together": 3}.get(kind) or choice.randint(2, 10)
         items, marks = [], []

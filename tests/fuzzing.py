@@ -123,7 +123,7 @@ WORDS: dict[str, list[str]] = {
     "verdict": ["duplicate", "refinement", "contradiction", "distinct"],
     "label": ["duplicate", "refinement", "contradiction", "distinct"],
     "worker": ["w1", "w2"],
-    "tasks": ["plain", "decay", "counters", "syntheses", "staged", "runs", "embed", "clean", "sweep"],
+    "tasks": ["plain", "decay", "counters", "syntheses", "runs", "embed", "clean", "sweep"],
     "schedule": ["*/10 * * * *"],
     "idempotency_key": [f"k{i}" for i in range(12)],
     "source_turn_ids": [f"t{i}" for i in range(30)],
@@ -237,14 +237,13 @@ IDS: dict[str, str] = {
     " order by status <> 'open', judgement_id desc limit 40",
     "run": "select run_id from memfold.runs where tenant_id = %s order by run_id desc limit 40",
     "pair": "select pair_id from memfold.labelled_pairs where tenant_id = %s order by pair_id desc limit 40",
-    "batch": "select distinct batch_id from memfold.staged_candidates where tenant_id = %s limit 40",
 }
 # What the name of an argument of type uuid says it is the id of.
 KINDS = {
     "memory_id": "memory", "into_id": "memory", "by_id": "memory", "id": "memory", "after": "memory",
     "richer_memory_id": "memory",
     "memory_ids": "memory", "event_id": "event", "judgement_id": "judgement", "judgement_ids": "judgement", "run_id": "run",
-    "undo_run_id": "run", "into_run": "run", "pair_id": "pair", "calibration_id": "calibration", "batch_id": "batch",
+    "undo_run_id": "run", "into_run": "run", "pair_id": "pair", "calibration_id": "calibration",
 }  # fmt: skip
 
 
@@ -636,11 +635,6 @@ ROLES = ("app", "bound", "judge", "auditor", "owner", "superuser")
 # Who calls: of what each may call, and seldom of what it may not.
 SHARES = {"app": 12.0, "bound": 3.0, "judge": 2.0, "auditor": 1.0, "owner": 2.0, "superuser": 1.0}
 TENANTS = ["acme'; --", 'a"b', "%I", "$$", "тест", "🦊\u202e", "a\\b", "{x}", "memfold_app", "pg_catalog"]
-STAGED = [
-    "content", "bucket_id", "memory_type", "subject", "predicate", "object", "embedding",
-    "embedding_model", "source_turn_ids",
-    "source_confidence", "extractor_confidence", "session_id", "origin", "metadata", "observed_at", "idempotency_key",
-]  # fmt: skip
 
 
 class Fuzzer:
@@ -853,6 +847,10 @@ class Fuzzer:
             values["contents"] = (_array(one[1] for one in some).encode(), False)
             values["embeddings"] = (_array(self.values.vector() for _ in some).encode(), False)
             values.pop("run_id", None)
+        if function.name == "ingest_memories" and not hostile and values.get("embeddings", (None,))[0]:
+            # as many as candidates
+            candidates = json.loads(values["candidates"][0] or b"[]")
+            values["embeddings"] = (_array(self.values.vector() for _ in candidates).encode(), False)
         if function.name == "import_bucket":
             # beside what is there, for a bucket is imported into an empty one
             if "tenant_id" not in hostile:
@@ -997,43 +995,9 @@ class Fuzzer:
                         f"{error.sqlstate} of a statement of {function.name}", f"{statement} {error}"
                     )
 
-    def _stage(self) -> None:
-        """A batch of candidates, as a client copies them in."""
-        batch = self.values.random.getrandbits(128)
-        rows = self.random.randint(1, 4)
-        for ordinal in range(rows):
-            fact: dict[str, Value] = {k: (v.encode(), False) for k, v in self.values.fact().items()}
-            for column in self.random.sample(STAGED, self.random.randint(0, 3)):
-                kind = {
-                    "embedding": "vector", "source_turn_ids": "text[]", "source_confidence": "double precision",
-                    "extractor_confidence": "double precision", "metadata": "jsonb",
-                    "observed_at": "timestamp with time zone",
-                }.get(column, "text")  # fmt: skip
-                fact[column] = self.values.draw(
-                    Argument(column, kind, False), hostile=self.random.random() < 0.5
-                )
-            names = ", ".join(fact)
-            places = ", ".join(f"${i}" for i in range(4, 4 + len(fact)))
-            number = self.random.choice([ordinal] * 30 + [ordinal + 7, -1, 2**63 - 1])
-            self.sessions["app"].pgconn.exec_params(
-                f"insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, {names})"
-                f" values ($1, $2, $3, {places})".encode(),
-                [
-                    self.tenant.encode(),
-                    f"{batch:032x}".encode(),
-                    str(number).encode(),
-                    *(v[0] for v in fact.values()),
-                ],
-                None,
-                [0, 0, 0, *(int(v[1]) for v in fact.values())],
-            )
-        self.values.ids.setdefault("batch", []).append(f"{batch:032x}")
-
     def turn(self, wanted: int) -> None:
         """A call of its own, or some in one transaction."""
         role = self.random.choices(ROLES, [SHARES[r] for r in ROLES])[0]
-        if role == "app" and self.random.random() < 0.04:
-            self._stage()
         if role in ("judge", "owner") and self.random.random() < 0.5:
             # those who may act for any tenant, and say so by the setting
             self.sessions[role].execute("select set_config('memfold.tenant_id', %s, false)", [self.tenant])

@@ -43,7 +43,6 @@ PLAIN = {
     "policies.rehash_from_metadata_keys", "policies.scope", "policies.segmenter",
     "predicates.cardinality", "predicates.conflict",
     "runs.actor", "runs.kind", "runs.report", "runs.status",
-    "staged_candidates.embedding_model", "staged_candidates.origin",
 }  # fmt: skip
 
 PLAIN |= {name.replace("memory_events.", "memory_events_archive.") for name in PLAIN}
@@ -153,14 +152,6 @@ def populate(db: DB, side: Side) -> None:
         db, "select run_id from memfold.end_session(%s, %s, %s)", say("session"), tenant, bucket
     )
     ids["run_id"] = _one(db, "select memfold.start_reembedding('m', 'm2', %s)", tenant)
-    ids["batch_id"] = uuid.uuid4()
-    db.execute(
-        "insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, content, bucket_id, memory_type, subject,"
-        " predicate, object, source_turn_ids, session_id, metadata, idempotency_key)"
-        " values (%s, %s, 0, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [tenant, ids["batch_id"], *map(say, ("staged", "bucket", "type", "subject", "predicate", "object")),
-         [say("turn")], say("session"), json.dumps({side.word: side.word}), say("staged key")],
-    )  # fmt: skip
     archived = _one(db, "select (memfold.archive_events(clock_timestamp(), %s, 1000)).archived", tenant)
     assert archived > 0
     db.execute(
@@ -463,7 +454,6 @@ SIDED: dict[str, Give] = {
     "run_id": _id("run_id"),
     "into_run": _id("run_id"),
     "undo_run_id": _id("run_id"),
-    "batch_id": _id("batch_id"),
     "pair_id": _id("pair_id"),
     "content": _word("prefers dark mode"),
     "other_content": _word("prefers dim light"),
@@ -677,7 +667,7 @@ def probe_functions(
 
 
 # What answers whoever asks, in whatever name: from its arguments and the rules of '*' alone.
-ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair", "_stages_own"}
+ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair"}
 
 
 def _tells(row: str) -> bool:
@@ -794,8 +784,8 @@ def probe_reads(
         if only not in (None, relation):
             continue
         readable = _one(db, "select has_table_privilege(%s, %s::text, 'select')", user, full(relation))
-        if isolated and kind in "rp" and readable != (relation != "staged_candidates"):
-            wrong.append(f"{session.name}: {relation} is{'' if readable else ' not'} to be read")
+        if isolated and kind in "rp" and not readable:
+            wrong.append(f"{session.name}: {relation} is not to be read")
         for n, read in enumerate(READS[:most]):
             outcome = session.run(read.format(r=full(relation)))
             calls += 1
@@ -828,7 +818,7 @@ def owned(db: DB, own: Side, only: str | None = None) -> dict[str, int]:
             db, f"select count(*) from memfold.{table} where tenant_id = %s or tenant_id = '*'", own.tenant
         )
         for table in tenant_tables(db)
-        if table not in ("staged_candidates", "tenant_roles") and only in (None, table)
+        if table != "tenant_roles" and only in (None, table)
     }
 
 
@@ -900,7 +890,7 @@ def probe_owner(db: DB, own: Side, other: Side, *, only: str | None = None) -> t
     hidden = secrets(db, other)
     counts = owned(db, own, only)
     for relation in tenant_tables(db):
-        if only not in (None, relation) or relation in ("staged_candidates", "tenant_roles"):
+        if only not in (None, relation) or relation == "tenant_roles":
             continue
         intrusion = intruder(db, relation, other)
         with acting(db, "memfold_owner", own.tenant) as owner:

@@ -231,7 +231,7 @@ class _Calls:
             case "maintenance":
                 one(
                     "select memfold.run_maintenance(%s, %s)", TENANT,
-                    ["plain", "decay", "counters", "syntheses", "staged", "keys", "runs", "clean", "sweep"],
+                    ["plain", "decay", "counters", "syntheses", "keys", "runs", "clean", "sweep"],
                 )  # fmt: skip
             case "rehash_bucket":
                 profile, size = r.choice(["prose/1", "flat/1", "exact/1"]), r.choice([5, 50, 1000])

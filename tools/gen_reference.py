@@ -70,12 +70,10 @@ PARTS: dict[str, dict[str, list[str]]] = {
             '    {"content": "Dan plays chess.", "subject": "Dan", "source_turn_ids": ["turn-1"]},\n'
             '    {"content": "dan plays CHESS", "subject": "Dan", "source_turn_ids": ["turn-2"]},\n'
             '    {"contents": "Dan plays go."}]\', \'globex\')',
-        ],
-        "ingest_staged": [
-            "insert into staged_candidates (tenant_id, batch_id, ordinal, content, subject)\n"
-            "values ('globex', '5eed5eed-0000-4000-8000-000000000000', 0, 'Dan plays chess!', 'Dan')",
             "select ordinal, action, tier, method\n"
-            "from ingest_staged('5eed5eed-0000-4000-8000-000000000000', 'globex')",
+            'from ingest_memories(\'[{"content": "Eve plays chess.", "embedding_model": "toy"},'
+            ' {"content": "Eve plays go."}]\',\n'
+            "    'globex', embeddings => array['[0.1, 0.2, 0.9]', null]::vector[])",
         ],
         "preview_memory": [
             "select action, tier, method, memory_id, event_id\n"
@@ -585,10 +583,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
         if row[1] == "v":
             page += [*relation(row), example(connection, VIEWS[row[0]])]
     page.append("## Tables")
-    page.append(
-        "Applications read them (row level security applies) and write none of them. (staged_candidates is"
-        " the exception: they insert, and do not read.)"
-    )
+    page.append("Applications read them (row level security applies) and write none of them.")
     for row in relations:
         if row[1] == "r":
             page += relation(row)

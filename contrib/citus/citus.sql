@@ -139,15 +139,11 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
-    if not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.staged_candidates'::regclass) then
-        -- shards are moved by logical replication
-        alter table memfold.staged_candidates set logged;
-    end if;
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
-            'archive_positions', 'staged_candidates'
+            'archive_positions'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place

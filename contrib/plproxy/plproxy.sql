@@ -1162,23 +1162,24 @@ restore does all this. Only for members of memfold_owner. Raises MF001 to MF003,
 revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
 
-create function memfold.ingest_memories(candidates jsonb, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), on_error text DEFAULT 'report'::text)
+create function memfold.ingest_memories(candidates jsonb, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), on_error text DEFAULT 'report'::text, embeddings vector[] DEFAULT NULL::vector[])
 returns SETOF memfold.batch_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.ingest_memories("candidates" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
+    select * from memfold.ingest_memories("candidates" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3, "embeddings" => $4);
 $$;
-comment on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) is
+comment on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) is
 'Takes in many candidates at once: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory().
 The same memories, counters and ledger as those calls one by one, in order. One row a candidate: its place in the array
 (ordinal, from 0 on), what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: a bad
 candidate does not keep the others out. on_error abort: the first one''s error is raised, and nothing is written.
-JSON null stands for the default. An embedding is an array of numbers or, read in a third of the time, a string as pgvector
-prints a vector. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
-revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) from public;
-grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text) to memfold_app, memfold_owner;
+JSON null stands for the default. embeddings: one vector for each candidate, null where it has none; best sent in binary form.
+A candidate may have a member embedding instead, an array of numbers or a string as pgvector prints a vector: it is read in
+ten times the time. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
+revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) from public;
+grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) to memfold_app, memfold_owner;
 
 create function memfold.ingest_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
@@ -1216,21 +1217,6 @@ pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or abou
 Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) from public;
 grant execute on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) to memfold_app, memfold_owner;
-
-create function memfold.ingest_staged(batch_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), on_error text DEFAULT 'report'::text)
-returns SETOF memfold.batch_result
-language plproxy volatile set search_path = pg_catalog, pg_temp
-as $$
-    cluster 'memfold';
-    run on memfold_internal._route(tenant_id);
-    select * from memfold.ingest_staged("batch_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3);
-$$;
-comment on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) is
-'ingest_memories() for candidates that the client has copied into staged_candidates under a batch_id of its own: faster, above
-all with vectors. The rows are taken out; in the transaction that fails they stay. No row: nothing is done. Batches that the
-tenant has not ingested for a day are removed. Raises MF022, MF025, MF035; may raise 40001: retry it.';
-revoke all on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) from public;
-grant execute on function memfold.ingest_staged(batch_id uuid, tenant_id text, on_error text) to memfold_app, memfold_owner;
 
 create function memfold.known_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, metadata jsonb DEFAULT '{}'::jsonb)
 returns TABLE(memory_id uuid, matched_id uuid, status text, content_hash bytea)
@@ -1470,7 +1456,7 @@ Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), M
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;
 grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,counters,syntheses,staged,keys,runs,embed}'::text[])
+create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,counters,syntheses,keys,runs,embed}'::text[])
 returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1480,7 +1466,7 @@ as $$
 $$;
 comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
-decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
+decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
 keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop

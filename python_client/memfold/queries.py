@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, LiteralString
-
-from psycopg import sql
+from collections.abc import Iterable
+from typing import LiteralString
 
 BEGIN = "begin isolation level read committed"
 SET_TENANT = "select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
@@ -165,42 +163,18 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
 
 # batches ----------------------------------------------------------------------------------------------------
 
-INGEST_STAGED = """
-select * from memfold.ingest_staged(batch_id => %(batch_id)s, tenant_id => %(tenant_id)s)
+# The join gives nothing but an error (42P01) where memfold's functions are reached through a router, on whose servers what
+# is rolled back here would stay.
+INGEST_MANY = """
+select r.* from memfold.ingest_memories(
+    candidates => %(candidates)s, tenant_id => %(tenant_id)s, embeddings => %(embeddings)s
+) as r left join memfold.memory_vectors as v on false
 """
-
-
-def tenant_for_copy(parameters: Mapping[str, Any]) -> tuple[sql.SQL, sql.Composed]:
-    """What tells the nodes of Citus whose rows a COPY brings: set_config() does not reach them."""
-    return (
-        sql.SQL("set local citus.propagate_set_commands = 'local'"),
-        sql.SQL("set local memfold.tenant_id = {}").format(parameters["memfold_tenant"] or ""),
-    )
-
-
-# What a binary COPY sends for each column: of an embedding and of JSON, bytes that are made here.
-_STAGED: dict[str, tuple[LiteralString, str]] = {
-    name: (name, "text") for name in CANDIDATE if name not in ("tenant_id", "embedding", "metadata")
-}
-_STAGED |= {
-    "tenant_id": ("tenant_id", "text"),
-    "batch_id": ("batch_id", "uuid"),
-    "ordinal": ("ordinal", "int8"),
-    "embedding": ("embedding", "bytea"),
-    "metadata": ("metadata", "bytea"),
-    "source_turn_ids": ("source_turn_ids", "text[]"),
-    "source_confidence": ("source_confidence", "float8"),
-    "extractor_confidence": ("extractor_confidence", "float8"),
-    "observed_at": ("observed_at", "timestamptz"),
-}
-
-
-def stage(columns: Iterable[str]) -> tuple[LiteralString, list[str]]:
-    """The COPY of a batch's candidates with these columns, and the types that it is to send."""
-    columns = list(columns)
-    names = ", ".join([_STAGED[column][0] for column in columns])
-    statement = "copy memfold.staged_candidates (" + names + ") from stdin (format binary)"
-    return statement, [_STAGED[column][1] for column in columns]
+# What an array of vectors is to name as the type of its elements.
+VECTOR_TYPE = """
+select a.atttypid::bigint as oid from pg_catalog.pg_attribute as a
+where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding'
+"""
 
 
 _PROBED: dict[str, tuple[LiteralString, LiteralString, LiteralString]] = {

@@ -1,44 +1,6 @@
--- Who copies candidates in, does so for its own tenant. Row level security would refuse the COPY.
-
-create function memfold_internal._stages_own(tenant_id text) returns boolean
-language sql stable parallel safe
-return pg_catalog.current_setting('role') = 'none'
-and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
-and tenant_id > '*' collate "C"
-and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
-revoke all on function memfold_internal._stages_own(text) from public;
-grant execute on function memfold_internal._stages_own(text) to memfold_app;
-comment on function memfold_internal._stages_own(text) is
-'The usual case of _may_stage(), in one expression that the constraint inlines: an application that has set its tenant.';
-
-create function memfold_internal._may_stage(tenant_id text) returns boolean
-language plpgsql volatile set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if tenant_id = '' or tenant_id = '*' or not (
-        coalesce(tenant_id = memfold_internal._tenant(), false) or pg_has_role(current_user, 'memfold_owner', 'member')
-    ) then
-        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            'The tenant_id of a staged candidate differs from the session''s tenant, or it is that of everyone''s rules.',
-            'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the candidates.');
-    end if;
-    return true;
-end;
-$$;
-revoke all on function memfold_internal._may_stage(text) from public;
-grant execute on function memfold_internal._may_stage(text) to memfold_app;
-comment on function memfold_internal._may_stage(text) is
-'The row-level security of staged_candidates: true, or MF002 where the tenant is another than the session''s (members of memfold_owner may
-stage for any, as a restore does).';
-
--- One row a candidate that a client has copied in for ingest_staged(). No row level security, under which COPY FROM is
--- refused: applications may insert, and never read. Lost in a crash, as is the transaction that would have used it.
-create unlogged table memfold.staged_candidates (
-    tenant_id text collate "C" not null default memfold_internal._tenant(),
-    batch_id uuid not null,
-    ordinal bigint not null,
-    staged_at timestamptz not null default pg_catalog.now(),
+create type memfold_internal.batch_candidate as (
     content text collate "C",
+    tenant_id text collate "C",
     bucket_id text collate "C",
     memory_type text collate "C",
     subject text collate "C",
@@ -53,20 +15,10 @@ create unlogged table memfold.staged_candidates (
     origin text collate "C",
     metadata jsonb,
     observed_at timestamptz,
-    idempotency_key text collate "C",
-    primary key (tenant_id, batch_id, ordinal),
-    constraint staged_candidates_tenant_check check (memfold_internal._stages_own(tenant_id) or memfold_internal._may_stage(tenant_id))
-) with (autovacuum_vacuum_scale_factor = 0.05);
-create index staged_candidates_age_idx on memfold.staged_candidates (tenant_id, staged_at) where ordinal = 0;
-comment on table memfold.staged_candidates is
-'Candidates that a client has copied in (COPY), for ingest_staged(batch_id), which takes them out. Applications may insert,
-nothing else. Null stands for the default of ingest_memory().';
-comment on column memfold.staged_candidates.batch_id is
-'Chosen by the client, at random: who knows it could add to the batch.';
-comment on column memfold.staged_candidates.ordinal is
-'The place in the batch, from 0 on: the order in which the candidates are decided, and the ordinal of the result.';
-comment on column memfold.staged_candidates.staged_at is
-'A batch that nobody has ingested for a day goes with the tenant''s next call of ingest_staged().';
+    idempotency_key text collate "C"
+);
+comment on type memfold_internal.batch_candidate is
+'An element of ingest_memories() as it is read: the arguments of ingest_memory(). Null stands for the default.';
 
 create type memfold.batch_result as (
     ordinal bigint,
@@ -90,3 +42,45 @@ raised. sqlstate null: it was taken in.';
 
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C");
 comment on type memfold_internal.batch_turn is 'A source turn of a text, in a batch.';
+
+-- Vectors lie beside their candidates: every statement reads all of the candidates, and few of them the vectors. Candidates
+-- are composites, for an array of these is read in a third of the time of as many arrays as they have fields.
+create type memfold_internal.batch as (
+    tenant_id text collate "C",
+    told_at timestamptz,
+    buckets text[],
+    types text[],
+    policies memfold.policies[],
+    singles text[],
+    aliased boolean,
+    latest timestamptz,
+    -- by place in the batch, from 1 on
+    ordinals bigint[],
+    idempotency_keys text[],
+    policy_of integer[],
+    items memfold_internal.candidate[],
+    embeddings vector[],
+    classes text[],
+    matched uuid[],
+    roots uuid[],
+    root_scopes bigint[],
+    scope_keys bigint[],
+    wide boolean[],
+    firsts bigint[],
+    first_of_key integer[],
+    known uuid[],
+    memory_ids uuid[],
+    event_ids uuid[],
+    results memfold.ingest_result[],
+    -- not by place
+    errors memfold.batch_result[]
+);
+comment on type memfold_internal.batch is
+'A batch on its way through the steps of _ingest_batch(). buckets, types, policies: one for each bucket and type that it names, in
+their order, and policy_of a candidate''s; singles: its predicates that have one value at a time; aliased, latest: see _lock_roots().
+By place: items (candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null:
+there are none), classes, the text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock is to be
+the bucket''s), firsts (the place of the first with the same new text), first_of_key, known (the event of a key that was used),
+ids for what is written, results of those that were decided one by one.
+A class is error (refused), known (its key is), again (the key of an earlier one), hit (adds to an active memory, in any order with
+others), todo (its text is not known), then new (the first of a new text) or repeat (a further one), and rest: what is more.';

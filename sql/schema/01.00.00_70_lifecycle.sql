@@ -56,8 +56,7 @@ begin
                 'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
             ]),
             ('judgements', array['guard', 'last_error', 'reason', 'merged_text']),
-            ('labelled_pairs', array['content_a', 'content_b']),
-            ('staged_candidates', array['subject', 'object', 'content', 'metadata'])
+            ('labelled_pairs', array['content_a', 'content_b'])
         ) as t (name, columns)
     loop
         execute pg_catalog.format('alter table memfold.%I alter column %I set statistics 0', v_column.name, v_column.column_name);

@@ -89,6 +89,21 @@ def batch(db: DB, *candidates: dict[str, Any], on_error: str = "report") -> list
     ).fetchall()
 
 
+def test_a_plain_insert_brings_in_a_text_of_the_batch(db: DB, connect: Connect) -> None:
+    """It takes no lock of memfold's: the batch finds out by the index, and may be sent again."""
+    holder = connect()
+    holder.execute("begin")
+    holder.execute("insert into memories (tenant_id, content) values ('acme', 'Ann has a cat')")
+    texts = [{"content": text} for text in ("Ann has a dog", "Ann has a cat", "Ann has a bird")]
+    waiting = Call(db, connect(), lambda c: batch(c, *texts)).waits_for(holder)
+    holder.execute("commit")
+    assert waiting.must_retry().diag.message_primary == "a text of the batch is there already"
+    assert db.execute("select count(*) from memories").fetchone() == (1,)
+    assert [row[0] for row in batch(db, *texts)] == ["inserted", "merged", "inserted"]
+    db.execute("select ingest_plain_rows('acme')")
+    check(db)
+
+
 def advisory(db: DB, holder: DB) -> int:
     row = db.execute(
         "select count(*) from pg_locks where locktype = 'advisory' and pid = %s", [holder.info.backend_pid]

@@ -153,7 +153,6 @@ def test_the_same_as_one_by_one(client: Memfold, db: DB) -> None:
             assert [told(item) for item in items] == wanted
         for query in (KEPT, LEDGER):
             assert db.execute(query, [tenant]).fetchall() == db.execute(query, ["singles"]).fetchall()
-    assert rows(db, "staged_candidates") == 0
     check(db)
 
 
@@ -318,7 +317,6 @@ def test_abort(plain: Memfold, db: DB, bad: Any) -> None:
     assert caught.value.sqlstate in ("MF030", "MF004", "MF009")
     assert "andidate 3" in str(caught.value)
     assert rows(db, "memories") == 2
-    assert rows(db, "staged_candidates") == 0
     assert plain.ingest("c").action == "inserted"
 
 
@@ -364,12 +362,12 @@ def test_an_error_that_is_not_a_candidates(dsn: str, db: DB) -> None:
         with Memfold(f"{dsn} user={role}", "t") as client:
             assert actions(client.ingest_many(["a", "b"])) == ["inserted"] * 2
             assert actions(client.ingest_many(["a", "b"], "u")) == ["inserted"] * 2
-            db.execute("revoke insert on memfold.staged_candidates from memfold_app")
+            db.execute("revoke execute on function memfold.ingest_memories from memfold_app")
             with pytest.raises(MemfoldError) as caught:
                 list(client.ingest_many(["c", "d"]))
             assert caught.value.sqlstate == "42501"
         db.execute(f"revoke memfold_app from {role}; grant memfold_tenant to {role}")
-        db.execute("grant insert on memfold.staged_candidates to memfold_app")
+        db.execute("grant execute on function memfold.ingest_memories to memfold_app")
         db.execute("insert into memfold.tenant_roles values (%s, 't')", [role])
         with Memfold(f"{dsn} user={role}") as client:
             assert actions(client.ingest_many(["a", "e"], "t")) == ["merged", "inserted"]
@@ -451,6 +449,93 @@ def test_an_embedder_that_is_down_costs_no_data(
     assert len(vectors.asked) == 3
     assert "DEDUP_FAIL: 300 texts go without a vector" in caplog.text
     assert one(db, "select count(*) from memfold.pending_embeddings('t', max_results => 1000)") == 300
+
+
+def told_of(dsn: str, stored: list[int]) -> Callable[[list[str]], bool]:
+    """For an embedder: from its second call on it waits until more is stored, and notes how much."""
+
+    def wait(texts: list[str]) -> bool:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            until = time.monotonic() + 30
+            while time.monotonic() < until:
+                found = rows(connection, "memories")
+                if found > (stored[-1] if stored else -1):
+                    break
+                time.sleep(0.01)
+        stored.append(found)
+        return False
+
+    return wait
+
+
+FACTS: list[Any] = ["a cat", "a dog", "a dog", "a bird", "a bird", {"content": "a fish", "subject": "Bob"}]
+
+
+def test_a_batch_is_embedded_while_the_one_before_is_stored(
+    dsn: str, client: Memfold, vectors: Vectors, db: DB
+) -> None:
+    """And what the two have in common is embedded once."""
+    stored: list[int] = []
+    vectors.spoilt = told_of(dsn, stored)
+    assert actions(client.ingest_many(FACTS, batch_size=2)) == [
+        "inserted", "inserted", "merged", "inserted", "merged", "inserted"
+    ]  # fmt: skip
+    assert vectors.asked == [["a cat", "a dog"], ["a bird"], ["a fish"]]
+    assert stored[:2] == [0, 2]
+    check(db)
+
+
+def test_async_embeds_while_the_batch_before_is_stored(dsn: str, vectors: Vectors, db: DB) -> None:
+    stored: list[int] = []
+    vectors.spoilt = told_of(dsn, stored)
+
+    async def work() -> list[BatchItem]:
+        async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 3)) as client:
+            return [item async for item in client.ingest_many(FACTS[:4], batch_size=2)]
+
+    assert actions(asyncio.run(work())) == ["inserted", "inserted", "merged", "inserted"]
+    assert (vectors.asked, stored) == ([["a cat", "a dog"], ["a bird"]], [0, 2])
+    check(db)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "async"])
+@pytest.mark.parametrize("where", ["source", "candidate", "embedder"])
+def test_an_error_ahead_is_raised_after_the_batch_before(
+    dsn: str, client: Memfold, vectors: Vectors, db: DB, where: str, asynchronous: bool
+) -> None:
+    def source() -> Iterator[str]:
+        yield from ("a cat", "a dog", "a bird")
+        if where == "source":
+            raise KeyError("the source is broken")
+        yield "" if where == "candidate" else "a fish"
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if "a fish" in texts:
+            raise errors.EmbedderError("no embedder")
+        return vectors(texts)
+
+    wrong: dict[str, type[Exception]] = {
+        "source": KeyError,
+        "candidate": errors.EmptyContentError,
+        "embedder": errors.EmbedderError,
+    }
+    embedder = Embedder(embed, "toy", 3)
+    seen: list[str] = []
+
+    async def work() -> None:
+        async with AsyncMemfold(dsn, "t", embedder) as other:
+            async for item in other.ingest_many(source(), batch_size=2, on_error="abort"):
+                seen.extend(actions([item]))
+
+    def blocking() -> None:
+        with Memfold(dsn, "t", embedder) as other:
+            for item in other.ingest_many(source(), batch_size=2, on_error="abort"):
+                seen.extend(actions([item]))
+
+    with pytest.raises(wrong[where]):
+        asyncio.run(work()) if asynchronous else blocking()
+    assert seen == ["inserted"] * 2
+    assert rows(db, "memories") == 2
 
 
 # judging ---------------------------------------------------------------------------------------------------
@@ -555,7 +640,6 @@ AT_COMMIT = "deferrable initially deferred"
 def counted_once(db: DB, observations: int = 40) -> None:
     assert one(db, "select array_agg(distinct observations) from memfold.memory_totals") == [1]
     assert rows(db, "memory_events") == observations
-    assert rows(db, "staged_candidates") == 0
     check(db)
 
 
@@ -698,7 +782,7 @@ def test_async_does_the_same(dsn: str, db: DB, vectors: Vectors, monkeypatch: py
     async def work() -> list[BatchItem]:
         async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 3), judge=judge) as client:
             await client.register_embedding_model("toy", 3)
-            answer_lost(monkeypatch, lambda n: n in (1, 4))  # of the look at tier 1, of the batch
+            answer_lost(monkeypatch, lambda n: n in (1, 5))  # of the look at tier 1, of the batch
             items = client.ingest_many(
                 source(), batch_size=20, wait=True, progress=lambda n, _: seen.append(n)
             )
@@ -714,7 +798,7 @@ def test_async_does_the_same(dsn: str, db: DB, vectors: Vectors, monkeypatch: py
     expected[7] = None
     assert resolved(items) == expected
     assert (judge.most, seen) == (10, [20, 25])
-    assert vectors.asked == [["Alice has a cat.", TWO]] * 2 + [["Alice has a cat."], ["a"]]
+    assert vectors.asked == [["Alice has a cat.", TWO], ["Alice has a cat."], ["a"]]
     check(db)
 
 

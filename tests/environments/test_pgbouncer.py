@@ -187,8 +187,8 @@ def test_the_clients(db: DB, pooler: Pooler) -> None:
         with Memfold(pooler.dsn(), tenant) as client:
             first = client.ingest(f"{tenant} likes tea", idempotency_key="k")
             assert client.ingest(f"{tenant} likes TEA").memory_id == first.memory_id
-            staged = client.ingest_many([f"{tenant} fact {n}" for n in range(20)])
-            assert {item.result.action for item in staged if item.result} == {"inserted"}
+            stored = client.ingest_many([f"{tenant} fact {n}" for n in range(20)])
+            assert {item.result.action for item in stored if item.result} == {"inserted"}
             assert tenant in client.explain(first.memory_id)
             assert {one.tenant_id for one in client.stats(tenant)} == {tenant}
 

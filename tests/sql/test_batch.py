@@ -1,4 +1,4 @@
-"""Promise 10: ingest_memories and ingest_staged do what the same candidates do one by one, in order."""
+"""Promise 10: ingest_memories does what the same candidates do one by one, in order."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ COLUMNS = (
     "action", "memory_id", "tier", "method", "similarity", "superseded_id", "judgement_id", "event_id", "similar",
 )  # fmt: skip
 ERRORS = ("sqlstate", "error", "detail", "hint")
-STAGED = {
-    "content": "text", "bucket_id": "text", "memory_type": "text", "subject": "text", "predicate": "text",
-    "object": "text", "embedding": "text", "embedding_model": "text", "source_turn_ids": "text[]",
-    "source_confidence": "float8", "extractor_confidence": "float8", "session_id": "text", "origin": "text",
-    "metadata": "jsonb", "observed_at": "timestamptz", "idempotency_key": "text",
-}  # fmt: skip
-
 Candidate = dict[str, Any]
 
 
@@ -134,34 +127,19 @@ def one_by_one(db: DB, tenant: str, candidates: list[Candidate]) -> list[list[An
     return results
 
 
-def stage(db: DB, tenant: str, candidates: list[Candidate], batch_id: uuid.UUID) -> None:
-    columns = ", ".join(STAGED)
-    with (
-        db.cursor() as cursor,
-        cursor.copy(
-            f"copy staged_candidates (tenant_id, batch_id, ordinal, {columns}) from stdin".encode()
-        ) as sink,
-    ):
-        for i, candidate in enumerate(candidates):
-            row = dict(candidate)
-            if "embedding" in row:
-                row["embedding"] = json.dumps(row["embedding"])
-            if "metadata" in row:
-                row["metadata"] = json.dumps(row["metadata"])
-            sink.write_row([tenant, batch_id, i, *(row.get(name) for name in STAGED)])
-
-
 def at_once(
-    db: DB, tenant: str, candidates: list[Candidate], staged: bool = False, on_error: str = "report"
+    db: DB, tenant: str, candidates: list[Candidate], apart: bool = False, on_error: str = "report"
 ) -> list[list[Any]]:
+    """apart: vectors by the parameter embeddings, not in the candidates."""
     columns = ", ".join(f'"{name}"' for name in ("ordinal", *COLUMNS, *ERRORS))
-    if staged:
-        batch_id = uuid.uuid4()
-        stage(db, tenant, candidates, batch_id)
-        query, first = f"select {columns} from ingest_staged(%s, %s, %s)", batch_id
-    else:
-        query, first = f"select {columns} from ingest_memories(%s, %s, %s)", Jsonb(candidates)
-    rows = db.execute(query.encode(), [first, tenant, on_error]).fetchall()
+    vectors: list[str | None] | None = None
+    if apart:
+        vectors = [json.dumps(one["embedding"]) if one.get("embedding") else None for one in candidates]
+        candidates = [{key: one[key] for key in one if key != "embedding"} for one in candidates]
+    rows = db.execute(
+        f"select {columns} from ingest_memories(%s, %s, %s, %s::vector[])".encode(),
+        [Jsonb(candidates), tenant, on_error, vectors],
+    ).fetchall()
     assert [row[0] for row in rows] == list(range(len(candidates)))
     return [list(row[1:]) for row in rows]
 
@@ -318,7 +296,7 @@ def test_batches_equal_singles(db: DB) -> None:
         candidates = retried(rnd, [candidate(rnd) for _ in range(size)], keyed)
         with db.transaction():  # one transaction, in which the clock stands still
             singles = one_by_one(db, "single", candidates)
-            batch = at_once(db, "batch", candidates, staged=rnd.random() < 0.5)
+            batch = at_once(db, "batch", candidates, apart=rnd.random() < 0.5)
         expected, found = Names(db, "single"), Names(db, "batch")
         for i, (one, other) in enumerate(zip(singles, batch, strict=True)):
             assert found(other) == expected(one), f"seed {seed}, candidate {i}: {candidates[i]}"
@@ -423,14 +401,11 @@ def test_errors_of_the_call(db: DB) -> None:
     assert refused(db, one, tenant=None).startswith("MF001")
     buckets = [{"content": "x", "bucket_id": f"bucket {i}"} for i in range(501)]
     assert refused(db, buckets).startswith("MF035 It has something new for 501")
-    with pytest.raises(psycopg.Error) as error:
-        db.execute("select * from ingest_staged(null, 'acme')")
-    assert error.value.sqlstate == "MF022"
     db.execute("begin isolation level repeatable read")
     assert refused(db, one).startswith("MF025")
     db.execute("rollback")
     assert at_once(db, "acme", []) == []
-    assert db.execute("select * from ingest_staged(%s, 'acme')", [uuid.uuid4()]).fetchall() == []
+    assert at_once(db, "acme", [], apart=True) == []
 
 
 def test_keys(db: DB) -> None:
@@ -447,7 +422,7 @@ def test_keys(db: DB) -> None:
     assert first[0] == first[1] == first[2]
     assert first[3][9] == "MF004"
     assert len({row[7] for row in first}) == 4
-    again = at_once(db, "acme", candidates, staged=True)
+    again = at_once(db, "acme", candidates, apart=True)
     assert [row[9] for row in again] == [None, None, None, "MF062", None, None]
     assert [*again[:3], *again[4:]] == [*first[:3], *first[4:]]
     assert db.execute("select count(*) from memory_events").fetchone() == (3,)
@@ -462,12 +437,12 @@ def test_a_key_belongs_to_one_candidate(db: DB) -> None:
         {"content": "", "idempotency_key": "a"},
         {"content": "User likes tea", "idempotency_key": "a", "metadata": {"n": 1.0}},
     ]
-    for staged in (False, True):
-        found = at_once(db, "acme", candidates, staged)
+    for apart in (False, True):
+        found = at_once(db, "acme", candidates, apart)
         assert [row[9] for row in found] == [None, "MF062", "MF062", None]
         assert found[0] == found[3]
         assert all(row[11] and row[12] for row in found[1:3])
-        by = f"event {found[0][7]}" if staged else "candidate 0 of the batch"
+        by = f"event {found[0][7]}" if apart else "candidate 0 of the batch"
         assert found[1][11] == f"Key 'a' was used by {by}; they differ in: content."
         assert found[2][11] == f"Key 'a' was used by {by}; they differ in: content, metadata."
     assert refused(db, candidates[1:], on_error="abort").startswith("MF062")
@@ -485,41 +460,73 @@ def test_hits_at_any_isolation(db: DB) -> None:
     check(db)
 
 
-# The staging table ------------------------------------------------------------------------------------------
+# Vectors beside the candidates ------------------------------------------------------------------------------
 
 
-def test_staged_rows_are_taken_out(db: DB) -> None:
-    mine, stale, others = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
-    stage(db, "acme", [{"content": "User likes tea"}], mine)
-    stage(db, "acme", [{"content": "User likes coffee"}, {"content": "User likes cake"}], stale)
-    stage(db, "globex", [{"content": "User likes beer"}], mine)
-    stage(db, "globex", [{"content": "User likes wine"}], others)
-    db.execute(
-        "update staged_candidates set staged_at = now() - interval '2 days' where batch_id <> %s", [mine]
+def test_vectors_beside_their_candidates(db: DB) -> None:
+    """Element by element: null where a candidate has none; what is wrong with one is that candidate's error."""
+    model(db)
+    candidates: list[Candidate] = [
+        {"content": "Ann plays the piano", "embedding_model": "m"},
+        {"content": "Ann has a cat"},
+        {"content": "Ann is a pianist", "embedding_model": "m"},
+        {"content": "Ann has a dog", "embedding_model": "m"},
+        {"content": "Ann has a bird"},
+        {"content": 5},
+        {"content": "Ann has a fish", "embedding": [0, 1, 0, 0], "embedding_model": "m"},
+        {"content": "Ann has a frog", "embedding": [0, 0, 1, 0], "embedding_model": "m"},
+    ]
+    given = ["[1,0,0,0]", None, "[1,0.001,0,0]", "[1,2]", "[1,0,0,0]", "[1,0,0,0]", "[0,1,0,0]", None]
+    rows = db.execute(
+        "select action, method, sqlstate, error, detail, hint from ingest_memories(%s, 'acme', embeddings => %s::vector[])",
+        [Jsonb(candidates), given],
+    ).fetchall()
+    assert [row[:3] for row in rows] == [
+        ("inserted", None, None), ("inserted", None, None), ("merged", "vector", None), (None, None, "MF014"),
+        (None, None, "MF012"), (None, None, "MF036"), (None, None, "MF036"), ("inserted", None, None),
+    ]  # fmt: skip
+    assert rows[6][3:] == (
+        "a candidate has two embeddings",
+        "It has a member embedding, and there is an element of embeddings for it.",
+        "Pass one of the two: an element of embeddings is read in a tenth of the time.",
     )
-    assert len(db.execute("select * from ingest_staged(%s, 'acme')", [mine]).fetchall()) == 1
-    left = db.execute("select content from staged_candidates order by 1").fetchall()
-    assert left == [("User likes beer",), ("User likes wine",)]
-    assert db.execute("select content from memories").fetchall() == [("User likes tea",)]
+    assert db.execute(
+        "select m.content, m.embedding_pending, v.embedding::text from memories as m"
+        " left join memory_vectors as v using (tenant_id, memory_id) where m.root_id is null order by 1"
+    ).fetchall() == [
+        ("Ann has a cat", True, None),
+        ("Ann has a frog", False, "[0,0,1,0]"),
+        ("Ann plays the piano", False, "[1,0,0,0]"),
+    ]
+    check(db)
 
 
-def test_staged_rows_are_behind_the_wall(db: DB, app: Callable[..., DB]) -> None:
-    """An application inserts, for ingest_staged of its own tenant; it never sees what is there."""
-    acme, globex = app("acme"), app("globex")
-    batch_id = uuid.uuid4()
-    stage(acme, "acme", [{"content": "User likes tea"}], batch_id)
-    for statement in ("select * from staged_candidates", "delete from staged_candidates", "truncate staged_candidates",
-                      "update staged_candidates set content = ''"):  # fmt: skip
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            globex.execute(statement.encode())
-    assert globex.execute("select * from ingest_staged(%s)", [batch_id]).fetchall() == []
+@pytest.mark.parametrize(
+    "given", [[], ["[1,0,0,0]"], ["[1,0,0,0]"] * 3, [None] * 3], ids=["none", "fewer", "more", "nulls"]
+)
+def test_as_many_vectors_as_candidates(db: DB, given: list[str | None]) -> None:
+    model(db)
+    candidates = [{"content": "a", "embedding_model": "m"}, {"content": "b", "embedding_model": "m"}]
     with pytest.raises(psycopg.Error) as error:
-        globex.execute("select * from ingest_staged(%s, 'acme')", [batch_id])
-    assert error.value.sqlstate == "MF002"
+        db.execute(
+            "select * from ingest_memories(%s, 'acme', embeddings => %s::vector[])",
+            [Jsonb(candidates), given],
+        )
+    assert error.value.sqlstate == "MF035"
+    assert error.value.diag.message_detail == f"It has {len(given)} elements for 2 candidates."
+    assert (
+        error.value.diag.message_hint == "Pass one element for each candidate, null where one has no vector."
+    )
+    assert db.execute("select count(*) from memories").fetchone() == (0,)
+
+
+def test_a_batch_is_of_the_sessions_tenant(db: DB, app: Callable[..., DB]) -> None:
+    acme, globex = app("acme"), app("globex")
     with pytest.raises(psycopg.Error) as error:
         globex.execute("select * from ingest_memories('[]', 'acme')")
     assert error.value.sqlstate == "MF002"
-    assert len(acme.execute("select * from ingest_staged(%s)", [batch_id]).fetchall()) == 1
+    assert at_once(acme, "acme", [{"content": "User likes tea"}])[0][0] == "inserted"
+    assert db.execute("select tenant_id from memories").fetchall() == [("acme",)]
 
 
 # Many writers -----------------------------------------------------------------------------------------------

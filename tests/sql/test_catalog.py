@@ -23,7 +23,7 @@ PUBLIC = {
     "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket",
     "erase_memory", "erase_source", "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
-    "ingest_staged", "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
+    "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "resolve_judgement",
     "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance", "search_memories",

@@ -90,7 +90,6 @@ insert into memfold.archive_positions values ('t', null, memfold_internal._new_i
 insert into memfold.labelled_pairs (tenant_id, content_a, content_b, label, origin)
 values ('t', 'a', 'b', 'distinct', 'import');
 insert into memfold.runs (tenant_id, bucket_id, kind, actor) values ('t', 'b', 'sweep', 'somebody');
-insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, content) values ('t', gen_random_uuid(), 0, 'x');
 insert into memfold.calibrations (model, merge_threshold, judge_threshold, report, fingerprint)
 values ('before', 0.9, 0.8, '{}', '');
 insert into memfold.calibration_changes (model, before, actor) values ('before', '{}', 'somebody');
@@ -196,7 +195,7 @@ NOTICED: dict[str, Callable[[DB], None]] = {
     "a comment": said("comment on table memfold.memories is 'x'"),
     "statistics": said("analyze memfold.antonyms"),
     "a large object": said("select lo_create(0)"),
-    "TRUNCATE": said("truncate memfold.staged_candidates"),
+    "TRUNCATE": said("truncate memfold.idempotency_keys"),
     "a setting of the database": of_database("set work_mem = 99"),
     "a property of the database": of_database("connection limit 9"),
     "counters set back": said("select pg_stat_reset()"),

@@ -234,16 +234,16 @@ def in_batches_of_one(db: DB, tenant: str) -> list[Any]:
     return [told(at_once(db, tenant, [readable(one)])[0]) for one in ALL]
 
 
-def staged_one_by_one(db: DB, tenant: str) -> list[Any]:
-    return [told(at_once(db, tenant, [one], staged=True)[0]) for one in ALL]
+def in_batches_of_one_vectors_apart(db: DB, tenant: str) -> list[Any]:
+    return [told(at_once(db, tenant, [readable(one)], apart=True)[0]) for one in ALL]
 
 
 def in_a_batch(db: DB, tenant: str) -> list[Any]:
     return [told(row) for row in at_once(db, tenant, [readable(one) for one in ALL])]
 
 
-def staged(db: DB, tenant: str) -> list[Any]:
-    return [told(row) for row in at_once(db, tenant, ALL, staged=True)]
+def in_a_batch_vectors_apart(db: DB, tenant: str) -> list[Any]:
+    return [told(row) for row in at_once(db, tenant, [readable(one) for one in ALL], apart=True)]
 
 
 def for_python(candidate: Candidate) -> Candidate:
@@ -276,8 +276,8 @@ def by_client_in_batches(client: Memfold, tenant: str) -> list[Any]:
 
 
 SQL_WAYS: dict[str, Callable[[DB, str], list[Any]]] = {
-    "single": one_by_one, "batches of one": in_batches_of_one, "staged one by one": staged_one_by_one, "batch": in_a_batch,
-    "staged": staged,
+    "single": one_by_one, "batches of one": in_batches_of_one, "batch": in_a_batch,
+    "batches of one, vectors apart": in_batches_of_one_vectors_apart, "batch, vectors apart": in_a_batch_vectors_apart,
 }  # fmt: skip
 CLIENT_WAYS: dict[str, Callable[[Memfold, str], list[Any]]] = {
     "client": by_client, "client in batches": by_client_in_batches,

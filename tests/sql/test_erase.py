@@ -357,10 +357,6 @@ def test_other_tables(db: DB) -> None:
     b = ingest(db, "Ann drinks tea", **vector(0.9), source_turn_ids=["turn-2"])
     assert answer(db, "distinct", 0.9, reason="a zebra is no Ann")[2] == "judged"
     db.execute("select memfold.add_labelled_pair('Zebra drinks tea', 'She drinks', 'distinct', 'acme')")
-    db.execute(
-        "insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, content, source_turn_ids)"
-        " values ('acme', gen_random_uuid(), 0, 'Zebra waits', array['turn-1'])"
-    )
     assert found(db, "ebra")
     erase(db, "turn-1", reason="request 17")
     assert found(db, "ebra", "turn-1") == []
@@ -650,11 +646,6 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
     ingest(db, f"Somewhat like {mark}", **vector(0.9, 2), **common)
     ingest(db, f"Recalled {mark}", origin="recalled", **common)
     db.execute("select memfold.add_labelled_pair(%s, 'other', 'distinct', %s)", [f"Fact 0 of {mark}", tenant])
-    db.execute(
-        "insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, bucket_id, content)"
-        " values (%s, gen_random_uuid(), 0, %s, %s)",
-        [tenant, bucket, f"staged {mark}"],
-    )
     db.execute(
         "select memfold.set_predicate(tenant_id => %s, predicate => %s)", [tenant, f"predicate {tenant}"]
     )

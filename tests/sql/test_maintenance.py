@@ -194,16 +194,11 @@ def test_nobody_reads_everything_for_nothing(db: DB) -> None:
 
 def test_maintenance(db: DB) -> None:
     plainly(db, "Bob has a dog.")
-    db.execute(
-        "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
-        " select 'acme', gen_random_uuid(), n, 'x', now() - interval '2 days' from generate_series(0, 1) as n"
-    )
     report = run_maintenance(db)
     assert report["counts"]["plain"] == 1
-    assert report["counts"]["staged"] >= 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "staged", "keys", "runs", "embed"}
+    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "keys", "runs", "embed"}
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(
@@ -216,15 +211,11 @@ def test_maintenance(db: DB) -> None:
 def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
     plainly(db, "Bob has a dog.")
     db.execute(
-        "create or replace function memfold_internal._take_staged(tenant_id text, batch_id uuid)"
-        " returns memfold.staged_candidates[] language plpgsql as $$ begin raise 'broken'; end $$"
-    )
-    db.execute(
-        "insert into staged_candidates (tenant_id, batch_id, ordinal, content, staged_at)"
-        " values ('acme', gen_random_uuid(), 0, 'x', now() - interval '2 days')"
+        "create or replace function memfold_internal._fall_back_dead(tenant_id text)"
+        " returns bigint language plpgsql as $$ begin raise 'broken'; end $$"
     )
     report = run_maintenance(db)
-    assert report["errors"] == {"staged": "P0001: broken"}
+    assert report["errors"] == {"syntheses": "P0001: broken"}
     assert report["counts"]["plain"] == 1
     assert db.execute("select status from runs where kind = 'maintenance'").fetchall() == [("failed",)]
     check(db)
@@ -360,7 +351,7 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("beta  plain  2 in ")
     assert "2 tenants" in result.stderr
-    result = run("--tasks", "plain,staged")
+    result = run("--tasks", "plain,keys")
     assert (result.exit_code, result.stdout) == (0, "")
     assert run("--tasks", "nonsense").exit_code == 2
 
@@ -437,8 +428,7 @@ def test_schedule(db: DB) -> None:
         ("memfold maintenance it's", "5 4 * * *"),
     ]
     assert (
-        jobs[0][2]
-        == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,staged,keys,runs,embed}')"
+        jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed}')"
     )
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
@@ -476,7 +466,7 @@ def test_what_the_tasks_call(db: DB) -> None:
     counts: Counter[str] = Counter()
     for _ in range(10):
         report = run_maintenance(
-            db, "plain", "decay", "counters", "syntheses", "staged", "runs", "embed", "clean", "sweep"
+            db, "plain", "decay", "counters", "syntheses", "runs", "embed", "clean", "sweep"
         )
         assert report["errors"] == {}
         counts.update(report["counts"])

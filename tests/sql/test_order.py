@@ -345,17 +345,7 @@ def batched(db: DB, town: str) -> str:
     return str(rows[0][0])
 
 
-def staged(db: DB, town: str) -> str:
-    batch = one(db, "select gen_random_uuid()")
-    db.execute(
-        "insert into memfold.staged_candidates (tenant_id, batch_id, ordinal, content, subject, predicate, object)"
-        " values ('acme', %s, 1, %s, 'Ann', 'lives_in', %s)",
-        [batch, f"Ann lives in {town}", town],
-    )
-    return str(one(db, "select action from memfold.ingest_staged(%s, 'acme')", batch))
-
-
-@pytest.mark.parametrize("call", [alone, batched, staged])
+@pytest.mark.parametrize("call", [alone, batched])
 def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, call: Any) -> None:
     single(db)
     call(db, "Paris")
@@ -437,7 +427,7 @@ def test_metadata_told_now_is_the_newest(db: DB, clock: Any) -> None:
         check(db)
 
 
-@pytest.mark.parametrize("call", [alone, batched, staged])
+@pytest.mark.parametrize("call", [alone, batched])
 def test_now_is_the_call_not_the_transaction(db: DB, call: Any) -> None:
     single(db)
     with db.transaction():

@@ -61,10 +61,7 @@ def test_every_tenant_table_is_walled(db: DB) -> None:
         "select relname, relrowsecurity and relforcerowsecurity from pg_class c"
         " where relnamespace = 'memfold'::regnamespace and relkind = 'r' and exists ("
         " select from pg_attribute where attrelid = c.oid and attname = 'tenant_id')"
-        # staged_candidates: COPY is refused where there is row level security; nobody reads it
-        # (tests/sql/test_batch.py), and a constraint keeps who writes it to its own tenant
-        # (test_candidates_are_staged_for_ones_own_tenant)
-        " and relname not in ('tenant_roles', 'staged_candidates')"
+        " and relname <> 'tenant_roles'"
     ).fetchall()
     assert dict(rows) == dict.fromkeys(TENANT_TABLES, True)
 
@@ -112,7 +109,6 @@ CALLS = [
     "remove_labelled_pair(gen_random_uuid(), 'globex')",
     "ingest_memory('User likes Vim', 'globex')",
     "ingest_memories('[]', 'globex')",
-    "ingest_staged(gen_random_uuid(), 'globex')",
     "preview_memory('User prefers dark mode', 'globex')",
     "known_memory('User prefers dark mode', 'globex')",
     "find_similar('[1,0,0,0]', 'm', 'globex', 'default')",
@@ -218,41 +214,6 @@ def test_a_role_bound_to_a_tenant(two_tenants: DB, db: DB, connect: Callable[...
             ingest(login, "User likes Vim")
         assert state(error) == "MF002"
         login.close()
-    finally:
-        db.execute("delete from memfold.tenant_roles")
-        db.execute(f"drop role {role}")
-
-
-def test_candidates_are_staged_for_ones_own_tenant(db: DB, app: App, connect: Callable[..., DB]) -> None:
-    row = "insert into staged_candidates (tenant_id, batch_id, ordinal, content) values (%s, gen_random_uuid(), 0, 'a')"
-    role = f"bound_{db.info.dbname}"
-    db.execute(f"drop role if exists {role}; create role {role} login in role memfold_tenant")
-    db.execute("insert into memfold.tenant_roles values (%s, 'acme')", [role])
-    try:
-        mine, nobody, bound = app("acme"), app(), connect(user=role)
-        bound.execute("set memfold.tenant_id = 'globex'")
-        for connection in (mine, bound):
-            connection.execute(row, ["acme"])
-            connection.execute(
-                "insert into staged_candidates (batch_id, ordinal) values (gen_random_uuid(), 0)"
-            )
-        bound.execute("set role memfold_app")
-        bound.execute(row, ["acme"])
-        db.execute(row, ["globex"])  # a restore
-        for connection in (mine, nobody, bound):
-            for tenant in ("globex", "*", ""):
-                with pytest.raises(psycopg.Error) as error:
-                    connection.execute(row, [tenant])
-                assert state(error) == "MF002"
-                with (
-                    pytest.raises(psycopg.Error) as error,
-                    connection.cursor().copy(
-                        "copy staged_candidates (tenant_id, batch_id, ordinal) from stdin"
-                    ) as copy,
-                ):
-                    copy.write_row((tenant, "00000000-0000-0000-0000-000000000000", 0))
-                assert state(error) == "MF002"
-        bound.close()
     finally:
         db.execute("delete from memfold.tenant_roles")
         db.execute(f"drop role {role}")

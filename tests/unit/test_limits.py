@@ -338,7 +338,7 @@ def batching(max_attempts: int) -> Callable[[], Any]:
         core = Core("acme", None, False, max_attempts)
         batches = batch.Batches(core, None, {}, batch_size=10, wait=False, on_error="abort", progress=None)
         batches.add("Alice has a cat.")
-        return batches.send()
+        return batches.store(batches.take())
 
     return steps
 

@@ -128,7 +128,7 @@ with isolated as (
     where c.relnamespace = pg_catalog.to_regnamespace('memfold') and c.relkind in ('r', 'p') and exists (
         select from pg_catalog.pg_attribute as a
         where a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-    ) and c.relname <> 'staged_candidates'
+    )
 ),
 meant (policy, command, roles, condition, tables) as (
     values
@@ -182,8 +182,6 @@ where c.relnamespace = any(array[pg_catalog.to_regnamespace('memfold'), pg_catal
     and c.relkind in ('r', 'p', 'v')
     and a.grantee <> c.relowner and a.grantee::regrole::text <> 'memfold_owner' and (
         a.grantee = 0 or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
-        and not (c.relname = 'staged_candidates' and a.privilege_type = 'INSERT'
-            and a.grantee::regrole::text = 'memfold_app')
         and not (c.relname = 'judgements' and a.privilege_type in ('INSERT', 'UPDATE')
             and a.grantee::regrole::text = 'memfold_queue')
     )

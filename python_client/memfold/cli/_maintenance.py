@@ -62,7 +62,7 @@ _SHOWN = 20
 def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
     """Do the maintenance that is due, for every tenant.
 
-    Rows of plain INSERTs, decay, dead syntheses, staged leftovers, old keys, finished runs, vectors that the database
+    Rows of plain INSERTs, decay, dead syntheses, old keys, finished runs, vectors that the database
     makes. For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
     (equal texts that came while dedup was off), sweep (merge what ingest would merge now). Exit code 1 if a task
     failed.

@@ -18,6 +18,7 @@ from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
 from memfold.client.driving import Client, asked, run, together
+from memfold.client.entries import Entry
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
 from memfold.client.transactions import transact_async
 from memfold.embedding.embedders import is_async
@@ -116,18 +117,35 @@ class AsyncMemfold(Client):
     async def _ingest_many(
         self, batches: Batches, candidates: Iterable[Candidate] | AsyncIterable[Candidate]
     ) -> AsyncIterator[BatchItem]:
-        if isinstance(candidates, AsyncIterable):
-            async for candidate in candidates:
-                if batches.add(candidate):
-                    for item in await self._drive(batches.send()):
-                        yield item
-        else:
-            for candidate in candidates:
-                if batches.add(candidate):
-                    for item in await self._drive(batches.send()):
-                        yield item
-        for item in await self._drive(batches.send()):
-            yield item
+        """As ``Memfold._ingest_many``: of a task where that has a thread."""
+        taken = batches.taken_async(candidates)
+        if not batches.embeds_ahead:
+            async for entries in taken:
+                await self._drive(batches.embed(await self._drive(batches.look_up(entries))))
+                for item in await self._drive(batches.store(entries)):
+                    yield item
+            return
+        entries = await anext(taken, [])
+        await self._drive(batches.embed(await self._drive(batches.look_up(entries))))
+        while entries:
+            following: list[Entry] = []
+            failed, storing = None, None
+            try:
+                following = await anext(taken, [])
+                missing = await self._drive(batches.look_up(following))
+                storing = asyncio.create_task(self._drive(batches.store(entries)))
+                await self._drive(batches.embed(missing))
+            except Exception as error:
+                failed = error
+            except BaseException:
+                if storing is not None:
+                    storing.cancel()
+                raise
+            for item in await (storing or self._drive(batches.store(entries))):
+                yield item
+            if failed is not None:
+                raise failed
+            entries = following
 
     async def preview(
         self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]

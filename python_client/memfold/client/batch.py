@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,12 +13,13 @@ import psycopg
 from memfold import errors, queries
 from memfold._checks import check_text
 from memfold._log import log_decision, logger
-from memfold.client.arguments import prepared_value, wait_seconds
+from memfold.client.arguments import wait_seconds
 from memfold.client.core import Core
+from memfold.client.entries import Entry, as_json, error_of, is_of_one, of_candidate, value_of
 from memfold.client.sending import translated
-from memfold.client.steps import CommitLostError, Copy, Steps, Together, Transact, pause_before
+from memfold.client.steps import CommitLostError, Steps, Together, Transact, pause_before
 from memfold.embedding import EmbedderProtocol
-from memfold.embedding.vectors import vector_binary
+from memfold.embedding.vectors import VectorArray, VectorBinary
 from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolution, Row
 
 Progress = Callable[[int, Counter[str]], object]
@@ -30,19 +31,8 @@ _EMBEDDED_AT_ONCE = 128
 _JUDGED_AT_ONCE = 10
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A candidate on its way: the columns that it fills, then what became of it."""
-
-    index: int
-    content: str | None
-    values: dict[str, Any]
-    result: IngestResult | None = None
-    error: errors.MemfoldError | None = None
-
-
 class Batches:
-    """One call of ``ingest_many``: takes candidates, and gives the steps that store what it has taken."""
+    """One call of ``ingest_many``: takes candidates, and gives the steps that look up, embed and store what it has taken."""
 
     def __init__(
         self,
@@ -65,52 +55,95 @@ class Batches:
             raise TypeError(f"ingest_many has no argument {', '.join(unknown)}")
         self._core = core
         self._tenant_id = _checked_tenant(core.tenant_id if tenant_id is None else tenant_id)
-        self._defaults = {name: _column(name, value) for name, value in defaults.items()}
+        self._defaults = {name: value_of(name, value) for name, value in defaults.items()}
         self._size = batch_size
         self._seconds = wait_seconds(wait)
         self._abort = on_error == "abort"
         self._progress = progress
-        self._waiting: list[_Entry] = []
+        self._waiting: list[Entry] = []
         self._length = 0
         self._taken = 0
         self._actions: Counter[str] = Counter()
+        self._embedded: dict[str, VectorBinary] = {}
+        """Of the last batch: what it brings is not known yet where the next one is looked up."""
 
     def add(self, candidate: Candidate) -> bool:
         """Take a candidate; whether it is time to send. Raises what is wrong with it where that aborts."""
         entry = self._entry(self._taken, candidate)
         if entry.error is not None and self._abort:
-            raise _of_candidate(entry)
+            raise of_candidate(entry)
         self._taken += 1
         self._waiting.append(entry)
         self._length += sum(len(value) for value in entry.values.values() if isinstance(value, str | bytes))
         return len(self._waiting) >= self._size or self._length >= _LONGEST
 
-    def send(self) -> Steps[list[BatchItem]]:
-        """Store what has been taken since the last time; what became of it."""
+    def take(self) -> list[Entry]:
+        """The candidates since the last time."""
         entries, self._waiting, self._length = self._waiting, [], 0
+        return entries
+
+    def taken(self, candidates: Iterable[Candidate]) -> Iterator[list[Entry]]:
+        """Batches of them, as they are read."""
+        for candidate in candidates:
+            if self.add(candidate):
+                yield self.take()
+        if entries := self.take():
+            yield entries
+
+    async def taken_async(
+        self, candidates: Iterable[Candidate] | AsyncIterable[Candidate]
+    ) -> AsyncIterator[list[Entry]]:
+        """As ``taken``."""
+        if not isinstance(candidates, AsyncIterable):
+            for entries in self.taken(candidates):
+                yield entries
+            return
+        async for candidate in candidates:
+            if self.add(candidate):
+                yield self.take()
+        if entries := self.take():
+            yield entries
+
+    @property
+    def embeds_ahead(self) -> bool:
+        """Whether a batch is to be embedded while the one before it is stored."""
+        return self._core.embedder is not None and not self._seconds
+
+    def look_up(self, entries: list[Entry]) -> Steps[dict[str, list[Entry]]]:
+        """The texts that are to be embedded: of those that bring no vector and that tier 1 does not know."""
+        if self._core.embedder is None:
+            return {}
+        return (yield from self._missing([entry for entry in entries if entry.error is None]))
+
+    def embed(self, missing: dict[str, list[Entry]]) -> Steps[None]:
+        """Give them their vectors; equal texts share one, also with those of the batch before."""
+        if missing:
+            assert self._core.embedder is not None  # noqa: S101 (only then is anything missing)
+            yield from self._embed(self._core.embedder, missing)
+
+    def store(self, entries: list[Entry]) -> Steps[list[BatchItem]]:
+        """Store a batch; what became of it."""
         sound = [entry for entry in entries if entry.error is None]
         if sound:
-            if self._core.embedder is not None:
-                yield from self._embed(self._core.embedder, sound)
             yield from self._store(sound)
             if self._seconds:
                 yield from self._judge(sound)
         if entries:
             self._actions.update("error" if e.result is None else e.result.action for e in entries)
             if self._progress is not None:
-                self._progress(self._taken, self._actions.copy())
+                self._progress(entries[-1].index + 1, self._actions.copy())
         return [BatchItem(entry.index, entry.content, entry.result, entry.error) for entry in entries]
 
     # the candidates
 
-    def _entry(self, index: int, candidate: Candidate) -> _Entry:
+    def _entry(self, index: int, candidate: Candidate) -> Entry:
         given: Mapping[str, Any] = {}
         if isinstance(candidate, str):
             given = {"content": candidate}
         elif isinstance(candidate, Mapping):
             given = candidate
         content = given.get("content")
-        entry = _Entry(index, content if isinstance(content, str) else None, {})
+        entry = Entry(index, content if isinstance(content, str) else None, {})
         try:
             if "content" not in given:
                 raise TypeError(
@@ -124,9 +157,8 @@ class Batches:
                     detail="The tenant_id of the candidate differs from that of the batch.",
                     hint="A batch belongs to one tenant: leave tenant_id out of the candidates.",
                 )
-            values = self._defaults | {name: _column(name, value) for name, value in given.items()}
-            values["tenant_id"] = self._tenant_id
-            entry.values = values
+            entry.values = self._defaults | {name: value_of(name, value) for name, value in given.items()}
+            entry.values.pop("tenant_id", None)  # the batch's
         except errors.MemfoldError as error:
             entry.error = error
         except (TypeError, ValueError, OverflowError) as error:
@@ -140,33 +172,38 @@ class Batches:
 
     # embedding
 
-    def _embed(self, embedder: EmbedderProtocol, entries: list[_Entry]) -> Steps[None]:
-        """Give those a vector that bring none and that tier 1 does not know; equal texts share one."""
-        bare: dict[tuple[str, ...], dict[tuple[Any, ...], list[_Entry]]] = {}
+    def _missing(self, entries: list[Entry]) -> Steps[dict[str, list[Entry]]]:
+        bare: dict[tuple[str, ...], dict[tuple[Any, ...], list[Entry]]] = {}
         for entry in entries:
             if entry.values.get("embedding") is None:
                 entry.values.pop("embedding", None)
                 entry.values.pop("embedding_model", None)
-                named = tuple(n for n in queries.KNOWN_ARGUMENTS if n in entry.values and n != "tenant_id")
+                named = tuple(name for name in queries.KNOWN_ARGUMENTS if name in entry.values)
                 fact = tuple(entry.values[name] for name in named)
                 bare.setdefault(named, {}).setdefault(fact, []).append(entry)
-        missing: dict[str, list[_Entry]] = {}
+        missing: dict[str, list[Entry]] = {}
         for named, facts in bare.items():
             for fact in (yield from self._unknown(named, list(facts))):
                 missing.setdefault(fact[named.index("content")], []).extend(facts[fact])
-        texts = list(missing)
+        return missing
+
+    def _embed(self, embedder: EmbedderProtocol, missing: dict[str, list[Entry]]) -> Steps[None]:
+        made = {text: vector for text, vector in self._embedded.items() if text in missing}
+        texts = [text for text in missing if text not in made]
         for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
             chunk = texts[start : start + _EMBEDDED_AT_ONCE]
             vectors = yield from self._core.vectors_or_none(embedder, chunk)
             for text, vector in zip(chunk, vectors, strict=True):
                 if vector is not None:
                     yield from self._core.register(embedder, vector)
-                    given = {"embedding": vector_binary(vector), "embedding_model": embedder.model}
-                    for entry in missing[text]:
-                        entry.values |= given
+                    made[text] = vector
             if len(chunk) > 1 and vectors.count(None) == len(chunk):  # down: the rest would only fail too
                 logger.warning("DEDUP_FAIL: %s texts go without a vector", len(texts) - start)
-                return
+                break
+        for text, vector in made.items():
+            for entry in missing[text]:
+                entry.values |= {"embedding": vector, "embedding_model": embedder.model}
+        self._embedded = made
 
     def _unknown(
         self, columns: tuple[str, ...], facts: list[tuple[Any, ...]]
@@ -174,14 +211,11 @@ class Batches:
         """Those that tier 1 does not know. What it cannot even look for needs no vector either."""
         parameters: dict[str, Any] = {"tenant_id": self._tenant_id}
         for place, column in enumerate(columns):
-            values = [fact[place] for fact in facts]
-            if column == "metadata":
-                values = [None if value is None else value[1:].decode() for value in values]
-            parameters[column] = values
+            parameters[column] = [fact[place] for fact in facts]
         try:
             rows = yield from self._core.send(queries.known_places(columns), parameters, repeatable=True)
         except errors.MemfoldError as error:
-            if not _of_one(error):
+            if not is_of_one(error):
                 raise
             if len(facts) == 1:
                 return []  # what is wrong with it is said where it is to be stored
@@ -193,11 +227,11 @@ class Batches:
 
     # storing
 
-    def _store(self, entries: list[_Entry]) -> Steps[None]:
+    def _store(self, entries: list[Entry]) -> Steps[None]:
         try:
             rows = yield from self._sent(entries)
         except errors.MemfoldError as error:
-            if self._abort or not _of_one(error):
+            if self._abort or not is_of_one(error):
                 raise
             # The server could not even read them, or has no locks for so many buckets: smaller batches, down
             # to the one that is to blame.
@@ -210,18 +244,19 @@ class Batches:
             return
         for entry, row in zip(entries, rows, strict=True):
             if row["sqlstate"] is not None:
-                entry.error = _error(row)
+                entry.error = error_of(row)
             else:
                 entry.result = IngestResult.from_row(row)
                 log_decision(entry.content or "", entry.result)
 
-    def _sent(self, entries: list[_Entry]) -> Steps[list[Row]]:
+    def _sent(self, entries: list[Entry]) -> Steps[list[Row]]:
         """The server's rows for a batch that is stored once, whatever becomes of connections.
 
         When one goes during COMMIT, nobody says whether the batch is stored; it is sent again then. One of its
         candidates has the batch's idempotency key: if that is answered with the event of the first time, the
         first time was stored, and the second is rolled back. So a batch costs one key, not one a candidate.
         """
+        vectors = yield from self._vectors(entries)
         batch_id = uuid.uuid4()
         keyless = [n for n, entry in enumerate(entries) if entry.values.get("idempotency_key") is None]
         keys = {n: str(batch_id) for n in keyless[:1]}
@@ -253,9 +288,13 @@ class Batches:
             error: psycopg.Error
             try:
                 rows: list[Row] = yield Transact(
-                    queries.INGEST_STAGED,
-                    {"batch_id": batch_id, "tenant_id": self._tenant_id, "memfold_tenant": self._tenant_id},
-                    _staged(batch_id, entries, keys),
+                    queries.INGEST_MANY,
+                    {
+                        "candidates": as_json(entries, keys),
+                        "embeddings": vectors,
+                        "tenant_id": self._tenant_id,
+                        "memfold_tenant": self._tenant_id,
+                    },
                     keep,
                 )
             except CommitLostError as lost:
@@ -266,8 +305,8 @@ class Batches:
                 if unsure is not None and stored_before(rows):
                     return unsure
                 if self._abort and (n := refused(rows)) is not None:
-                    entries[n].error = _error(rows[n])
-                    raise _of_candidate(entries[n])
+                    entries[n].error = error_of(rows[n])
+                    raise of_candidate(entries[n])
                 if is_marked(rows):
                     return rows
                 if unsure is not None:
@@ -284,10 +323,20 @@ class Batches:
             logger.debug("attempt %s of a batch failed (%s), trying again", attempts, error.sqlstate or error)
             yield pause_before(attempts)
 
+    def _vectors(self, entries: list[Entry]) -> Steps[VectorArray | None]:
+        """The parameter that brings the vectors; its elements name their type, which the server tells once."""
+        vectors = [entry.values.get("embedding") for entry in entries]
+        if not any(vectors):
+            return None
+        if self._core.vector_type is None:
+            rows = yield from self._core.query(queries.VECTOR_TYPE, self._tenant_id)
+            self._core.vector_type = rows[0]["oid"]
+        return VectorArray(vectors, self._core.vector_type)
+
     # judging
 
-    def _judge(self, entries: list[_Entry]) -> Steps[None]:
-        unclear: list[tuple[_Entry, IngestResult]] = [
+    def _judge(self, entries: list[Entry]) -> Steps[None]:
+        unclear: list[tuple[Entry, IngestResult]] = [
             (entry, entry.result)
             for entry in entries
             if entry.result is not None and entry.result.judgement_id is not None
@@ -298,50 +347,6 @@ class Batches:
         resolutions: list[Resolution | None] = yield Together(calls, _JUDGED_AT_ONCE)
         for (entry, result), resolution in zip(unclear, resolutions, strict=True):
             entry.result = replace(result, resolution=resolution)
-
-
-def _column(name: str, value: Any) -> Any:
-    """A value as COPY is to send it."""
-    if value is None:
-        return None
-    if name == "embedding":
-        return vector_binary(value)
-    made = prepared_value(name, value)
-    return b"\1" + made.encode() if name == "metadata" else made
-
-
-def _staged(batch_id: uuid.UUID, entries: Sequence[_Entry], keys: Mapping[int, str]) -> Copy:
-    used = {name for entry in entries for name in entry.values}
-    if keys:
-        used.add("idempotency_key")
-    columns = [name for name in queries.CANDIDATE if name in used]
-    rows: list[tuple[Any, ...]] = []
-    for n, entry in enumerate(entries):
-        values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values
-        rows.append((batch_id, n, *map(values.get, columns)))
-    statement, types = queries.stage(["batch_id", "ordinal", *columns])
-    return Copy(statement, types, rows)
-
-
-def _of_one(error: errors.MemfoldError) -> bool:
-    """Whether it may be about some of the candidates, and not about all that is sent."""
-    state = error.sqlstate or ""
-    return state[:2] in ("22", "54") or (state[:2] == "MF" and state not in ("MF001", "MF002", "MF025"))
-
-
-def _error(row: Row) -> errors.MemfoldError:
-    cls = errors.CLASSES.get(row["sqlstate"], errors.MemfoldError)
-    return cls(row["error"], sqlstate=row["sqlstate"], detail=row["detail"], hint=row["hint"])
-
-
-def _of_candidate(entry: _Entry) -> errors.MemfoldError:
-    """The candidate's error, with its index: nobody else will tell it."""
-    error = entry.error
-    assert error is not None  # noqa: S101 (only then is this called)
-    error.detail = (
-        f"Candidate {entry.index}: {error.detail}" if error.detail else f"It is candidate {entry.index}."
-    )
-    return error
 
 
 def _out_of_range(name: str, value: object, hint: str) -> errors.MemfoldError:
@@ -358,7 +363,7 @@ def _unknown_outcome(error: psycopg.Error | None) -> errors.MemfoldError:
 
 
 def _checked_tenant(tenant_id: str | None) -> str:
-    # COPY would say it less clearly.
+    # at once, and not when the first batch is sent
     check_text("tenant_id", tenant_id)
     if not tenant_id:
         raise errors.TenantMissingError(

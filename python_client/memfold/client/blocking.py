@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
@@ -14,6 +15,7 @@ from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
 from memfold.client.blocking_driver import BlockingDriver
+from memfold.client.entries import Entry
 from memfold.errors import MemfoldError
 from memfold.types import (
     BatchItem,
@@ -87,7 +89,8 @@ class Memfold(BlockingDriver):
         do not give their own. A candidate that cannot be stored becomes an item with an error; on_error
         'abort': its error is raised, which names its index, and nothing of its batch is stored. A batch whose
         connection is lost, even during COMMIT, is sent again, and counts once. With an embedder, the distinct
-        texts of a batch that tier 1 does not know are embedded together. wait: as of ``ingest``, for each
+        texts of a batch that tier 1 does not know are embedded together, while the batch before is stored: then
+        it reads one batch ahead (not with wait). wait: as of ``ingest``, for each
         candidate; ten judgements are under way at once. progress: called after each batch with the number of
         candidates so far and of each action ('error' for those that failed).
         """
@@ -103,10 +106,30 @@ class Memfold(BlockingDriver):
         return self._ingest_many(batches, candidates)
 
     def _ingest_many(self, batches: Batches, candidates: Iterable[Candidate]) -> Iterator[BatchItem]:
-        for candidate in candidates:
-            if batches.add(candidate):
-                yield from self._drive(batches.send())
-        yield from self._drive(batches.send())
+        taken = batches.taken(candidates)
+        if not batches.embeds_ahead:
+            for entries in taken:
+                self._drive(batches.embed(self._drive(batches.look_up(entries))))
+                yield from self._drive(batches.store(entries))
+            return
+        # A thread stores a batch while the next one is embedded in this one.
+        entries = next(taken, [])
+        self._drive(batches.embed(self._drive(batches.look_up(entries))))
+        with ThreadPoolExecutor(1, "memfold-store") as thread:
+            while entries:
+                following: list[Entry] = []
+                failed, storing = None, None
+                try:
+                    following = next(taken, [])
+                    missing = self._drive(batches.look_up(following))
+                    storing = thread.submit(self._drive, batches.store(entries))
+                    self._drive(batches.embed(missing))
+                except Exception as error:  # raised in its place: after this batch
+                    failed = error
+                yield from (storing or thread.submit(self._drive, batches.store(entries))).result()
+                if failed is not None:
+                    raise failed
+                entries = following
 
     def preview(
         self, content: str, tenant_id: str | None = None, **fields: Unpack[CandidateFields]

@@ -16,24 +16,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """Rows for a binary COPY, and the types of their columns."""
-
-    statement: LiteralString
-    types: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class Transact:
     """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows.
 
-    copy: goes before it. keep: whether to commit, by the statement's rows.
+    keep: whether to commit, by the statement's rows.
     """
 
     statement: LiteralString
     parameters: Mapping[str, Any]
-    copy: Copy | None = None
     keep: Callable[[list[Row]], bool] | None = None
 
 

@@ -18,15 +18,6 @@ def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Ro
         with pipeline(connection):
             connection.execute(queries.BEGIN)
             connection.execute(queries.SET_TENANT, step.parameters)
-            for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
-                connection.execute(statement)
-            if step.copy is None:
-                cursor = connection.execute(step.statement, step.parameters)
-        if step.copy is not None:
-            with connection.cursor() as copying, copying.copy(step.copy.statement) as copy:
-                copy.set_types(step.copy.types)
-                for row in step.copy.rows:
-                    copy.write_row(row)
             cursor = connection.execute(step.statement, step.parameters)
         rows: list[Row] = [*cursor.fetchall()]
         if step.keep is not None and not step.keep(rows):
@@ -56,15 +47,6 @@ async def transact_async(connection: psycopg.AsyncConnection[DictRow], step: Tra
         async with pipeline(connection):
             await connection.execute(queries.BEGIN)
             await connection.execute(queries.SET_TENANT, step.parameters)
-            for statement in queries.tenant_for_copy(step.parameters) if step.copy else ():
-                await connection.execute(statement)
-            if step.copy is None:
-                cursor = await connection.execute(step.statement, step.parameters)
-        if step.copy is not None:
-            async with connection.cursor() as copying, copying.copy(step.copy.statement) as copy:
-                copy.set_types(step.copy.types)
-                for row in step.copy.rows:
-                    await copy.write_row(row)
             cursor = await connection.execute(step.statement, step.parameters)
         rows: list[Row] = [*await cursor.fetchall()]
         if step.keep is not None and not step.keep(rows):

@@ -32,6 +32,8 @@ class Vectors(Sending):
 
     _registered = False
     _has_embedded = False
+    vector_type: int | None = None
+    """The oid of the type vector, once it was asked for."""
 
     def register_embedding_model(self, embedding_model: str, dimensions: int) -> Steps[None]:
         check_text("embedding_model", embedding_model)

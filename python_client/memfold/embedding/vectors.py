@@ -45,7 +45,37 @@ class _VectorBinaryDumper(Dumper):
         return bytes(obj)
 
 
+class VectorArray:
+    """Vectors, and None where there is none, as a ``vector[]``; ``type_oid``: of vector, in this database."""
+
+    __slots__ = ("_elements", "_type_oid")
+
+    def __init__(self, elements: Sequence[VectorBinary | None], type_oid: int) -> None:
+        self._elements = elements
+        self._type_oid = type_oid
+
+    def __bytes__(self) -> bytes:
+        """One dimension, with nulls or without, from 1 on; each element after its length, -1 of a null."""
+        parts = [struct.pack(">iiIii", 1, None in self._elements, self._type_oid, len(self._elements), 1)]
+        for element in self._elements:
+            parts.append(struct.pack(">i", -1 if element is None else len(element)))
+            if element is not None:
+                parts.append(element)
+        return b"".join(parts)
+
+
+class _VectorArrayDumper(Dumper):
+    """Its type is left to the server, as a vector's is."""
+
+    format = Format.BINARY
+    oid = 0
+
+    def dump(self, obj: VectorArray) -> bytes:
+        return bytes(obj)
+
+
 psycopg.adapters.register_dumper(VectorBinary, _VectorBinaryDumper)
+psycopg.adapters.register_dumper(VectorArray, _VectorArrayDumper)
 
 
 def vector_binary(embedding: Embedding | VectorBinary) -> VectorBinary:

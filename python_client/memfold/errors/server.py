@@ -212,7 +212,7 @@ class MemoryStateError(MemfoldError):
 
 
 class InvalidBatchError(MemfoldError):
-    """A batch is no JSON array, has more than 10,000 candidates, or something new for more than 500 buckets."""
+    """A batch is no JSON array, too large, new to more than 500 buckets, or of another number of embeddings."""
 
     code = "MF035"
 

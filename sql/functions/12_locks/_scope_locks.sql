@@ -181,9 +181,9 @@ declare
     v_many boolean;
 begin
     perform memfold_internal._check_isolation();
-    select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(distinct (s.bucket_id, s.scope_key))
+    select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(*)
     into v_buckets, v_scopes
-    from unnest(buckets, scope_keys) as s (bucket_id, scope_key);
+    from (select distinct s.bucket_id, s.scope_key from unnest(buckets, scope_keys) as s (bucket_id, scope_key)) as s;
     if v_buckets > 500 then
         perform memfold_internal._fail('MF035', 'the batch has too many buckets',
             pg_catalog.format('It has something new for %s of them.', v_buckets),

@@ -42,22 +42,24 @@ comment on function memfold_internal._embed(memfold_internal.candidate) is
 'A candidate with the vector that the database makes; without one where this session may hold no model: it waits then, as
 others do, for embed_pending(). Called before any lock.';
 
-create or replace function memfold_internal._embed_batch(
-    items memfold_internal.candidate[], classes text[], policies memfold.policies[], policy_of integer[]
-) returns memfold_internal.candidate[]
+create or replace function memfold_internal._embed_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_items memfold_internal.candidate[] := items;
+    v_items memfold_internal.candidate[] := b.items;
+    v_embeddings memfold_internal.batch.embeddings%type := b.embeddings;
+    v_classes constant text[] := b.classes;
+    v_policies constant memfold.policies[] := b.policies;
+    v_policy_of constant integer[] := b.policy_of;
     v_new record;
 begin
     for v_new in
         with waiting as (
-            select c.ordinality as i, c.content, (policies[policy_of[c.ordinality]]).embed_model as model
-            from pg_catalog.unnest(items) with ordinality as c
-            where classes[c.ordinality] = 'todo'
-                and memfold_internal._is_embedded_here(items[c.ordinality], policies[policy_of[c.ordinality]])
+            select c.ordinality as i, c.content, (v_policies[v_policy_of[c.ordinality]]).embed_model as model
+            from pg_catalog.unnest(b.items) with ordinality as c
+            where v_classes[c.ordinality] = 'todo' and v_embeddings[c.ordinality] is null
+                and memfold_internal._is_embedded_here(v_items[c.ordinality], v_policies[v_policy_of[c.ordinality]])
         ),
         texts as (
             select t.model, pg_catalog.array_agg(t.content order by t.content collate "C") as contents
@@ -74,14 +76,16 @@ begin
         from made as m
         join waiting as w on w.model = m.model and w.content = m.content
     loop
-        v_items[v_new.i].embedding := v_new.embedding;
+        v_embeddings[v_new.i] := v_new.embedding;
         v_items[v_new.i].embedding_model := v_new.model;
     end loop;
-    return v_items;
+    b.items := v_items;
+    b.embeddings := v_embeddings;
+    return b;
 end;
 $$;
-revoke all on function memfold_internal._embed_batch(memfold_internal.candidate[], text[], memfold.policies[], integer[]) from public;
-comment on function memfold_internal._embed_batch(memfold_internal.candidate[], text[], memfold.policies[], integer[]) is
+revoke all on function memfold_internal._embed_batch(memfold_internal.batch) from public;
+comment on function memfold_internal._embed_batch(memfold_internal.batch) is
 '_embed() for those of a batch that tier 1 does not know (class todo): each text once, all of one model together.';
 
 create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)

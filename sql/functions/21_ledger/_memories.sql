@@ -18,6 +18,13 @@ revoke all on function memfold_internal._known_text(text, text, bytea) from publ
 comment on function memfold_internal._known_text(text, text, bytea) is
 'Tier 1''s probe: the text of a bucket that has this hash, as it is stored (root_id null: a root). Inlined by its callers.';
 
+create or replace function memfold_internal._hit_method(memory_id uuid, root_id uuid) returns text
+language sql immutable parallel safe
+return case when memory_id = root_id then 'hash' else 'alias' end;
+revoke all on function memfold_internal._hit_method(uuid, uuid) from public;
+comment on function memfold_internal._hit_method(uuid, uuid) is
+'By what tier 1 has found a memory: the text that was found is its own, or one of its aliases''. One expression, which its callers inline.';
+
 create or replace function memfold_internal._no_memory(memory_id uuid) returns void
 language plpgsql volatile
 as $$

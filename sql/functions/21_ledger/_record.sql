@@ -51,6 +51,39 @@ comment on function memfold_internal._record_new(
 ) is
 'The ledger row of a new fact beside which there was nothing to decide about: what _record() writes of it.';
 
+create or replace function memfold_internal._record_batch(b memfold_internal.batch) returns void
+language plpgsql volatile
+as $$
+declare
+    v_classes constant text[] := b.classes;
+    v_matched constant uuid[] := b.matched;
+    v_roots constant uuid[] := b.roots;
+    v_event_ids constant uuid[] := b.event_ids;
+    v_actor constant text := memfold_internal._actor();
+begin
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, observation, content, memory_type,
+        subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence, session_id, origin,
+        metadata, observed_at, actor
+    )
+    select b.tenant_id, v_event_ids[c.ordinality], c.bucket_id, case when o.class = 'new' then 'inserted' else 'merged' end,
+        case when o.class <> 'new' then 1 end,
+        case when o.class <> 'new' then memfold_internal._hit_method(o.memory_id, o.root_id) end, o.memory_id,
+        case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.subject, c.predicate,
+        c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
+        coalesce(c.observed_at, b.told_at), v_actor
+    from pg_catalog.unnest(b.items) with ordinality as c
+    cross join lateral (
+        select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id
+    ) as o
+    where o.class in ('hit', 'new', 'repeat')
+    order by c.ordinality;
+end;
+$$;
+revoke all on function memfold_internal._record_batch(memfold_internal.batch) from public;
+comment on function memfold_internal._record_batch(memfold_internal.batch) is
+'_record() for those candidates of a batch that only add: new texts, and restatements of active memories. Called with all locks held.';
+
 create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
 as $$

@@ -17,10 +17,9 @@ begin
         perform memfold_internal._check_repeats(c, d.memory_id);
     end if;
     d.tier := 1;
-    d.method := 'hash';
+    d.method := memfold_internal._hit_method(d.memory_id, d.root_id);
     d.on_timeline := false;
     if d.target_id is not null then
-        d.method := 'alias';
         select m.status into strict v_status
         from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
     end if;

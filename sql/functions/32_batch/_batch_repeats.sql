@@ -1,27 +1,31 @@
-create or replace function memfold_internal._check_batch_repeats(
-    tenant_id text, items memfold_internal.candidate[], classes text[], matched uuid[], limits bigint[]
-) returns table (place bigint, repeats bigint)
+create or replace function memfold_internal._check_batch_repeats(b memfold_internal.batch)
+returns table (place bigint, repeats bigint, most bigint)
 language plpgsql stable
 as $$
 #variable_conflict use_column
+declare
+    v_classes constant text[] := b.classes;
+    v_matched constant uuid[] := b.matched;
+    v_policies constant memfold.policies[] := b.policies;
+    v_policy_of constant integer[] := b.policy_of;
 begin
     return query
     with counted as (
-        select c.ordinality as i, c.bucket_id, c.content_hash, c.session_id, matched[c.ordinality] as memory_id,
-            limits[c.ordinality] as most,
+        select c.ordinality as i, c.bucket_id, c.content_hash, c.session_id, v_matched[c.ordinality] as memory_id,
+            (v_policies[v_policy_of[c.ordinality]]).max_session_repeats as most,
             pg_catalog.count(*) over (w rows between unbounded preceding and 1 preceding) as rows_before,
             pg_catalog.count(*) filter (where c.origin <> 'recalled') over (
                 partition by c.bucket_id, c.content_hash, c.session_id order by c.ordinality
                 rows between unbounded preceding and 1 preceding) as repeats_before,
             c.origin
-        from unnest(items) with ordinality as c
-        where classes[c.ordinality] in ('hit', 'new', 'repeat', 'rest') and c.content_hash is not null
+        from unnest(b.items) with ordinality as c
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat', 'rest') and c.content_hash is not null
         window w as (partition by c.bucket_id, c.content_hash order by c.ordinality)
     )
-    select x.i, x.repeats
+    select x.i, x.repeats, x.most
     from (
         select c.i, c.most, c.session_id, c.repeats_before + case when c.memory_id is null then 0 else
-            memfold_internal._session_repeats(_check_batch_repeats.tenant_id, c.memory_id, c.session_id, 10 * c.most - c.rows_before)
+            memfold_internal._session_repeats(b.tenant_id, c.memory_id, c.session_id, 10 * c.most - c.rows_before)
             end as repeats
         from counted as c
         where c.most is not null and c.session_id is not null and c.origin <> 'recalled'
@@ -31,10 +35,10 @@ begin
     order by x.i;
 end;
 $$;
-revoke all on function memfold_internal._check_batch_repeats(text, memfold_internal.candidate[], text[], uuid[], bigint[]) from public;
-comment on function memfold_internal._check_batch_repeats(text, memfold_internal.candidate[], text[], uuid[], bigint[]) is
+revoke all on function memfold_internal._check_batch_repeats(memfold_internal.batch) from public;
+comment on function memfold_internal._check_batch_repeats(memfold_internal.batch) is
 'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated
-the text. limits: max_session_repeats of each. Only reads.';
+the text, and the limit (most). Only reads.';
 
 create or replace function memfold_internal._refuse_repeats(
     ordinal bigint, c memfold_internal.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
@@ -64,3 +68,37 @@ $$;
 revoke all on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) from public;
 comment on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) is
 'A candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and forgets its key.';
+
+create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, on_error text) returns memfold_internal.batch
+language plpgsql volatile
+as $$
+declare
+    v_items constant memfold_internal.candidate[] := b.items;
+    v_keys constant text[] := b.idempotency_keys;
+    v_classes text[] := b.classes;
+    v_policies memfold.policies[] := b.policies;
+    v_repeated record;
+begin
+    for v_repeated in select r.place, r.repeats, r.most from memfold_internal._check_batch_repeats(b) as r loop
+        for v_i in 1..pg_catalog.cardinality(v_items) loop
+            -- and those that have its key
+            if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
+                b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
+                    v_keys[v_i], v_repeated.repeats, v_repeated.most, on_error);
+                v_classes[v_i] := 'error';
+            end if;
+        end loop;
+    end loop;
+    -- what was counted here is not counted again by those that are decided one by one
+    for v_i in 1..pg_catalog.cardinality(v_policies) loop
+        v_policies[v_i].max_session_repeats := null;
+    end loop;
+    b.classes := v_classes;
+    b.policies := v_policies;
+    return b;
+end;
+$$;
+revoke all on function memfold_internal._limit_repeats(memfold_internal.batch, text) from public;
+comment on function memfold_internal._limit_repeats(memfold_internal.batch, text) is
+'Refuses the candidates of a batch whose session repeats itself (MF055), and those that have their keys; raises it
+where on_error is abort.';

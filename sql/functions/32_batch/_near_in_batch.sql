@@ -1,7 +1,68 @@
-create or replace function memfold_internal._near_in_batch(
-    tenant_id text, items memfold_internal.candidate[], classes text[], firsts bigint[], scope_keys bigint[],
-    policies memfold.policies[], policy_of integer[]
-) returns bigint[]
+create or replace function memfold_internal._batch_vectors(b memfold_internal.batch) returns table (
+    i bigint, bucket_id text, embedding vector, model text, scope_key bigint, wide boolean, asks boolean, threshold double precision,
+    newest bigint
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_classes constant text[] := b.classes;
+    v_firsts constant bigint[] := b.firsts;
+    v_scope_keys constant bigint[] := b.scope_keys;
+    v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
+    v_policies constant memfold.policies[] := b.policies;
+    v_policy_of constant integer[] := b.policy_of;
+begin
+    return query
+    select c.ordinality, c.bucket_id, v_embeddings[c.ordinality], c.embedding_model, v_scope_keys[c.ordinality], p.scope = 'bucket',
+        v_classes[c.ordinality] = 'new' and p.dedup = 'on',
+        least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
+            coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold), m.candidate_threshold),
+        case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
+            else memfold_internal._exact_limit() end
+    from unnest(b.items) with ordinality as c
+    join unnest(v_policies) with ordinality as p on p.ordinality = v_policy_of[c.ordinality]
+    join memfold.embedding_models as m on m.model = c.embedding_model
+    where v_firsts[c.ordinality] is not null and v_embeddings[c.ordinality] is not null;
+end;
+$$;
+revoke all on function memfold_internal._batch_vectors(memfold_internal.batch) from public;
+comment on function memfold_internal._batch_vectors(memfold_internal.batch) is
+'The vectors of the new texts of a batch, with their places: whether tier 2 would look beside them (asks), in the whole bucket (wide) or
+in the scope, from which cosine on (threshold) and among how many of the newest. Only reads.';
+
+create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key bigint)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_classes constant text[] := b.classes;
+    v_firsts constant bigint[] := b.firsts;
+begin
+    return query
+    select distinct v.bucket_id, v.scope_key
+    from unnest(b.items) with ordinality as c
+    cross join lateral (
+        select memfold_internal._root(m.memory_id, m.root_id) as root_id
+        from memfold_internal._known_text(b.tenant_id, c.bucket_id, c.content_hash) as m
+    ) as r
+    cross join unnest(memfold_internal._trees(b.tenant_id, array[r.root_id])) as t (id)
+    cross join lateral (
+        select v.bucket_id, v.scope_key from memfold.memory_vectors as v
+        where v.tenant_id = b.tenant_id and v.memory_id = t.id and not v.is_active
+        offset 0
+    ) as v
+    where v_classes[c.ordinality] = 'rest' and v_firsts[c.ordinality] is null;
+end;
+$$;
+revoke all on function memfold_internal._revived_in_batch(memfold_internal.batch) from public;
+comment on function memfold_internal._revived_in_batch(memfold_internal.batch) is
+'Scopes where a candidate that restates what is not active may bring vectors back. Only reads.';
+
+create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
 -- planned on what the tables hold now: the same order can be had from an index that would read the whole tenant
 set plan_cache_mode = force_custom_plan
@@ -9,48 +70,21 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
-    v_items constant memfold_internal.candidate[] := items;
-    v_policies constant memfold.policies[] := policies;
+    v_tenant_id constant text collate "C" := b.tenant_id;
     v_near bigint[];
-    v_slack bigint;
+    -- a candidate that restates what is not active may bring vectors back, one of a slot may take some away
+    v_slack constant bigint := (select count(*) from unnest(b.classes) as o (class) where o.class = 'rest');
 begin
-    -- A candidate that restates what is not active may bring vectors back, one of a slot may take some away.
-    select count(*) into v_slack from unnest(classes) as o (class) where o.class = 'rest';
     with vectors as materialized (
-        select c.ordinality as i, c.bucket_id, c.embedding, c.embedding_model, s.scope_key, p.scope = 'bucket' as wide,
-            o.class = 'new' and p.dedup = 'on' as asks,
-            least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
-                coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold), m.candidate_threshold) as threshold,
-            p.neighbours, case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
-                else memfold_internal._exact_limit() end
-                + v_slack as newest
-        from unnest(v_items) with ordinality as c
-        cross join lateral (select classes[c.ordinality] as class, firsts[c.ordinality] as first) as o
-        cross join lateral (select scope_keys[c.ordinality] as scope_key) as s
-        cross join lateral (select (v_policies[policy_of[c.ordinality]]).* offset 0) as p
-        join memfold.embedding_models as m on m.model = c.embedding_model
-        where c.embedding is not null and o.first is not null
+        select * from memfold_internal._batch_vectors(b)
     ),
     revived as (
-        select distinct v.bucket_id, v.scope_key
-        from unnest(v_items) with ordinality as c
-        cross join lateral (
-            select memfold_internal._root(m.memory_id, m.root_id) as root_id
-            from memfold_internal._known_text(v_tenant_id, c.bucket_id, c.content_hash) as m
-        ) as r
-        cross join unnest(memfold_internal._trees(v_tenant_id, array[r.root_id])) as t (id)
-        cross join lateral (
-            select v.bucket_id, v.scope_key from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id and v.memory_id = t.id and not v.is_active
-            offset 0
-        ) as v
-        where classes[c.ordinality] = 'rest' and firsts[c.ordinality] is null
+        select * from memfold_internal._revived_in_batch(b) where v_slack > 0
     ),
     -- pairs within a group only: of a scope, of a bucket where one of them looks there; without the vectors, most of which
     -- are alone
     grouped as (
-        select v.i, v.bucket_id, v.embedding_model,
+        select v.i, v.bucket_id, v.model,
             case when bool_or(v.wide) over (partition by v.bucket_id) then 0 else v.scope_key end as place
         from vectors as v
     ),
@@ -59,14 +93,14 @@ begin
             array_agg(v.wide order by v.i) as wide, array_agg(v.asks order by v.i) as asks,
             array_agg(v.threshold order by v.i) as threshold, array_agg(v.embedding order by v.i) as embedding
         from (
-            select g.bucket_id, g.place, g.embedding_model, array_agg(g.i) as members
+            select g.bucket_id, g.place, g.model, array_agg(g.i) as members
             from grouped as g
-            group by g.bucket_id, g.place, g.embedding_model
+            group by g.bucket_id, g.place, g.model
             having count(*) > 1
         ) as g
         cross join unnest(g.members) as r (i)
         join vectors as v on v.i = r.i
-        group by g.bucket_id, g.place, g.embedding_model
+        group by g.bucket_id, g.place, g.model
     )
     select array_agg(n.i) into v_near
     from (
@@ -74,9 +108,9 @@ begin
         from groups as g
         cross join unnest(g.i, g.scope_key, g.wide, g.asks, g.threshold, g.embedding)
             as a (i, scope_key, wide, asks, threshold, embedding)
-        cross join unnest(g.i, g.scope_key, g.embedding) as b (i, scope_key, embedding)
-        where a.asks and b.i < a.i and (a.wide or a.scope_key = b.scope_key)
-            and memfold_internal._similarity(a.embedding, b.embedding) >= a.threshold
+        cross join unnest(g.i, g.scope_key, g.embedding) as o (i, scope_key, embedding)
+        where a.asks and o.i < a.i and (a.wide or a.scope_key = o.scope_key)
+            and memfold_internal._similarity(a.embedding, o.embedding) >= a.threshold
         union
         select v.i
         from vectors as v
@@ -85,18 +119,18 @@ begin
             from (
                 select n.embedding from memfold.memory_vectors as n
                 where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.scope_key = v.scope_key
-                    and n.model = v.embedding_model and n.is_active
+                    and n.model = v.model and n.is_active
                 order by n.memory_id desc
-                limit v.newest
+                limit v.newest + v_slack
             ) as n
             where memfold_internal._similarity(n.embedding, v.embedding) >= v.threshold
         )
         union
         select v.i
         from vectors as v
-        where v.asks and v.wide and case when memfold_internal._vector_index(v.embedding_model) is not null
+        where v.asks and v.wide and case when memfold_internal._vector_index(v.model) is not null
             then exists (
-                select from memfold_internal._near_texts(v_tenant_id, v.bucket_id, null, v.embedding, v.embedding_model, v.newest, 1,
+                select from memfold_internal._near_texts(v_tenant_id, v.bucket_id, null, v.embedding, v.model, v.newest + v_slack, 1,
                     v.threshold, null, null) as n
                 where n.memory_ids is not null
             )
@@ -104,9 +138,9 @@ begin
                 select
                 from (
                     select n.embedding from memfold.memory_vectors as n
-                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.embedding_model and n.is_active
+                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.model and n.is_active
                     order by n.memory_id desc
-                    limit v.newest
+                    limit v.newest + v_slack
                 ) as n
                 where memfold_internal._similarity(n.embedding, v.embedding) >= v.threshold
             ) end
@@ -119,11 +153,7 @@ begin
     return v_near;
 end;
 $$;
-revoke all on function memfold_internal._near_in_batch(
-    text, memfold_internal.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
-) from public;
-comment on function memfold_internal._near_in_batch(
-    text, memfold_internal.candidate[], text[], bigint[], bigint[], memfold.policies[], integer[]
-) is
+revoke all on function memfold_internal._near_in_batch(memfold_internal.batch) from public;
+comment on function memfold_internal._near_in_batch(memfold_internal.batch) is
 'Which of the new texts of a batch (by place) may have a neighbour that tier 2 would look at: stored, earlier in the batch, or
 one that the batch may bring back. Rather one too many. Only reads.';

@@ -1,12 +1,12 @@
 create or replace function memfold.run_maintenance(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    tasks text[] default '{plain,decay,counters,syntheses,staged,keys,runs,embed}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := array['staged', 'keys', 'runs', 'decay', 'counters', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
+    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
     v_counts jsonb := jsonb '{}';
@@ -24,7 +24,7 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, counters, syntheses, staged, keys, runs, embed, clean and sweep.');
+            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
@@ -65,7 +65,7 @@ revoke all on function memfold.run_maintenance(text, text[]) from public;
 grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
-decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says), staged (candidates that nobody has ingested for a day),
+decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
 keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
@@ -91,15 +91,6 @@ begin
         from memfold.ingest_plain_rows(tenant_id) as r;
         if v_step.number = 0 and v_number > 0 then
             raise lock_not_available using message = 'every bucket with such rows is busy';
-        end if;
-    elsif task = 'staged' then
-        select pg_catalog.count(*) into v_step.number
-        from memfold.staged_candidates as s
-        where s.tenant_id = _maintenance_task.tenant_id collate "C" and s.ordinal = 0
-            and s.staged_at < pg_catalog.now() - interval '1 day';
-        if v_step.number > 0 then
-            -- no batch has this id: what goes is what was left behind
-            perform memfold_internal._take_staged(tenant_id, memfold_internal._new_id());
         end if;
     elsif task = 'keys' then
         v_step := memfold_internal._expire_keys(tenant_id, after);
@@ -235,7 +226,7 @@ first. after: where the call before has stopped, at keys of a bucket that keeps 
 (they begin with import:) stay.';
 
 create or replace procedure memfold.run_maintenance_all(
-    tasks text[] default '{plain,decay,counters,syntheses,staged,keys,runs,embed}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed}'
 )
 language plpgsql
 as $$

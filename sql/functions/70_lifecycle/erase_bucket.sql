@@ -128,15 +128,6 @@ begin
     where i.tenant_id = v_tenant_id and i.bucket_id = o.bucket_id and i.idempotency_key = o.idempotency_key;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
-    delete from memfold.staged_candidates as s
-    using (
-        select o.batch_id, o.ordinal from memfold.staged_candidates as o
-        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.bucket_id = v_bucket_id)
-        limit v_left
-    ) as o
-    where s.tenant_id = v_tenant_id and s.batch_id = o.batch_id and s.ordinal = o.ordinal;
-    get diagnostics v_rows = row_count;
-    v_left := v_left - v_rows;
     delete from memfold.runs as r
     where r.tenant_id = v_tenant_id and (v_bucket_id is null or r.bucket_id = v_bucket_id) and r.kind <> 'erasure';
     if v_bucket_id is null then

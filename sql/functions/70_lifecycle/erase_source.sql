@@ -119,8 +119,6 @@ begin
         v_buckets := v_buckets || g.bucket_id;
         v_locked := v_locked || g.ids;
     end loop;
-    delete from memfold.staged_candidates as s
-    where s.tenant_id = v_tenant_id and s.source_turn_ids @> array[source_turn_id];
 
     for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop

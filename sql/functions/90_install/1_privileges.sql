@@ -49,7 +49,6 @@ memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold
 memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
 memfold_internal._whole_ledger
 to memfold_app, memfold_auditor;
-grant insert on memfold.staged_candidates to memfold_app;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_events

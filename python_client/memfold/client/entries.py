@@ -1,0 +1,72 @@
+"""Candidates of ``ingest_many`` on their way to the server, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memfold import errors
+from memfold.client.arguments import prepared_value
+from memfold.embedding.vectors import vector_binary
+from memfold.types import IngestResult, Row
+
+
+@dataclass(slots=True)
+class Entry:
+    """A candidate on its way: the arguments that it gives, then what became of it."""
+
+    index: int
+    content: str | None
+    values: dict[str, Any]
+    result: IngestResult | None = None
+    error: errors.MemfoldError | None = None
+
+
+def value_of(name: str, value: Any) -> Any:
+    """A value as the server is to get it: of metadata its JSON, of an embedding its bytes."""
+    if value is None:
+        return None
+    if name == "embedding":
+        return vector_binary(value)
+    made = prepared_value(name, value)
+    if isinstance(made, datetime):
+        return made.isoformat()
+    # JSON has no such number, and float8 reads it from a string
+    return str(made) if isinstance(made, float) and not math.isfinite(made) else made
+
+
+def as_json(entries: Sequence[Entry], keys: Mapping[int, str]) -> str:
+    """The candidates for the server; keys: of those that have none of their own, by place."""
+    made = []
+    for n, entry in enumerate(entries):
+        values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values.copy()
+        values.pop("embedding", None)
+        metadata = values.pop("metadata", None)
+        text = json.dumps(values, ensure_ascii=False)
+        made.append(text if metadata is None else f'{text[:-1]}, "metadata": {metadata}}}')
+    return f"[{','.join(made)}]"
+
+
+def is_of_one(error: errors.MemfoldError) -> bool:
+    """Whether it may be about some of the candidates, and not about all that is sent."""
+    state = error.sqlstate or ""
+    return state[:2] in ("22", "54") or (state[:2] == "MF" and state not in ("MF001", "MF002", "MF025"))
+
+
+def error_of(row: Row) -> errors.MemfoldError:
+    cls = errors.CLASSES.get(row["sqlstate"], errors.MemfoldError)
+    return cls(row["error"], sqlstate=row["sqlstate"], detail=row["detail"], hint=row["hint"])
+
+
+def of_candidate(entry: Entry) -> errors.MemfoldError:
+    """The candidate's error, with its index: nobody else will tell it."""
+    error = entry.error
+    assert error is not None  # noqa: S101 (only then is this called)
+    error.detail = (
+        f"Candidate {entry.index}: {error.detail}" if error.detail else f"It is candidate {entry.index}."
+    )
+    return error

@@ -1,0 +1,168 @@
+create or replace function memfold_internal._add_batch(b memfold_internal.batch) returns memfold_internal.batch
+language plpgsql volatile
+as $$
+declare
+    v_turns memfold_internal.batch_turn[];
+    v_adds constant boolean := b.classes && array['hit', 'new', 'repeat'];
+begin
+    if b.classes && array['new', 'repeat', 'rest'] then
+        b := memfold_internal._batch_ids(b);
+        perform memfold_internal._add_texts(b);
+    end if;
+    if v_adds then
+        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
+        -- has been put back since.
+        if greatest(b.latest, b.told_at) > b.told_at or exists (
+            select from pg_catalog.unnest(b.items) as c where c.observed_at > b.told_at
+        ) then
+            b.items := memfold_internal._seen_in_batch(b);
+        end if;
+        v_turns := memfold_internal._add_batch_sources(b);
+    end if;
+    b.event_ids := memfold_internal._new_ids(pg_catalog.cardinality(b.items), memfold_internal._newest_event(b.tenant_id));
+    if v_adds then
+        perform memfold_internal._add_batch_counters(b, v_turns);
+        perform memfold_internal._record_batch(b);
+    end if;
+    return b;
+end;
+$$;
+revoke all on function memfold_internal._add_batch(memfold_internal.batch) from public;
+comment on function memfold_internal._add_batch(memfold_internal.batch) is
+'Makes the ids of a batch, in the order of its candidates, and writes all that only adds (classes hit, new and repeat) at once: texts,
+vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
+
+create or replace function memfold_internal._ingest_rest(b memfold_internal.batch) returns memfold_internal.batch
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_classes constant text[] := b.classes;
+    v_items constant memfold_internal.candidate[] := b.items;
+    v_memory_ids constant uuid[] := b.memory_ids;
+    v_event_ids uuid[] := b.event_ids;
+    v_results memfold.ingest_result[];
+    v_count constant integer := pg_catalog.cardinality(v_items);
+    v_last_event_id constant uuid := b.event_ids[v_count];
+    c memfold_internal.candidate;
+begin
+    -- in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads pg_subtrans
+    begin
+        for v_i in 1..v_count loop
+            continue when v_classes[v_i] <> 'rest';
+            c := v_items[v_i];
+            c.memory_id := v_memory_ids[v_i];
+            c.event_id := v_event_ids[v_i];
+            c.last_id := v_memory_ids[v_count];
+            c.last_event_id := v_last_event_id;
+            v_results[v_i] := memfold_internal._ingest_slow_path(c);
+            -- a higher one where another call has added to its memory meanwhile (_record_observation)
+            v_event_ids[v_i] := (v_results[v_i]).event_id;
+        end loop;
+    exception when lock_not_available then
+        perform memfold_internal._fail_busy();
+    end;
+    b.event_ids := v_event_ids;
+    b.results := v_results;
+    -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
+    if exists (select from pg_catalog.unnest(v_items) as c where pg_catalog.cardinality(c.source_turn_ids) > 1) then
+        perform memfold.derive_scope(t.roots, b.tenant_id)
+        from (select memfold_internal._roots_of_both(b) as roots) as t
+        where t.roots <> '{}';
+    end if;
+    return b;
+end;
+$$;
+revoke all on function memfold_internal._ingest_rest(memfold_internal.batch) from public;
+comment on function memfold_internal._ingest_rest(memfold_internal.batch) is
+'The candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held (results).';
+
+create or replace function memfold_internal._batch_results(b memfold_internal.batch) returns setof memfold.batch_result
+language plpgsql stable
+as $$
+declare
+    v_results constant memfold.ingest_result[] := b.results;
+begin
+    return query
+    select x.*
+    from (
+        select o.ordinal, r.action, r.memory_id, r.tier, r.method, r.similarity, r.superseded_id,
+            r.judgement_id, r.event_id, r."similar", null::text, null::text, null::text, null::text
+        from unnest(b.ordinals, b.classes, b.matched, b.roots, b.event_ids) with ordinality
+            as o (ordinal, class, memory_id, root_id, event_id, i)
+        cross join lateral (
+            select case when o.class = 'new' then 'inserted' else 'merged' end, o.root_id,
+                case when o.class <> 'new' then 1 end,
+                case when o.class <> 'new' then memfold_internal._hit_method(o.memory_id, o.root_id) end,
+                null::double precision, null::uuid, null::uuid, o.event_id, null::jsonb
+            where o.class in ('hit', 'new', 'repeat')
+            union all
+            select (v_results[o.i]).* where o.class not in ('hit', 'new', 'repeat', 'error')
+        ) as r (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar")
+        union all
+        select f.* from pg_catalog.unnest(b.errors) as f
+    ) as x
+    order by x.ordinal;
+end;
+$$;
+revoke all on function memfold_internal._batch_results(memfold_internal.batch) from public;
+comment on function memfold_internal._batch_results(memfold_internal.batch) is
+'What the caller of a batch is told, in the order of the candidates: what only added, what was decided one by one (results), and errors.';
+
+create or replace function memfold_internal._ingest_batch(
+    tenant_id text, candidates jsonb, on_error text, embeddings vector []
+) returns setof memfold.batch_result
+language plpgsql volatile
+-- arrays tempt the planner to plan again
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_read record;
+    b memfold_internal.batch;
+begin
+    perform memfold_internal._check_wildcard('tenant_id', tenant_id);
+    v_read := memfold_internal._read_batch(tenant_id, candidates, embeddings);
+    b.tenant_id := tenant_id;
+    b.told_at := memfold_internal._clock();
+    b.ordinals := v_read.ordinals;
+    b.embeddings := v_read.embeddings;
+    b.errors := coalesce(v_read.errors, '{}');
+    if b.ordinals is not null then
+        b := memfold_internal._batch_policies(b, v_read.elements);
+        b := memfold_internal._batch_candidates(b, v_read.elements);
+        if 'error' = any(b.classes) then
+            b := memfold_internal._doubtful_candidates(b, v_read.embeddings);
+        end if;
+        -- before any lock: a call with the same key waits here for the other to commit
+        if pg_catalog.num_nonnulls(variadic b.idempotency_keys) > 0 then
+            b := memfold_internal._batch_keys(b);
+        end if;
+    end if;
+    if on_error = 'abort' and b.errors <> '{}' then
+        perform memfold_internal._fail_batch(e) from pg_catalog.unnest(b.errors) as e order by e.ordinal limit 1;
+    end if;
+    if b.ordinals is not null then
+        b := memfold_internal._lock_batch(b);
+        if 'todo' = any(b.classes) then
+            b := memfold_internal._sort_texts(b);
+        end if;
+        if exists (select from pg_catalog.unnest(b.policies) as p where p.max_session_repeats is not null) then
+            b := memfold_internal._limit_repeats(b, on_error);
+        end if;
+        b := memfold_internal._lock_batch_rows(b);
+        b := memfold_internal._add_batch(b);
+        if 'rest' = any(b.classes) then
+            b := memfold_internal._ingest_rest(b);
+        end if;
+        if b.first_of_key is not null then
+            b := memfold_internal._answer_keys(b);
+        end if;
+    end if;
+    return query select * from memfold_internal._batch_results(b);
+end;
+$$;
+revoke all on function memfold_internal._ingest_batch(text, jsonb, text, vector []) from public;
+comment on function memfold_internal._ingest_batch(text, jsonb, text, vector []) is
+'Takes in a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and
+new texts without a neighbour. These are written at once, before the rest, which is decided one by one. Each step takes the batch and
+returns it with what it has found out.';

@@ -1,0 +1,207 @@
+create or replace function memfold_internal._candidate_keys() returns text[]
+language sql immutable parallel safe
+return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedding,embedding_model,source_turn_ids,
+source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,idempotency_key}'::text[];
+revoke all on function memfold_internal._candidate_keys() from public;
+comment on function memfold_internal._candidate_keys() is
+'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
+
+create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
+language sql immutable parallel safe
+return pg_catalog.jsonb_path_exists(
+    element - array['embedding', 'source_turn_ids', 'source_confidence', 'extractor_confidence', 'metadata'],
+    'strict $.* ? (@.type() != "string" && @.type() != "null")', '{}', true
+) is not true
+and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
+revoke all on function memfold_internal._has_text_values(jsonb) from public;
+comment on function memfold_internal._has_text_values(jsonb) is
+'Whether what a candidate says as text is JSON strings or null: anything else would be stored as the text it is written with.
+One expression, which its callers inline.';
+
+create or replace function memfold_internal._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
+returns memfold.batch_result
+language plpgsql volatile
+as $$
+declare
+    r memfold.batch_result;
+begin
+    -- not the candidate's fault: lost locks, resources, the server going down, broken data
+    if left(_batch_error.sqlstate, 2) in ('40', '53', '55', '57', '58', 'XX') then
+        raise exception using errcode = _batch_error.sqlstate, message = error, detail = _batch_error.detail, hint = _batch_error.hint;
+    end if;
+    r.ordinal := ordinal;
+    r.sqlstate := _batch_error.sqlstate;
+    r.error := error;
+    r.detail := nullif(detail, '');
+    r.hint := nullif(hint, '');
+    return r;
+end;
+$$;
+revoke all on function memfold_internal._batch_error(bigint, text, text, text, text) from public;
+comment on function memfold_internal._batch_error(bigint, text, text, text, text) is
+'The result of a candidate that is refused; raises the error again where that was not about the candidate.';
+
+create or replace function memfold_internal._fail_batch(e memfold.batch_result) returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold_internal._fail(e.sqlstate, e.error,
+        'Candidate ' || e.ordinal || coalesce(': ' || e.detail, ' of the batch.'), coalesce(e.hint, 'Nothing was written.'));
+end;
+$$;
+revoke all on function memfold_internal._fail_batch(memfold.batch_result) from public;
+comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate for the batch that it is in.';
+
+create or replace function memfold_internal._check_batch(candidates jsonb, on_error text, embeddings vector[]) returns void
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_number bigint;
+begin
+    if coalesce(pg_catalog.jsonb_typeof(candidates), 'null') <> 'array' then
+        perform memfold_internal._fail('MF035', 'the batch is not an array',
+            pg_catalog.format('candidates was %s.', coalesce('a JSON ' || pg_catalog.jsonb_typeof(candidates), 'null')),
+            'Pass a JSON array of objects whose keys are the arguments of ingest_memory().');
+    end if;
+    v_number := pg_catalog.jsonb_array_length(candidates);
+    if v_number > 10000 then
+        perform memfold_internal._fail('MF035', 'the batch is too large',
+            pg_catalog.format('It has %s candidates.', v_number), 'Send at most 10,000 at a time.');
+    elsif on_error is null or on_error not in ('report', 'abort') then
+        perform memfold_internal._fail('MF022', 'an argument is out of range',
+            pg_catalog.format('on_error was %s.', pg_catalog.quote_nullable(on_error)), 'on_error is report or abort.');
+    elsif pg_catalog.cardinality(embeddings) <> v_number then
+        perform memfold_internal._fail('MF035', 'embeddings has another length than the batch',
+            pg_catalog.format('It has %s elements for %s candidates.', pg_catalog.cardinality(embeddings), v_number),
+            'Pass one element for each candidate, null where one has no vector.');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._check_batch(jsonb, text, vector[]) from public;
+comment on function memfold_internal._check_batch(jsonb, text, vector[]) is 'Raises MF022, MF035.';
+
+create or replace function memfold_internal._parse_candidate(tenant_id text, element jsonb, embedding vector)
+returns memfold_internal.batch_candidate
+language plpgsql stable
+as $$
+declare
+    r memfold_internal.batch_candidate;
+begin
+    if pg_catalog.jsonb_typeof(element) <> 'object' then
+        perform memfold_internal._fail('MF036', 'a candidate is not an object',
+            pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(element)),
+            'Pass an object whose keys are the arguments of ingest_memory().');
+    elsif element - memfold_internal._candidate_keys() <> '{}' then
+        perform memfold_internal._fail('MF036', 'a candidate has an unknown key',
+            pg_catalog.format('There is no %s.', (
+                select pg_catalog.string_agg(pg_catalog.quote_literal(k.key), ', ' order by k.key)
+                from pg_catalog.jsonb_object_keys(element - memfold_internal._candidate_keys()) as k (key)
+            )),
+            'The keys are the arguments of ingest_memory().');
+    elsif not memfold_internal._has_text_values(element) then
+        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type',
+            'What is a text for ingest_memory(), a turn or a time is a JSON string here.',
+            'Pass values of the types that ingest_memory() takes.');
+    end if;
+    begin
+        r := pg_catalog.jsonb_populate_record(null::memfold_internal.batch_candidate, element);
+    exception when data_exception then
+        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
+            'Pass values of the types that ingest_memory() takes.');
+    end;
+    if r.tenant_id <> tenant_id then
+        perform memfold_internal._fail('MF002', 'the session is not of this tenant',
+            'The tenant_id of the candidate differs from that of the batch.',
+            'A batch belongs to one tenant: leave tenant_id out of the candidates.');
+    elsif r.embedding is not null and embedding is not null then
+        perform memfold_internal._fail('MF036', 'a candidate has two embeddings',
+            'It has a member embedding, and there is an element of embeddings for it.',
+            'Pass one of the two: an element of embeddings is read in a tenth of the time.');
+    end if;
+    r.embedding := coalesce(r.embedding, embedding);
+    return r;
+end;
+$$;
+revoke all on function memfold_internal._parse_candidate(text, jsonb, vector) from public;
+comment on function memfold_internal._parse_candidate(text, jsonb, vector) is
+'One element of ingest_memories(), read. embedding: its element of embeddings. Raises MF002, MF036.';
+
+create or replace function memfold_internal._read_batch_singly(
+    tenant_id text, candidates jsonb, given vector[],
+    out elements memfold_internal.batch_candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
+)
+language plpgsql stable
+as $$
+declare
+    v_element record;
+    r memfold_internal.batch_candidate;
+    v_code text;
+    v_message text;
+    v_detail text;
+    v_hint text;
+begin
+    for v_element in
+        select x.element, x.embedding, x.ordinality - 1 as ordinal
+        from rows from (pg_catalog.jsonb_array_elements(candidates), pg_catalog.unnest(given)) with ordinality as x (element, embedding)
+    loop
+        begin
+            r := memfold_internal._parse_candidate(tenant_id, v_element.element, v_element.embedding);
+            embeddings := embeddings || array[r.embedding];
+            r.embedding := null;
+            elements := elements || r;
+            ordinals := ordinals || v_element.ordinal;
+        exception when others then
+            get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
+                v_hint = pg_exception_hint;
+            errors := errors || memfold_internal._batch_error(v_element.ordinal, v_code, v_message, v_detail, v_hint);
+        end;
+    end loop;
+end;
+$$;
+revoke all on function memfold_internal._read_batch_singly(text, jsonb, vector[]) from public;
+comment on function memfold_internal._read_batch_singly(text, jsonb, vector[]) is
+'_read_batch(), one by one: what can be read, and errors for the other candidates.';
+
+create or replace function memfold_internal._read_batch(
+    tenant_id text, candidates jsonb, given vector[],
+    out elements memfold_internal.batch_candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
+)
+language plpgsql stable
+as $$
+declare
+    v_odd boolean;
+begin
+    -- All at once. Only where one of them cannot be read, one by one, to find out which.
+    begin
+        select pg_catalog.array_agg(row(
+            t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,
+            t.source_turn_ids, t.source_confidence, t.extractor_confidence, t.session_id, t.origin, t.metadata, t.observed_at,
+            t.idempotency_key
+        )::memfold_internal.batch_candidate order by t.ordinality),
+        pg_catalog.array_agg(t.ordinality - 1 order by t.ordinality),
+        pg_catalog.array_agg(t.embedding order by t.ordinality),
+        pg_catalog.bool_or(t.tenant_id <> _read_batch.tenant_id)
+        into elements, ordinals, embeddings, v_odd
+        from pg_catalog.jsonb_populate_recordset(null::memfold_internal.batch_candidate, candidates) with ordinality as t;
+        v_odd := v_odd or exists (
+            select from pg_catalog.jsonb_array_elements(candidates) as x (element)
+            where x.element - memfold_internal._candidate_keys() <> '{}' or not memfold_internal._has_text_values(x.element)
+        );
+    exception when data_exception then
+        v_odd := true;
+    end;
+    if coalesce(pg_catalog.num_nonnulls(variadic embeddings), 0) = 0 then
+        embeddings := given;
+    elsif given is not null then
+        v_odd := true;
+    end if;
+    if v_odd then
+        select r.elements, r.ordinals, r.embeddings, r.errors into elements, ordinals, embeddings, errors
+        from memfold_internal._read_batch_singly(tenant_id, candidates, given) as r;
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._read_batch(text, jsonb, vector[]) from public;
+comment on function memfold_internal._read_batch(text, jsonb, vector[]) is
+'Reads the candidates of ingest_memories(). given: its embeddings. elements, ordinals (places in candidates, from 0 on) and embeddings
+(null: none has one) of those that can be read, in their order, and errors for the others.';
