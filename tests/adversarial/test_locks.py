@@ -959,3 +959,29 @@ def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
     assert [status(db, a), status(db, b)] == ["active", "active"]
     assert db.execute("select status, verdict from judgements").fetchall() == [("done", "distinct")]
     check(db)
+
+
+@pytest.mark.parametrize("how", ["erase_memory(%(id)s, tenant_id => 'acme')", "erase_source('turn', 'acme')"])
+def test_erasure_locks_all_that_it_derives_in_order(db: DB, connect: Connect, how: str) -> None:
+    """A memory that was folded with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
+    first = ingest(db, "User likes tea").memory_id
+    second = ingest(db, "User likes milk", source_turn_ids=["turn"]).memory_id
+    assert str(first) < str(second)
+    fold(db, second, first)
+    db.execute(
+        "select undo(event_id, tenant_id => 'acme') from memory_events where tier = 3 and action = 'merged'"
+    )
+    row = "select from memory_counters where memory_id = %s for no key update"
+    holder = connect()
+    holder.execute("set search_path = memfold, public")
+    holder.execute("begin")
+    holder.execute(row.encode(), [first])
+    erasing = Call(
+        db, connect(), lambda c: c.execute(f"select memfold.{how}".encode(), {"id": second})
+    ).waits_for(holder)
+    holder.execute(f"{row} nowait".encode(), [second])
+    holder.execute("commit")
+    erasing.end()
+    assert status(db, first) == "active"
+    assert db.execute("select count(*) from memories").fetchone() == (1,)
+    check(db)

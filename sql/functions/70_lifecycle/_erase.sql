@@ -49,6 +49,20 @@ comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
 them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 -- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
+create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
+language plpgsql volatile
+as $$
+begin
+    -- with those that are derived without these at the end, or a batch that holds them would be met out of order
+    perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id,
+        texts || memfold_internal._beside(tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical'])));
+end;
+$$;
+revoke all on function memfold_internal._lock_erased(text, uuid[]) from public;
+comment on function memfold_internal._lock_erased(text, uuid[]) is
+'Locks the rows of counters of all that an erasure of texts may change, in the order in which everyone locks. The caller holds the lock of
+their scopes (_lock_to_erase).';
+
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure

@@ -24,8 +24,8 @@ begin
     -- it may lead elsewhere by now, or nowhere
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
+    perform memfold_internal._lock_erased(m.tenant_id, v_texts);
     v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
-    perform memfold_internal._lock_texts(m.tenant_id, v_timelines);
     perform memfold_internal._unarchive(m.tenant_id, v_texts);
     -- a row that came by a plain INSERT has none
     perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);

@@ -130,8 +130,8 @@ begin
             order by e.memory_id
         );
         v_texts := memfold_internal._trees(v_tenant_id, v_ids);
+        perform memfold_internal._lock_erased(v_tenant_id, v_texts);
         v_timelines := memfold_internal._texts_to_lock(v_tenant_id, v_texts);
-        perform memfold_internal._lock_texts(v_tenant_id, v_timelines);
         perform memfold_internal._unarchive(v_tenant_id, v_texts);
         v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
             select e.event_id
