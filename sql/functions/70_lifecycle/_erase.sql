@@ -48,7 +48,6 @@ comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
 'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
 them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
--- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -63,6 +62,7 @@ comment on function memfold_internal._lock_erased(text, uuid[]) is
 'Locks the rows of counters of all that an erasure of texts may change, in the order in which everyone locks. The caller holds the lock of
 their scopes (_lock_to_erase).';
 
+-- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
