@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import LiteralString
 
 BEGIN = "begin isolation level read committed"
+COMMIT = "commit"
 SET_TENANT = "select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
 
 # Arguments that a call leaves out are left to the functions' defaults, so that these stand in one place.

@@ -213,7 +213,7 @@ class Batches:
         for place, column in enumerate(columns):
             parameters[column] = [fact[place] for fact in facts]
         try:
-            rows = yield from self._core.send(queries.known_places(columns), parameters, repeatable=True)
+            rows = yield from self._core.send(queries.known_places(columns), parameters, reads=True)
         except errors.MemfoldError as error:
             if not is_of_one(error):
                 raise

@@ -74,7 +74,7 @@ class Core(Judgements, Vectors, Stored):
         if self.embedder is not None and arguments.get("embedding") is None:
             yield from self._embed_on_miss(self.embedder, arguments)
         if preview:
-            rows = yield from self.run(queries.PREVIEW, arguments)
+            rows = yield from self.run(queries.PREVIEW, arguments, reads=True)
         else:
             if self.retry_safe and arguments.get("idempotency_key") is None:
                 arguments["idempotency_key"] = uuid.uuid4().hex
@@ -112,7 +112,7 @@ class Core(Judgements, Vectors, Stored):
         else:
             named["embedding"] = embedding
         rows = yield from self.run(
-            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), repeatable=True
+            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), reads=True
         )
         return tuple(SimilarMemory.from_row(row) for row in rows)
 
@@ -136,7 +136,7 @@ class Core(Judgements, Vectors, Stored):
         while True:
             # behind those that have been passed and are pending still: what is attached is no longer on the list
             arguments = self._arguments({"bucket_id": bucket_id, "max_results": batch + stay}, tenant_id)
-            rows = yield from self.run(queries.PENDING, arguments, repeatable=True)
+            rows = yield from self.run(queries.PENDING, arguments, reads=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
             if not rows:
                 return report
@@ -172,7 +172,7 @@ class Core(Judgements, Vectors, Stored):
         arguments = self._arguments({"memory_id": memory_id}, tenant_id)
         if arguments["tenant_id"] is None:
             del arguments["tenant_id"]
-        rows = yield from self.run(queries.EXPLAIN, arguments, repeatable=True)
+        rows = yield from self.run(queries.EXPLAIN, arguments, reads=True)
         return [row["explain_memory"] for row in rows]
 
     def current_memories(
@@ -185,7 +185,7 @@ class Core(Judgements, Vectors, Stored):
                 detail="Neither the call nor the client names a tenant.",
                 hint="Pass tenant_id to one of them.",
             )
-        rows = yield from self.run(queries.CURRENT, arguments, repeatable=True)
+        rows = yield from self.run(queries.CURRENT, arguments, reads=True)
         return tuple(CurrentMemory.from_row(row) for row in rows)
 
     def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None) -> Steps[Feedback]:
@@ -224,7 +224,7 @@ class Core(Judgements, Vectors, Stored):
 
     def stats(self, tenant_id: str | None, bucket_id: str | None) -> Steps[tuple[BucketStats, ...]]:
         arguments = self._arguments({"bucket_id": bucket_id}, tenant_id)
-        rows = yield from self.send(queries.STATS, arguments, repeatable=True)
+        rows = yield from self.send(queries.STATS, arguments, reads=True)
         return tuple(BucketStats.from_row(row) for row in rows)
 
     def hash_conflict(
@@ -240,5 +240,5 @@ class Core(Judgements, Vectors, Stored):
 
     def check_invariants(self, tenant_id: str | None) -> Steps[list[Row]]:
         return (
-            yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), repeatable=True)
+            yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), reads=True)
         )

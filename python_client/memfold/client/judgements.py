@@ -79,7 +79,7 @@ class Judgements(Sending):
             "memory_id": question.memory.memory_id,
             "other_id": question.other.memory_id,
         }
-        rows = yield from self.send(queries.QUEUED_AGAIN, parameters, repeatable=True)
+        rows = yield from self.send(queries.QUEUED_AGAIN, parameters, reads=True)
         return [row["judgement_id"] for row in rows]
 
     def events_of(self, question: Question) -> Steps[list[UUID]]:
@@ -89,7 +89,7 @@ class Judgements(Sending):
             "judgement_id": question.judgement_id,
             "member_ids": [side.memory_id for side in question.sides],
         }
-        rows = yield from self.send(queries.EVENTS_OF, parameters, repeatable=True)
+        rows = yield from self.send(queries.EVENTS_OF, parameters, reads=True)
         return [row["event_id"] for row in rows]
 
     def waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
@@ -121,7 +121,7 @@ class Judgements(Sending):
                     if resolution is not None:
                         return resolution
             rows = yield from self.send(
-                queries.JUDGEMENT, {"judgement_id": judgement_id, "tenant_id": tenant_id}, repeatable=True
+                queries.JUDGEMENT, {"judgement_id": judgement_id, "tenant_id": tenant_id}, reads=True
             )
             if not rows:
                 return None

@@ -33,21 +33,29 @@ class Sending:
         return arguments
 
     def run(
-        self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False
+        self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False, reads: bool = False
     ) -> Steps[list[Row]]:
-        return self.send(queries.call(function, arguments), arguments, repeatable=repeatable)
+        return self.send(queries.call(function, arguments), arguments, repeatable=repeatable, reads=reads)
 
     def call(self, made: Call) -> Steps[list[Row]]:
         """Send what may be sent twice."""
         return self.send(made.statement, made.arguments, repeatable=True)
 
     def query(self, statement: LiteralString, tenant_id: str | None = None) -> Steps[list[Row]]:
-        return (yield from self.send(statement, {"tenant_id": tenant_id}, repeatable=True))
+        return (yield from self.send(statement, {"tenant_id": tenant_id}, reads=True))
 
     def send(
-        self, statement: LiteralString, arguments: Mapping[str, Any], *, repeatable: bool
+        self,
+        statement: LiteralString,
+        arguments: Mapping[str, Any],
+        *,
+        repeatable: bool = False,
+        reads: bool = False,
     ) -> Steps[list[Row]]:
-        """Send until it is through. A repeatable call may be sent again even when COMMIT was under way."""
+        """Send until it is through. A repeatable call may be sent again even when COMMIT was under way.
+
+        reads: it writes nothing, which is repeatable too.
+        """
         for name, value in arguments.items():
             if isinstance(value, str):
                 check_text(name, value)
@@ -57,11 +65,11 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters)
+                rows: list[Row] = yield Transact(statement, parameters, reads=reads)
                 return rows
             except CommitLostError as lost:
                 unsure = True
-                if not repeatable:
+                if not (repeatable or reads):
                     self._give_up(lost.error, unsure)
                 error = lost.error
             except psycopg.Error as caught:

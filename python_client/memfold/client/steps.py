@@ -19,12 +19,13 @@ T = TypeVar("T")
 class Transact:
     """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows.
 
-    keep: whether to commit, by the statement's rows.
+    keep: whether to commit, by the statement's rows. reads: it writes nothing: COMMIT goes with it, in one round trip.
     """
 
     statement: LiteralString
     parameters: Mapping[str, Any]
     keep: Callable[[list[Row]], bool] | None = None
+    reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

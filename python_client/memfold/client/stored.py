@@ -21,7 +21,7 @@ class Stored(Sending):
 
     def get(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[Memory]:
         arguments = self._of_a_tenant({"memory_id": memory_id}, tenant_id)
-        rows = yield from self.send(queries.GET, arguments, repeatable=True)
+        rows = yield from self.send(queries.GET, arguments, reads=True)
         if not rows:
             raise errors.MemoryNotFoundError(
                 "unknown memory",
@@ -50,7 +50,7 @@ class Stored(Sending):
             )
         filters = dict.fromkeys(("memory_type", "subject", "predicate")) | dict(given)
         arguments = self._of_a_tenant({**filters, "memory_id": after}, tenant_id) | {"max_results": limit}
-        rows = yield from self.send(queries.LIST, arguments, repeatable=True)
+        rows = yield from self.send(queries.LIST, arguments, reads=True)
         return tuple(Memory.from_row(row) for row in rows)
 
     def erase(
@@ -86,7 +86,7 @@ class Stored(Sending):
         tenant_id: str | None,
     ) -> Steps[Row]:
         """Call what sets rules with those that are given, by the names that the database has for them."""
-        rows = yield from self.send(queries.SIGNATURE, {"function": function}, repeatable=True)
+        rows = yield from self.send(queries.SIGNATURE, {"function": function}, reads=True)
         names: list[str] = rows[0]["names"] if rows else []
         if not names:
             raise errors.NotInstalledError(

@@ -19,7 +19,11 @@ def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Ro
             connection.execute(queries.BEGIN)
             connection.execute(queries.SET_TENANT, step.parameters)
             cursor = connection.execute(step.statement, step.parameters)
+            if step.reads:
+                connection.execute(queries.COMMIT)
         rows: list[Row] = [*cursor.fetchall()]
+        if step.reads:
+            return rows
         if step.keep is not None and not step.keep(rows):
             connection.rollback()
             return rows
@@ -48,7 +52,11 @@ async def transact_async(connection: psycopg.AsyncConnection[DictRow], step: Tra
             await connection.execute(queries.BEGIN)
             await connection.execute(queries.SET_TENANT, step.parameters)
             cursor = await connection.execute(step.statement, step.parameters)
+            if step.reads:
+                await connection.execute(queries.COMMIT)
         rows: list[Row] = [*await cursor.fetchall()]
+        if step.reads:
+            return rows
         if step.keep is not None and not step.keep(rows):
             await connection.rollback()
             return rows

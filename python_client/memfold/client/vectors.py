@@ -56,7 +56,7 @@ class Vectors(Sending):
 
     def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
         probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}
-        rows = yield from self.run(queries.KNOWN, probe, repeatable=True)
+        rows = yield from self.run(queries.KNOWN, probe, reads=True)
         return KnownMemory.from_row(rows[0]) if rows else None
 
     def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
