@@ -239,6 +239,4 @@ class Core(Judgements, Vectors, Stored):
         return errors.MemoryHashConflict(known.content_hash, known.memory_id)
 
     def check_invariants(self, tenant_id: str | None) -> Steps[list[Row]]:
-        return (
-            yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), reads=True)
-        )
+        return (yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), reads=True))
