@@ -63,7 +63,7 @@ def held(db: DB, bucket: str) -> list[Row]:
             (select array_agg(format('%%s %%s %%s', v.model, v.is_active, v.embedding) order by v.model)
                 from memory_vectors as v where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id) as vectors
         from memories as m
-        left join memory_counters as k using (tenant_id, memory_id)
+        left join memory_totals as k using (tenant_id, memory_id)
         left join memories as o on o.tenant_id = m.tenant_id and o.memory_id = m.merged_into
         left join memories as r on r.tenant_id = m.tenant_id and r.memory_id = m.root_id
         where m.tenant_id = 'acme' and m.bucket_id = %s

@@ -66,7 +66,7 @@ def vector(cosine: float, axis: int = 1, name: str = "m") -> dict[str, str]:
 def counters(db: DB, memory_id: UUID | None) -> dict[str, Any]:
     with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         row = cursor.execute(
-            "select * from memfold.memory_counters where memory_id = %s", [memory_id]
+            "select * from memfold.memory_totals where memory_id = %s", [memory_id]
         ).fetchone()
     assert row is not None
     return row

@@ -44,9 +44,7 @@ def test_four_servers_and_sixteen_writers_lose_nothing(dsn: str, db: DB) -> None
     assert answered == {"inserted": FACTS, "merged": calls - FACTS}
     rows = db.execute("select status, count(*) from memfold.memories group by 1").fetchall()
     assert rows == [("active", FACTS)]
-    counted = db.execute(
-        "select sum(observations), max(observations) from memfold.memory_counters"
-    ).fetchone()
+    counted = db.execute("select sum(observations), max(observations) from memfold.memory_totals").fetchone()
     assert counted == (calls, calls // FACTS)
     ledger = db.execute("select content from memfold.memory_events where observation").fetchall()
     assert Counter(row[0] for row in ledger) == Counter(said)

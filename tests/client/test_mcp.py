@@ -45,7 +45,7 @@ CAT = {"content": "Alice has a cat.", "subject": "Alice", "predicate": "has", "o
 
 
 def observations(db: DB) -> int:
-    return int(db.execute("select sum(observations) from memfold.memory_counters").fetchone()[0])  # type: ignore[index]
+    return int(db.execute("select sum(observations) from memfold.memory_totals").fetchone()[0])  # type: ignore[index]
 
 
 # the tools -------------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
             " k.last_seen, (select array_agg((valid_from, valid_to)::text order by valid_from, from_event)"
             "  from memory_intervals i where i.memory_id = m.memory_id)"
             " from memories m left join memories r on r.memory_id = m.root_id"
-            " left join memory_counters k on k.memory_id = m.memory_id and m.root_id is null"
+            " left join memory_totals k on k.memory_id = m.memory_id and m.root_id is null"
             " where m.bucket_id = %s order by 1, 2",
             [bucket],
         ).fetchall()

@@ -453,7 +453,7 @@ def test_the_fast_path_of_new_facts_writes_what_the_slow_path_does(db: DB) -> No
         ]
         told = db.execute(
             "select observed_at::text from memory_events where tenant_id = %s and observed_at < '2021-01-01'"
-            " union all select (first_seen, last_seen)::text from memory_counters"
+            " union all select (first_seen, last_seen)::text from memory_totals"
             " where tenant_id = %s and first_seen < '2021-01-01'",
             [tenant, tenant],
         ).fetchall()

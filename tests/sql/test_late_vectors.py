@@ -22,7 +22,7 @@ select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline, k.is_active,
         v.is_active) order by m.content)
     from memfold.memories as m left join memfold.memories as p on p.tenant_id = m.tenant_id and p.memory_id = m.merged_into
-        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
             and m.root_id is null
         left join memfold.memory_vectors as v on v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
     where m.tenant_id = %(tenant)s),

@@ -351,7 +351,7 @@ def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, cal
     call(db, "Paris")
     clock(YEARS)
     assert call(db, "Rome") == "superseded"
-    ahead = one(db, "select max(last_seen) from memory_counters")
+    ahead = one(db, "select max(last_seen) from memory_totals")
     clock(0)
     for town, action in [
         ("Oslo", "superseded"),
@@ -363,7 +363,7 @@ def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, cal
         assert call(db, town) == action
         current = db.execute("select object from memories where status = 'active'").fetchall()
         assert current == [(town,)]
-        assert one(db, "select max(last_seen) from memory_counters") == ahead
+        assert one(db, "select max(last_seen) from memory_totals") == ahead
         check(db)
     # what has a time is taken by its time
     assert lives(db, "Bonn", observed_at=datetime.now(UTC)).action == "historical"
@@ -447,7 +447,7 @@ def test_a_batch_places_what_is_told_now_after_what_its_memory_has(db: DB, clock
     clock(100)
     ingest(db, "User likes Vim")
     clock(0)
-    last_seen = one(db, "select last_seen from memory_counters")
+    last_seen = one(db, "select last_seen from memory_totals")
     soon = one(db, "select memfold_internal._clock() + interval '3 minutes'")
     rows = in_batch(
         db, {"content": "User likes Vim"}, {"content": "User likes Emacs", "observed_at": soon.isoformat()},
@@ -528,7 +528,7 @@ def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
         found = [
             db.execute(
                 "select m.content, m.status, k.observations, k.independent from memfold.memories m"
-                " join memfold.memory_counters k using (tenant_id, memory_id)"
+                " join memfold.memory_totals k using (tenant_id, memory_id)"
                 " where tenant_id = %s and m.status <> 'merged' order by 1",
                 [tenant],
             ).fetchall()

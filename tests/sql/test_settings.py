@@ -180,7 +180,7 @@ def decisions(db: DB) -> dict[str, Any]:
         found["stored"] = outcome(
             db, "select pg_catalog.concat_ws(' ', m.content, pg_catalog.encode(m.content_hash, 'hex'), m.status,"
             " m.metadata::text, k.observations, extract(epoch from k.first_seen)::text)"
-            " from memfold.memories m join memfold.memory_counters k using (tenant_id, memory_id)"
+            " from memfold.memories m join memfold.memory_totals k using (tenant_id, memory_id)"
             " where m.tenant_id = %s and k.first_seen < '2026-01-01Z' order by 1", [TENANT])  # fmt: skip
         found["intervals"] = outcome(
             db, "select pg_catalog.concat_ws(' ', m.content, extract(epoch from i.valid_from)::text)"

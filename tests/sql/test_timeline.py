@@ -395,7 +395,7 @@ def test_eight_writers_race_two_values(slot: DB, connect: Connect) -> None:
     assert errors == []
     found = slot.execute(
         "select subject, count(*), count(*) filter (where status = 'active'), sum(observations), sum(independent)"
-        " from memories join memory_counters using (tenant_id, memory_id) group by subject order by subject"
+        " from memories join memory_totals using (tenant_id, memory_id) group by subject order by subject"
     ).fetchall()
     assert found == [(f"Ann {turn}", 2, 1, 8 * calls, 8 * calls) for turn in range(rounds)]
     # the current value is the one that was stated last, by time and then by the ledger's order

@@ -169,7 +169,7 @@ def stored(db: DB, bucket: str) -> State:
             " coalesce(k.independent, 0) as independent, coalesce(k.source_confidence, 0) as source_confidence,"
             " coalesce(k.extractor_confidence, 0) as extractor_confidence,"
             " nullif(k.first_seen, '-infinity') as first_seen, nullif(k.last_seen, '-infinity') as last_seen,"
-            " m.metadata from memories m left join memory_counters k using (tenant_id, memory_id)"
+            " m.metadata from memories m left join memory_totals k using (tenant_id, memory_id)"
             " where m.tenant_id = 'acme' and m.bucket_id = %s",
             bucket,
         )
