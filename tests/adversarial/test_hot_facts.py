@@ -534,3 +534,16 @@ def test_a_server_that_is_killed_under_it(target: Target) -> None:
             assert 1 + load.acknowledged <= observed <= 1 + load.acknowledged + WRITERS
             assert one(db, "select count(*) from memfold.memory_events where observation") == observed
             assert db.execute("select * from memfold.check_invariants('acme')").fetchall() == []
+
+
+def test_the_slow_path_keeps_the_last_id(db: DB) -> None:
+    """What only adds after all, once its scope is locked, leaves an id that the next one comes after."""
+    made = ingest(db, HOT)
+    event = one(
+        db,
+        "select (memfold_internal._ingest_slow_path(memfold_internal._candidate(%s, 'acme', 'default', 'fact', null, null,"
+        " null, null, null, '{a,b}', 0.5, 0.5, null, 'observed', '{}', null))).event_id",
+        HOT,
+    )
+    assert one(db, "select last_event from memory_counters where memory_id = %s", made.memory_id) == event
+    check(db)

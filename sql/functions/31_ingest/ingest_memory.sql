@@ -191,7 +191,8 @@ declare
 begin
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, c.event_id);
+        -- of a single call, which has no id yet, a new one: null would be the memory's last
+        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
             c.event_id := v_said.event_id;
