@@ -298,6 +298,21 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
     check(db)
 
 
+def test_several_turns_come_after_those_that_were_waited_for(db: DB, connect: Connect) -> None:
+    """Which of two is independent is the ledger's order: with several turns, and a clock that is behind, by the row alone."""
+    db.execute(SHIFTED.format(shift=SETTING).encode())
+    memory = hot(db).memory_id
+    first, second = connect(), connect()
+    first.execute("begin")
+    ingest(first, HOT, source_turn_ids=["a"])
+    second.execute("select set_config('test.shift', '-3600', false)")
+    waiting = Call(db, second, lambda c: ingest(c, HOT, source_turn_ids=["a", "b"])).waits_for(first)
+    first.execute("commit")
+    waiting.end()
+    assert totals(db, memory) == (3, 3)
+    check(db)
+
+
 def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
     hot(db, observed_at="2020-01-01", source_confidence=0.0, extractor_confidence=0.0)
     writer = writing()

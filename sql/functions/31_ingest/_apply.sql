@@ -179,7 +179,6 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
     v_on_timeline boolean;
-    v_is_striped boolean;
     v_said record;
     v_derive boolean := d.on_timeline or v_memory_id is not null;
 begin
@@ -209,16 +208,12 @@ begin
         v_derive := false;
     elsif v_memory_id is null and d.action in ('merged', 'replaced') then
         -- locks the root before its new alias, or what it becomes an alias of, is there
-        select k.on_timeline, k.is_striped into v_on_timeline, v_is_striped
+        select k.on_timeline into v_on_timeline
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.is_active
         for no key update;
         if not found then
             return null;
-        end if;
-        if v_is_striped then
-            -- a turn that is new to its text may not be new to a tree of two
-            perform memfold_internal._join_stripes(c.tenant_id, array[d.target_id]);
         end if;
         v_memory_id := memfold_internal._insert_memory(c, case d.action when 'merged' then d.target_id end);
         if v_memory_id is null then
