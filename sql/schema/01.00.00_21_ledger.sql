@@ -2,7 +2,7 @@
 
 -- Memories ------------------------------------------------------------------------------------------------------------
 
--- PL/pgSQL on purpose: an INSERT reads and prepares each expression of a constraint anew, which would take longer than this does.
+-- PL/pgSQL on purpose: an INSERT reads and prepares each expression of a constraint again, which would take longer than this does.
 create function memfold_internal._is_consistent(
     tenant_id text, bucket_id text, memory_type text, memory_id uuid, status text, merged_into uuid, root_id uuid, metadata jsonb
 ) returns boolean
@@ -148,7 +148,7 @@ comment on table memfold.memory_counter_stripes is
 'Striped counters: where calls have waited for a root''s row in memory_counters, 64 rows beside it. Each server process adds to
 one of them, so that writers of a fact wait for each other no more. observations and independent are added to those of the root''s
 row; confidences, times and last_event began as copies of the row''s. memory_totals has the sums. Roots have 64 of them (active
-ones, on no timeline and without aliases) or none; whoever changes a tree, and maintenance, joins them into the row.';
+ones, on no timeline and without aliases) or none; a change of its tree, and maintenance, join them into the row.';
 comment on column memfold.memory_counter_stripes.stripe is 'Who adds here: server processes whose id is this modulo 64.';
 
 create table memfold.memory_intervals (

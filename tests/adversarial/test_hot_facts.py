@@ -299,7 +299,7 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
 
 
 def test_several_turns_come_after_those_that_were_waited_for(db: DB, connect: Connect) -> None:
-    """Which of two is independent is the ledger's order: with several turns, and a clock that is behind, by the row alone."""
+    """Which of two is independent is the ledger's order: also of several turns, and by a clock that is behind."""
     db.execute(SHIFTED.format(shift=SETTING).encode())
     memory = hot(db).memory_id
     first, second = connect(), connect()

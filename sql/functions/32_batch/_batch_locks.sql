@@ -82,7 +82,7 @@ declare
     v_slots bigint[];
 begin
     if b.singles <> '{}' and 'hit' = any(v_classes) then
-        -- Whoever may retire the value of a slot decides in order with everything that hits the slot.
+        -- What may supersede the value of a slot is decided in order with everything that hits the slot.
         select array_agg(distinct memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(b.singles);

@@ -56,7 +56,7 @@ begin
             c.last_id := v_memory_ids[v_count];
             c.last_event_id := v_last_event_id;
             v_results[v_i] := memfold_internal._ingest_slow_path(c);
-            -- a higher one where another call has added to its memory meanwhile (_record_observation)
+            -- a higher one where another call has added to its memory since (_record_observation)
             v_event_ids[v_i] := (v_results[v_i]).event_id;
         end loop;
     exception when lock_not_available then
