@@ -113,6 +113,7 @@ WORDS: dict[str, list[str]] = {
     "guard": ["on", "on", "off"],
     "on_ambiguous": ["judge", "synthesise", "review", "insert"],
     "on_merge": ["strengthen", "replace", "synthesise"],
+    "on_refinement": ["replace", "escalate", "merge"],
     "on_judge_failure": ["keep", "replace"],
     "metadata_merge": ["merge", "first", "newest"],
     "conflict": ["newest_wins", "keep_existing", "keep_both", "review"],

@@ -38,7 +38,7 @@ PLAIN = {
     "memory_vectors.model",
     "policies.canonicalizer", "policies.conflict", "policies.dedup", "policies.embed", "policies.guard",
     "policies.key_fields", "policies.metadata_keys", "policies.metadata_merge", "policies.on_ambiguous",
-    "policies.on_judge_failure", "policies.on_merge", "policies.preset", "policies.rehash_from_canonicalizer",
+    "policies.on_judge_failure", "policies.on_merge", "policies.on_refinement", "policies.preset", "policies.rehash_from_canonicalizer",
     "policies.rehash_from_key_fields",
     "policies.rehash_from_metadata_keys", "policies.scope", "policies.segmenter",
     "predicates.cardinality", "predicates.conflict",

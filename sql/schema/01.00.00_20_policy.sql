@@ -19,6 +19,7 @@ create table memfold.policies (
     check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
     check (on_merge in ('strengthen', 'replace', 'synthesise')),
+    on_refinement text collate "C" not null default 'replace' check (on_refinement in ('replace', 'escalate', 'merge')),
     metadata_merge text collate "C" not null default 'merge' check (metadata_merge in ('merge', 'first', 'newest')),
     conflict text collate "C" not null default 'newest_wins'
     check (conflict in ('newest_wins', 'keep_existing', 'keep_both', 'review')),
@@ -78,6 +79,9 @@ adds the text.';
 comment on column memfold.policies.on_merge is
 'What an automatic merge of another text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the
 newer text holds, the older becomes its alias; synthesise = a judge writes one text that says what both say.';
+comment on column memfold.policies.on_refinement is
+'What an automatic merge (on_merge => strengthen) does where the newer text says all that the older says, and more: replace = the
+newer text holds, the older becomes its alias; escalate = a judge is asked; merge = as of any other.';
 comment on column memfold.policies.max_content_length is 'Longest content accepted, in bytes of UTF-8.';
 comment on column memfold.policies.max_metadata_size is 'Largest metadata accepted, in bytes of its text form.';
 comment on column memfold.policies.lexical_neighbours is 'How many memories that share words the lexical tier looks at.';

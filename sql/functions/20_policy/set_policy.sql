@@ -19,6 +19,7 @@ create or replace function memfold.set_policy(
     guard text default null,
     on_ambiguous text default null,
     on_merge text default null,
+    on_refinement text default null,
     on_judge_failure text default null,
     metadata_merge text default null,
     metadata_max text[] default null,
@@ -95,6 +96,7 @@ begin
     v_new.guard := coalesce(guard, v_new.guard);
     v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
     v_new.on_merge := coalesce(on_merge, v_new.on_merge);
+    v_new.on_refinement := coalesce(on_refinement, v_new.on_refinement);
     v_new.on_judge_failure := coalesce(on_judge_failure, v_new.on_judge_failure);
     v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
     v_new.metadata_max := coalesce(metadata_max, v_new.metadata_max);
@@ -152,17 +154,17 @@ end;
 $$;
 revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
     boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
     boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text[], text, double precision,
+    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
     boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
@@ -230,6 +232,7 @@ begin
         p.judge_threshold := 0.85;
         p.similar_threshold := 0.4;
         p.on_ambiguous := 'insert';
+        p.on_refinement := 'merge';
         p.weight_source := 1;
         p.weight_extractor := 0;
         p.weight_repetition := 0;

@@ -232,13 +232,48 @@ revoke all on function memfold_internal._decide_conflict(memfold_internal.decisi
 comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
 'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
+create or replace function memfold_internal._refines(policy memfold.policies, content text, other text) returns boolean
+language sql immutable parallel safe
+return policy.on_merge = 'strengthen' and policy.on_refinement <> 'merge' and policy.guard = 'on'
+and memfold_internal._says_more(content, other);
+revoke all on function memfold_internal._refines(memfold.policies, text, text) from public;
+comment on function memfold_internal._refines(memfold.policies, text, text) is
+'Whether to this policy a text refines an older one, with which it would be merged and the guard is clean.';
+
+create or replace function memfold_internal._decide_refinement(c memfold_internal.candidate, d memfold_internal.decision)
+returns memfold_internal.decision
+language plpgsql stable
+as $$
+begin
+    if not memfold_internal._refines(c.policy, c.content, (
+        select m.content from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.target_id
+    )) then
+        return d;
+    end if;
+    d.reason := pg_catalog.concat_ws(', ', 'refinement', d.reason);
+    if (c.policy).on_refinement = 'replace' then
+        d.action := 'replaced';
+    else
+        d.action := 'escalated';
+        d.judgement := memfold_internal._judgement_kind((c.policy).on_ambiguous);
+        d.on_timeline := false;
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) from public;
+comment on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) is
+'What becomes of an automatic merge of a candidate that says more, by the policy''s on_refinement. Only reads.';
+
 create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
 language plpgsql stable
 as $$
 begin
-    if (c.policy).on_merge = 'strengthen' or c.origin = 'recalled' then
+    if c.origin = 'recalled' then
         return d;
+    elsif (c.policy).on_merge = 'strengthen' then
+        return memfold_internal._decide_refinement(c, d);
     elsif (c.policy).on_merge = 'synthesise' then
         d.action := 'escalated';
         d.judgement := 'synthesis';
@@ -255,8 +290,8 @@ end;
 $$;
 revoke all on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) is
-'What becomes of an automatic merge, by the policy''s on_merge. A candidate that is older than what it would replace is merged.
-Only reads.';
+'What becomes of an automatic merge, by the policy''s on_merge and on_refinement. A candidate that is older than what it would replace
+by on_merge is merged. Only reads.';
 
 create or replace function memfold_internal._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe

@@ -104,7 +104,7 @@ declare
 begin
     d.on_timeline := false;
     if m.status = 'active' and (c.policy).dedup = 'on' then
-        d := memfold_internal._decide_similar(c, d, m.memory_id);
+        d := memfold_internal._decide_stored(c, m, memfold_internal._decide_similar(c, d, m.memory_id));
     end if;
     return memfold_internal._record_comparison(c, m, d, action);
 end;
@@ -113,6 +113,46 @@ revoke all on function memfold_internal._match_stored_memory(memfold_internal.ca
 comment on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) is
 'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
 the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+
+create or replace function memfold_internal._decide_stored(
+    c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision
+) returns memfold_internal.decision
+language plpgsql stable
+as $$
+declare
+    v_other text;
+begin
+    if d.action is null then
+        return d;
+    elsif d.action = 'ambiguous' or (c.policy).on_merge = 'synthesise' then
+        d.judgement := case when d.action = 'merged' then 'synthesis'
+            when (c.policy).on_ambiguous <> 'insert' then memfold_internal._judgement_kind((c.policy).on_ambiguous) end;
+        d.action := 'ambiguous';
+        return d;
+    end if;
+    select o.content into v_other
+    from memfold.memories as o where o.tenant_id = c.tenant_id collate "C" and o.memory_id = d.target_id;
+    if (c.policy).on_merge = 'replace' then
+        d.action := 'replaced';
+    elsif memfold_internal._refines(c.policy, case when m.memory_id > d.target_id then m.content else v_other end,
+        case when m.memory_id > d.target_id then v_other else m.content end)
+    then
+        d.reason := pg_catalog.concat_ws(', ', 'refinement', d.reason);
+        if (c.policy).on_refinement = 'replace' then
+            d.action := 'replaced';
+        else
+            d.action := 'ambiguous';
+            d.judgement := memfold_internal._judgement_kind((c.policy).on_ambiguous);
+        end if;
+    end if;
+    return d;
+end;
+$$;
+revoke all on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision)
+from public;
+comment on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision) is
+'What becomes of what tier 2 has found for a root that is stored: merged (the newer, which has the higher id, into the older), replaced
+(the older into the newer) or ambiguous, with the kind of judgement that is asked, if one is. Only reads.';
 
 create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
@@ -140,23 +180,19 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
 begin
-    v_fold := d.action = 'merged' and not v_asked and (c.policy).on_merge <> 'synthesise';
+    v_fold := d.action in ('merged', 'replaced') and not v_asked;
     if v_fold then
         -- a duplicate folds the newer memory into the older, a replacement the older into the newer
         v_other_id := d.target_id;
-        if (c.policy).on_merge = 'replace' then
-            d.action := 'replaced';
-        end if;
         v_text_id := greatest(m.memory_id, v_other_id);
         d.target_id := least(m.memory_id, v_other_id);
         d.on_timeline := exists (
             select from memfold.memory_totals as k
             where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (v_text_id, d.target_id) and k.on_timeline
         );
-    elsif d.action is not null and not v_asked and (d.action = 'merged' or (c.policy).on_ambiguous <> 'insert') then
-        v_judgement_id := memfold_internal._queue_judgement(c.tenant_id,
-            case d.action when 'merged' then 'synthesis' else memfold_internal._judgement_kind((c.policy).on_ambiguous) end,
-            m.memory_id, d.target_id, d.similarity, d.guard, false);
+    elsif d.judgement is not null and not v_asked then
+        v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, m.memory_id, d.target_id, d.similarity, d.guard,
+            false);
     end if;
     if v_fold is not true then
         d.action := case when v_judgement_id is null then _record_comparison.action else 'escalated' end;
@@ -216,7 +252,8 @@ begin
             ), c.embedding_model);
             d := memfold_internal._decide_as_neighbour(w_c, w.memory_id, v_rivals.loser_id, v_floor);
             continue when d.target_id is distinct from v_rivals.loser_id or memfold_internal._was_compared(c.tenant_id, w, d);
-            v_merges := d.action = 'merged' and (c.policy).on_merge <> 'synthesise';
+            d := memfold_internal._decide_stored(w_c, w, d);
+            v_merges := d.action in ('merged', 'replaced');
             -- what is not merged stays active beside the other, which is asked about
             continue when not v_merges
                 and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);

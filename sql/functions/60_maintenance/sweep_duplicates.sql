@@ -27,6 +27,7 @@ declare
     v_into integer[];
     v_count bigint;
     v_stopped boolean;
+    v_refines boolean;
     -- where each leads is open
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
@@ -107,7 +108,8 @@ begin
                 end if;
                 v_guard := case v_policy.guard when 'on' then memfold_internal._guard_pair(tenant_id, v_fold.content, v_fold.other_content,
                     v_fold.object, v_fold.other_object) else '{}' end;
-                if v_guard <> '{}' then
+                v_refines := v_guard = '{}' and memfold_internal._refines(v_policy, v_fold.content, v_fold.other_content);
+                if v_guard <> '{}' or v_refines and v_policy.on_refinement = 'escalate' then
                     v_stopped := true;
                     v_from := v_from || v_fold.member;
                     v_into := v_into || v_fold.leader;
@@ -116,13 +118,10 @@ begin
                 v_members := v_members || v_fold.member;
                 v_leaders := v_leaders || v_fold.leader;
                 v_count := v_count + 1;
-                member_ids := array[v_ids[v_fold.member]];
-                leader_id := v_ids[v_fold.leader];
-                similarity := v_fold.similarity;
-                guard := v_guard;
-                method := v_method;
-                on_merge := v_policy.on_merge;
-                return next;
+                return query
+                select array[v_ids[case when v_refines then v_fold.leader else v_fold.member end]],
+                    v_ids[case when v_refines then v_fold.member else v_fold.leader end], v_fold.similarity, v_guard, v_method,
+                    case when v_refines then 'replace' else v_policy.on_merge end, null::text, null::boolean, null::boolean;
             end loop;
             exit when not v_stopped;
         end loop;
@@ -154,7 +153,7 @@ $$;
 revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
 comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
 'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
-their own similarity, and the guard is clean; on_merge says how. Else a cluster (oldest to newest) that is to be asked about, as
+their own similarity, and the guard is clean; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to newest) that is to be asked about, as
 on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
 decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
 
@@ -300,6 +299,8 @@ begin
             from unnest(v_actions, v_methods) with ordinality as a (action, method, place)
             where a.action in ('merge', 'replace')
             group by a.action, a.method
+            -- what a refinement takes the place of has taken in what is merged with it
+            order by a.action, a.method
         loop
             v_places := p.places;
             v_done := memfold_internal._merge_all(r, 2, p.method, case p.action when 'merge' then 'merged' else 'replaced' end,

@@ -33,7 +33,7 @@ begin
         -- what was decided without a judgement
         select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
-                when e.reason like 'refinement,%' then 'refinement' else 'duplicate' end,
+                when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,
             case when e.undone then 'undo' when e.tier = 3 then 'person'
                 when e.action in ('superseded', 'historical') then 'object' else 'merge' end
         from memfold_internal._ledger as e

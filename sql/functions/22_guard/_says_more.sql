@@ -1,0 +1,63 @@
+create or replace function memfold_internal._stems(tokens text[], classes text[]) returns text[]
+language sql immutable parallel safe
+begin atomic
+    select
+        array_agg(
+            case
+                when t.class ~ '^[#~]' then substr(t.class, 2)
+                else regexp_replace(t.word collate "C", '(?<=[a-z]{3})(?:e?s|e?d|ing|e)$', '')
+            end
+            order by t.place
+        )
+    from unnest(tokens, classes) with ordinality as t (word, class, place);
+end;
+revoke all on function memfold_internal._stems(text[], text[]) from public;
+comment on function memfold_internal._stems(text[], text[]) is
+'The words of the guard without their commonest English endings, numbers as digits: equal where two words are forms of one. Rough,
+for texts that are near and guard-clean.';
+
+create or replace function memfold_internal._says_more(content text, other text) returns boolean
+language plpgsql immutable parallel safe
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_longest constant integer := memfold_internal._guard_limit();
+    v_words text[];
+    v_classes text[];
+    v_other text[];
+    v_other_classes text[];
+    -- whom it is about goes without saying
+    v_nobody constant text[] := '{user,client,customer,person,benutzer,nutzer,utilisateur,utilisatric,usuario,usuaria,usuário,utent,
+        пользователь,gebruiker}'::text[];
+begin
+    if octet_length(content) > v_longest or octet_length(other) > v_longest then
+        return false;
+    end if;
+    v_words := string_to_array(translate(memfold_internal._guard_text(content), E'\x01', ''), ' ');
+    v_other := string_to_array(translate(memfold_internal._guard_text(other), E'\x01', ''), ' ');
+    v_classes := memfold_internal._guard_classes(v_words);
+    v_other_classes := memfold_internal._guard_classes(v_other);
+    v_words := memfold_internal._stems(v_words, v_classes);
+    v_other := memfold_internal._stems(v_other, v_other_classes);
+    return not exists (
+        select from unnest(v_other, v_other_classes) as o (word, class)
+        where left(o.class, 1) in ('s', '&') is not true and o.word <> all(v_words) and o.word <> all(v_nobody)
+    ) and (
+        -- one ideograph is not yet a word
+        select sum(case when w.word collate "C" between E'\u2E80' and E'\u9FFF' then 0.5 else 1 end) >= 1
+        from unnest(v_words, v_classes) as w (word, class)
+        where (w.class is null or left(w.class, 1) not in ('s', '&', 'p', 'S', 'n', 'q')) and w.word <> all(v_other)
+    ) is true and (
+        -- "keeps two cats" says "has two cats" in other words
+        select count(*) filter (where w.word <> all(v_other)) from unnest(v_words, v_classes) as w (word, class)
+        where w.class is distinct from '&'
+    ) > (
+        select count(*) filter (where o.word <> all(v_words)) from unnest(v_other, v_other_classes) as o (word, class)
+        where o.class is distinct from '&' and o.word <> all(v_nobody)
+    );
+end;
+$$;
+revoke all on function memfold_internal._says_more(text, text) from public;
+comment on function memfold_internal._says_more(text, text) is
+'Whether content says all that other says, and more: it has all words of other but for grammar, forms of a word being one, and a
+content word beside them. Asked of two texts between which the guard is clean; false where one is longer than it compares.';
