@@ -113,8 +113,18 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     """From the features of SQL to a function of SQL, which says what the model said."""
     monkeypatch.setattr("memfold.calibrate.score.MAX_TREES", 8)
     file = written(tmp_path / "pairs.jsonl", **APART)
-    done = run("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
+    arguments = ("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
+    unread = run(*arguments)
+    assert (unread.exit_code, "--score fitted --apply takes --replay" in unread.output) == (2, True)
+    assert "--replay takes --tenant" in run("calibrate", "m", "--replay", "default").output
+    ingest(db, "Drinks tea", **vector(1))
+    ingest(db, "Drinks tea every day", **vector(0.7))
+    ingest(db, "Owns a red car", **vector(0.1))
+    done = run(*arguments, "--replay", "default")
     assert done.exit_code == 0, done.output
+    assert re.search(r"by the rules of now +3 +0 +0 +3", done.stdout)
+    assert re.search(r"by this calibration +3 +\d +\d +\d", done.stdout)
+    assert db.execute("select count(*) from memories").fetchone() == (3,)
     row = db.execute(
         "select c.calibration_id, c.score::text, m.score_function, m.candidate_threshold, m.merge_threshold"
         " from embedding_models as m join calibrations as c using (calibration_id)"

@@ -25,7 +25,7 @@ class Budget:
 
     max_false_merge: float = 0.01
     max_false_keep: float = 0.05
-    max_escalation: float = 0.15
+    max_escalation: float = 0.35
     confidence: float = 0.95
     allow_refinements: bool = False
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 MIN_CONTRADICTIONS = 20
 """With fewer, a sample says nothing of the pairs that do the harm."""
 
+FLOOR = 0.80
+"""Cosine from which on a score is asked for, where no labels of stored memories say otherwise: duplicates of
+benchmarks reach further down than those of memories, and by a floor of theirs half of a real stream was asked about."""
+
 
 def calibrate_pairs(
     pairs: Sequence[Pair],
@@ -34,11 +38,13 @@ def calibrate_pairs(
     guard: bool = True,
     seed: int = 0,
     names: Sequence[str] = (),
+    floor: float | None = None,
 ) -> Calibration:
     """Find the bands, and measure them on the part of the pairs that did not choose them.
 
     Raises CalibrationRefusedError. ``guard``: whether the policies that the bands are for have the guard on.
-    ``names``: of the features, where the pairs have any.
+    ``names``: of the features, where the pairs have any. ``floor``: the cosine from which on a score is
+    asked for; None: as the labels of stored memories say, or FLOOR.
     """
     budget = budget or Budget()
     if not 0 < holdout < 1:
@@ -60,7 +66,7 @@ def calibrate_pairs(
     for kind in ("cosine", "fitted") if score == "best" else (score,):
         try:
             made[kind] = _calibrated(
-                pairs, embedding_model, budget, held_out, method, kind, guard, seed, names
+                pairs, embedding_model, budget, held_out, method, kind, guard, seed, names, floor
             )
         except CalibrationRefusedError as error:
             refused[kind] = error
@@ -143,13 +149,14 @@ def _calibrated(
     guard: bool,
     seed: int,
     names: Sequence[str],
+    floor: float | None,
 ) -> Calibration:
     fitted: Score | None = None
     candidates: float | None = None
     if kind == "cosine":
         scores = np.array([pair.cosine for pair in pairs], dtype=np.float64)
     else:
-        scores, fitted, candidates = _fitted(pairs, budget, held_out, seed, names)
+        scores, fitted, candidates = _fitted(pairs, budget, held_out, seed, names, floor)
     everything = Sample.of(pairs, scores)
     chosen_by = everything if guard else everything.without_guard()
     training = chosen_by.where(~held_out)
@@ -198,7 +205,12 @@ def _refused(made: Calibration, message: str, **told: Any) -> CalibrationRefused
 
 
 def _fitted(
-    pairs: Sequence[Pair], budget: Budget, held_out: Bools, seed: int, names: Sequence[str]
+    pairs: Sequence[Pair],
+    budget: Budget,
+    held_out: Bools,
+    seed: int,
+    names: Sequence[str],
+    floor: float | None,
 ) -> tuple[Floats, Score, float]:
     """Scores of all pairs by models that have not seen them, the model of the whole training part, and its floor."""
     from memfold.calibrate.score import cross_scores, fit
@@ -217,10 +229,21 @@ def _fitted(
         scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
         score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
     scores[held_out] = score.predict(features[held_out])
-    # what is never scored is kept: of the duplicates a fifth of what may be kept at all
-    lowest = np.quantile(cosines[training][duplicates[training]], budget.max_false_keep / 5)
-    candidates = max(0.0, float(np.floor(lowest * 100) / 100))
+    candidates = _floor(pairs, budget, duplicates & training) if floor is None else floor
     return np.where(cosines < candidates, -np.inf, scores), score, candidates
+
+
+def _floor(pairs: Sequence[Pair], budget: Budget, duplicates: Bools) -> float:
+    """From which cosine on a pair is scored: what lies below it is kept."""
+    own = [
+        pair.cosine
+        for pair, counts in zip(pairs, duplicates, strict=True)
+        if counts and pair.origin != "import"
+    ]
+    if len(own) < needed(budget.max_false_keep, budget.confidence):
+        return FLOOR
+    # of the duplicates a fifth of what may be kept at all
+    return max(0.0, float(np.floor(np.quantile(own, budget.max_false_keep / 5) * 100) / 100))
 
 
 def _verify(made: Calibration) -> None:

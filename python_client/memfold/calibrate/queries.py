@@ -45,3 +45,10 @@ EMBEDDING_MODEL = """
 select m.dimensions, m.merge_threshold, m.judge_threshold, m.score_function, m.calibration_id
 from memfold.embedding_models as m where m.model = %(model)s
 """
+REPLAY_BUCKET = """
+select r.memory_id, r.action, r.similarity, r.guard, r.reason, m.content, o.content
+from memfold.replay_bucket(%(tenant_id)s, %(bucket_id)s, %(calibration_id)s, %(model)s, %(max_memories)s) as r
+join memfold.memories as m on m.tenant_id = %(tenant_id)s and m.memory_id = r.memory_id
+left join memfold.memories as o on o.tenant_id = m.tenant_id and o.memory_id = r.other_id
+order by r.memory_id
+"""

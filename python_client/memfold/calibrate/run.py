@@ -39,7 +39,7 @@ def calibrate(
     embedding_model: str,
     max_false_merge: float = 0.01,
     max_false_keep: float = 0.05,
-    max_escalation: float = 0.15,
+    max_escalation: float = 0.35,
     holdout: float = 0.2,
     confidence: float = 0.95,
     method: Method = "budget",
@@ -50,12 +50,14 @@ def calibrate(
     allow_refinements: bool = False,
     weak: bool = False,
     seed: int = 0,
+    floor: float | None = None,
     store: bool = True,
 ) -> Calibration:
     """Derive the thresholds of an embedding model from labelled pairs, and store them as a calibration.
 
     Nothing changes by it: ``apply`` puts it in force. Needs a member of memfold_owner; who sees several tenants uses
     all their pairs unless ``tenant_id`` is given. ``weak``: also pairs that nobody has looked at (collect_pairs).
+    ``floor``: the cosine from which on a score is asked for (calibrate_pairs).
     Raises CalibrationRefusedError, which says why, and what can be had.
     """
     budget = Budget(max_false_merge, max_false_keep, max_escalation, confidence, allow_refinements)
@@ -75,6 +77,7 @@ def calibrate(
             guard=guard,
             seed=seed,
             names=names,
+            floor=floor,
         )
         made = replace(made, left_out=left_out)
         return save(connection, made) if store else made

@@ -36,6 +36,7 @@ from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
     from memfold.calibrate import Calibration, Rate
+    from memfold.calibrate.replay import Replay
 
 _BATCH = 500
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
@@ -65,7 +66,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     help="Below the judge threshold, of all duplicates.",
 )
 @click.option(
-    "--max-escalation", type=_SHARE, default=0.15, show_default=True, help="Asked about, of all pairs."
+    "--max-escalation", type=_SHARE, default=0.35, show_default=True, help="Asked about, of all pairs."
 )
 @click.option("--holdout", type=_SHARE, default=0.2, show_default=True, help="Share of pairs to measure on.")
 @click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bounds.")
@@ -90,6 +91,17 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     "--report", "html", type=PATH, metavar="FILE.html", help="What was measured, with the wrong pairs' texts."
 )
 @click.option("--png", type=PATH, metavar="FILE.png", help="The pictures of the report.")
+@click.option(
+    "--replay",
+    "bucket",
+    metavar="BUCKET",
+    help="Say what it would do to the stream of this bucket, with 30 texts of each to read.",
+)
+@click.option(
+    "--floor",
+    type=click.FloatRange(0, 1),
+    help="Ask a fitted score from this cosine on; default: as your labels say, or 0.80.",
+)
 @click.option("--apply", "applied", is_flag=True, help="Put the calibration in force.")
 @click.option("--undo", is_flag=True, help="Instead: take back what was applied last.")
 @click.option(
@@ -117,6 +129,7 @@ def calibrate(
     embed_model: str | None,
     html: Path | None,
     png: Path | None,
+    bucket: str | None,
     applied: bool,
     undo: bool,
     judged: bool,
@@ -138,12 +151,18 @@ def calibrate(
 
     \b
     memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
-    memfold calibrate all-MiniLM-L6-v2 --score best --apply
+    memfold calibrate all-MiniLM-L6-v2 --score best --tenant acme --replay notes --apply
     memfold calibrate all-MiniLM-L6-v2 --judge --judge-model gpt-5-mini
     memfold calibrate all-MiniLM-L6-v2 --undo
     """
     if pairs is not None and tenant is None:
         raise click.UsageError("--pairs takes --tenant: whose pairs they will be")
+    if bucket is not None and tenant is None:
+        raise click.UsageError("--replay takes --tenant: whose bucket it is")
+    if applied and score != "cosine" and bucket is None:
+        raise click.UsageError(
+            f"--score {score} --apply takes --replay: a look at what it would do to a bucket"
+        )
     if judged and (judge_model is None) == (judge_object is None):
         raise click.UsageError("--judge takes --judge-model or --judge-object")
     if not judged and (judge_model or judge_url or judge_object):
@@ -187,7 +206,8 @@ def calibrate(
     made = save(where, made)
     _write(made, html, png)
     _tell(made)
-    _report(made, applied=applied)
+    replayed = _replay(where, tenant, bucket, made) if tenant and bucket else None
+    _report(made, applied=applied, replayed=replayed)
     if applied and made.calibration_id is not None:
         apply(where, made.calibration_id)
         say(f"applied to {model}; take it back by: memfold calibrate {model} --undo")
@@ -262,7 +282,24 @@ def _write(made: Calibration, html: Path | None, png: Path | None, refused: str 
         write_png(made, png)
 
 
-def _report(made: Calibration, *, applied: bool) -> None:
+def _replay(where: str, tenant: str, bucket: str, made: Calibration) -> Replay:
+    """What the calibration would do to a bucket's stream, told; texts to read on stdout."""
+    from memfold.calibrate.replay import replay
+
+    found = replay(where, tenant, bucket, made.model, made.calibration_id)
+    counts = found.counts()
+    rows: list[list[object]] = [
+        [name, *(counts[key].get(column, 0) for column in ("texts", "merged", "asked", "kept"))]
+        for name, key in (("by the rules of now", "now"), ("by this calibration", "then"))
+    ]
+    show_lines(table_of([f"bucket {bucket}", "texts", "merged", "asked", "kept"], rows))
+    for outcome in ("merged", "asked"):
+        for row in found.to_read(outcome):
+            show(f"{outcome} {row.similarity or 0:.4f}: {row.content!r} beside {row.other!r}")
+    return found
+
+
+def _report(made: Calibration, *, applied: bool, replayed: Replay | None) -> None:
     report(
         {
             "calibration_id": made.calibration_id,
@@ -271,6 +308,7 @@ def _report(made: Calibration, *, applied: bool) -> None:
             "merge_threshold": made.bands.merge,
             "judge_threshold": made.bands.judge,
             "applied": applied,
+            "replayed": None if replayed is None else {replayed.bucket_id: replayed.counts()},
             **made.report(),
         }
     )
