@@ -66,7 +66,8 @@ def replay(
 ) -> Replay:
     """Ingest the newest ``max_memories`` texts of a bucket again, by today's rules and by a calibration.
 
-    All of it is taken back. No judge is asked: what is escalated stays beside the other text. Needs a member of memfold_owner.
+    All of it is taken back. No judge is asked: what is escalated stays beside the other text. Needs a member of
+    memfold_owner.
     """
 
     def by(calibration: UUID | None) -> list[Replayed]:
