@@ -417,6 +417,23 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
 
 
+def test_doctor_says_whose_thresholds_are_not_measured(
+    run: Callable[..., Result], db: psycopg.Connection
+) -> None:
+    told: list[str] = []
+    db.add_notice_handler(lambda notice: told.append(str(notice.message_primary)))
+    db.execute("select memfold.register_embedding_model('all-MiniLM-L6-v2', 3)")
+    db.execute("select memfold.register_embedding_model('mine', 3, 0.9, 0.8)")
+    assert not told
+    assert "thresholds" not in run("doctor").stdout
+    db.execute(
+        "select memfold.register_embedding_model('other', 3), memfold.register_embedding_model('other', 3)"
+    )
+    assert told == ["the thresholds of other are those measured with all-MiniLM-L6-v2"]
+    (line,) = [line for line in run("doctor").stdout.splitlines() if "thresholds" in line]
+    assert line.startswith("warning  thresholds of other are those of all-MiniLM-L6-v2, 0.92 and 0.85")
+
+
 @pytest.mark.parametrize("way", ["alembic", "extension"])
 def test_doctor_of_an_older_database_says_what_to_run(
     run: Callable[..., Result], make: Make, target: Target, way: str

@@ -94,6 +94,15 @@ select
     ) as groups
 """
 
+# Models that go by thresholds which were measured with another one.
+UNMEASURED_MODELS = """
+select m.model
+from memfold.embedding_models as m
+where m.calibration_id is null and m.replaced_by is null
+    and memfold_internal._is_unmeasured(m.model, m.merge_threshold, m.judge_threshold)
+order by m.model
+"""
+
 # Whether the database is one of Citus, and memfold is distributed there.
 CITUS = """
 select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,

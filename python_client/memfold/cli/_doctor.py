@@ -132,6 +132,10 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         check(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
     else:
         _match_stored_memory(where, str(found["role"]), check)
+    unmeasured = [str(row["model"]) for row in client._query(admin_queries.UNMEASURED_MODELS)]
+    if unmeasured:
+        what = f"thresholds of {', '.join(unmeasured)} are those of all-MiniLM-L6-v2, 0.92 and 0.85"
+        check(False, f"{what}: measure your own, memfold calibrate", problem=False)
     if tenant is not None:
         if not has_memories(client, tenant):
             check(False, no_memories(tenant), problem=False)

@@ -1,3 +1,13 @@
+create or replace function memfold_internal._is_unmeasured(
+    embedding_model text, merge_threshold double precision, judge_threshold double precision
+) returns boolean
+language sql immutable parallel safe
+return embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and judge_threshold = 0.85;
+revoke all on function memfold_internal._is_unmeasured(text, double precision, double precision) from public;
+grant execute on function memfold_internal._is_unmeasured(text, double precision, double precision) to memfold_app;
+comment on function memfold_internal._is_unmeasured(text, double precision, double precision) is
+'Whether a model goes by the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
+
 create or replace function memfold.register_embedding_model(
     embedding_model text,
     dimensions bigint,
@@ -23,6 +33,10 @@ begin
                 format('%L has %s dimensions, not %s.', embedding_model, v_dimensions, dimensions),
                 'Register vectors of another size under another name, such as model:256.');
         end if;
+    elsif memfold_internal._is_unmeasured(embedding_model, merge_threshold, judge_threshold) then
+        raise notice 'the thresholds of % are those measured with all-MiniLM-L6-v2', embedding_model using
+            detail = 'Above 0.92 tier 2 merges, from 0.85 on it asks a judge. Cosines of another model may lie elsewhere.',
+            hint = 'Measure them in ten minutes: docs/calibration.md, memfold calibrate.';
     end if;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
@@ -32,5 +46,6 @@ $$;
 revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
 comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
 'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
-and from which on it asks a judge. Registering it again changes nothing. Models are
+and from which on it asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); a notice says so of any
+other model. Registering it again changes nothing. Models are
 everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
