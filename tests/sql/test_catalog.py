@@ -26,7 +26,8 @@ PUBLIC = {
     "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
-    "resolve_judgement",    "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance", "search_memories",
+    "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
+    "search_memories",
     "set_options", "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates", "undo",
     "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
     "vector_index_ddl",
@@ -179,7 +180,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
     } | {
         "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl",
         "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
-        "undo_calibration",        "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
+        "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair", "_rehash_batch", "_rehash_begin",
         "_rehash_end",
     } | QUEUES  # fmt: skip
 
