@@ -107,6 +107,12 @@ comment on column memfold.policies.segmenter is
 Chinese, ja Japanese).';
 insert into memfold.policies default values;
 
+create function memfold_internal._is_cycle(cycle interval) returns boolean
+language sql immutable parallel safe
+return cycle = interval '0' or cycle between interval '1 minute' and interval '1000 years';
+revoke all on function memfold_internal._is_cycle(interval) from public;
+comment on function memfold_internal._is_cycle(interval) is 'Whether something can be done each time that so long has passed; 0: never.';
+
 create table memfold.options (
     tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
     bucket_id text collate "C" not null default '*' check (bucket_id <> ''),
@@ -126,6 +132,9 @@ create table memfold.options (
     decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
     key_retention interval not null default '30 days'
     check (key_retention between interval '1 hour' and interval '1000 years'),
+    consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
+    sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
+    prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
     constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
@@ -154,6 +163,10 @@ comment on column memfold.options.decay_floor is 'Decay ends at this confidence.
 comment on column memfold.options.decay_interval is 'Decay begins after so long without use.';
 comment on column memfold.options.key_retention is
 'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
+comment on column memfold.options.consolidate_interval is
+'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the two that follow.';
+comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
+comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
 insert into memfold.options default values;
 
 create table memfold.predicates (
