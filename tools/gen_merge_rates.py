@@ -141,26 +141,21 @@ def scores_of(m: Measured) -> tuple[Floats, dict[tuple[int, int], Floats]]:
 
 
 def chosen(
-    m: Measured, clean: Bools, inner: dict[tuple[int, int], Floats], outer: Floats
+    m: Measured, part: Bools, clean: Bools, inner: dict[tuple[int, int], Floats], outer: Floats
 ) -> tuple[Bools, list[float]]:
-    """What passes a threshold that each fold has from the others: the least at which their false merges keep the budget."""
-    wrong = m.of(lambda pair: pair.label) != "duplicate"
-    near = m.of(lambda pair: pair.cosine) > MERGE
+    """What passes a threshold that each fold has from the others: the least by which a part of them keeps the budget."""
+    labels = m.of(lambda pair: pair.label)
+    other = part & (labels != "duplicate")
+    merged = other & clean & (m.of(lambda pair: pair.cosine) > MERGE) & ~(m.more & (labels == "refinement"))
     passes = np.zeros(len(m.pairs), dtype=np.bool_)
     found = []
     for fold in range(FOLDS):
         scores = np.full(len(m.pairs), np.nan)
-        for other in range(FOLDS):
-            if other != fold:
-                scores[m.parts == other] = inner[min(fold, other), max(fold, other)][m.parts == other]
-        others = m.parts != fold
-        allowed = int(BUDGET * (wrong & others).sum())
-        bad = np.sort(
-            scores[
-                others & wrong & near & clean & ~(m.more & (m.of(lambda pair: pair.label) == "refinement"))
-            ]
-        )
-        least = float(np.nextafter(bad[-allowed - 1], 1)) if len(bad) > allowed else 0.0
+        for seen in set(range(FOLDS)) - {fold}:
+            scores[m.parts == seen] = inner[min(fold, seen), max(fold, seen)][m.parts == seen]
+        allowed = int(BUDGET * (other & (m.parts != fold)).sum())
+        wrong = np.sort(scores[merged & (m.parts != fold)])
+        least = float(np.nextafter(wrong[-allowed - 1], 1)) if len(wrong) > allowed else 0.0
         found.append(least)
         passes |= (m.parts == fold) & (outer >= least)
     return passes, found
@@ -182,7 +177,7 @@ def rules_of(m: Measured, shipped: float) -> tuple[list[Rule], list[Rule]]:
         if least == shipped:
             told.append(rules[-1])
     for file, part in (("the pairs of others", ~m.memories), ("the memories", m.memories)):
-        passes, found = chosen(m, clean & part, inner, outer)
+        passes, found = chosen(m, part, clean, inner, outer)
         chose = f"{name}, veto chosen by {file} ({min(found):.2f}–{max(found):.2f})"
         rules.append(Rule(chose, clean & passes, True))
     return rules, told
