@@ -285,8 +285,8 @@ begin
         v_shift::double precision / greatest(v_shared_content * v_longer, 1),
         v_breaks::double precision / v_longer,
         v_neighbours::double precision / v_longer,
-        -- what the guard says: how much, and of which kind
-        coalesce(cardinality(guard), 0),
+        -- what the guard says: how much, and of which kind; substitution is a rule of its own, which no score repeats
+        coalesce(cardinality(guard), 0) - regexp_count(v_signals, E'\\nsubstitution:'),
         (strpos(v_signals, E'\nnegation:') > 0)::integer,
         (v_signals ~ E'\\n(numeral|date|time|version|currency|unit|identifier):')::integer,
         (strpos(v_signals, E'\nname:') > 0)::integer,
