@@ -1,6 +1,7 @@
 """The guard: near-identical texts that differ in a fact are raised, paraphrases are not."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,14 @@ def test_any_text_is_compared(db: psycopg.Connection[Any], a: str, b: str) -> No
     signals = guard(db, a, b)
     assert all(": " in signal for signal in signals)
     assert bool(signals) == bool(guard(db, b, a))
+
+
+def test_the_lexicon_has_each_word_once(db: psycopg.Connection[Any]) -> None:
+    """A word stands once for its language and class, in the form in which texts are read."""
+    rows = db.execute(
+        "select word, language, class, memfold_internal._prose_1(word) from memfold_internal._lexicon()"
+    ).fetchall()
+    twice = [row for row, n in Counter((r[0], r[1], r[2]) for r in rows).items() if n > 1]
+    assert twice == []
+    assert [row for row in rows if row[0] not in (row[3], ".")] == []
+    assert len(rows) > 1300
