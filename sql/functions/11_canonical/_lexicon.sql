@@ -15,8 +15,9 @@ begin atomic
     -- noqa: disable=LT02
     from (values
     ('en', 's', '', '
-    . however mr mrs ms dr madam sir done having may ca wo mine yours hers us ours theirs whom whose here really just
+    . however done having may ca wo mine yours hers us ours theirs whom whose here really just
     quite itself himself herself themselves oneself ''s'),
+    ('en', 's', '', 'mr=t mrs=t ms=t dr=t madam=t sir=t mister=t rev=t prof=t st=t'),
     ('en', 's', 'g', '
     but this that these those been being am do does did has have had will would shall should can could might i me my you
     your he him his she her it its we our they them their who which what there also too very so then'),
@@ -31,20 +32,34 @@ begin atomic
     developers engineer engineers manager member members owner admin company service server database app application
     project meeting today tomorrow yesterday currently now likes prefers loves enjoys works lives uses wants needs owns
     hates dislikes drinks eats plays speaks studies moved plans'),
+    ('en', 'S', '', 'doctor=t reverend=t professor=t saint=t captain=t president=t senator=t governor=t'),
+    ('en', 'S', '', '
+    all every each both most some several few many only almost nearly perhaps maybe possibly probably formerly previously
+    former current future'),
     ('en', 'S', 'd', 'everyone'),
     ('en', '&', '', '& , plus'),
     ('en', '&', 'g', 'or'),
     ('en', '&', 'gt', 'and'),
-    ('en', 'n', '', 'non aint'),
+    ('en', 'n', '', '
+    non aint isnt arent wasnt werent doesnt dont didnt hasnt havent hadnt wont wouldnt shouldnt couldnt cant mustnt neednt
+    seldom scarcely incapable'),
+    ('en', 'n', 'd', 'rarely hardly barely unable unless'),
+    ('en', 'N', '', 'stops=>ing quit=>ing quits=>ing ceases=>ing refusing failing=>to decline=>to declines=>to declined=>to'),
+    ('en', 'N', 'd', '
+    refuse refuses refused stop=>ing stopped=>ing cease=>ing ceased=>ing fail=>to fails=>to failed=>to'),
     ('en', 'n', 'd', 'not no never without none nobody nothing nowhere neither cannot lack lacks lacking lacked'),
     ('en', '#', '', '
     zero=0 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9 ten=10 eleven=11 twelve=12 thirteen=13 fourteen=14
     fifteen=15 sixteen=16 seventeen=17 eighteen=18 nineteen=19 twenty=20 thirty=30 forty=40 fifty=50 sixty=60 seventy=70
     eighty=80 ninety=90'),
-    ('en', '~', '', 'one=1'),
+    ('en', '~', '', 'one=1 couple=2 pair=2'),
     ('en', '*', '', '
     hundred=100 thousand=1000 million=1000000 billion=1000000000 dozen=12 k=1000 bn=1000000000 mn=1000000'),
-    ('en', 'o', '', 'first=1 second=2 third=3 fourth=4 fifth=5 sixth=6 seventh=7 eighth=8 ninth=9 tenth=10'),
+    ('en', 'o', '', '
+    first=1 second=2 third=3 fourth=4 fifth=5 sixth=6 seventh=7 eighth=8 ninth=9 tenth=10 eleventh=11 twelfth=12
+    thirteenth=13 fourteenth=14 fifteenth=15 sixteenth=16 seventeenth=17 eighteenth=18 nineteenth=19 twentieth=20
+    thirtieth=30 fortieth=40 fiftieth=50 sixtieth=60 seventieth=70 eightieth=80 ninetieth=90 hundredth=100
+    thousandth=1000'),
     ('en', 'm', '', '
     january=1 february=2 april=4 june=6 july=7 august=8 september=9 october=10 november=11 december=12'),
     ('en', 'M', '', 'march=3 jan=1 feb=2 mar=3 apr=4 jun=6 jul=7 aug=8 sep=9 oct=10 okt=10 nov=11 dec=12 dez=12'),
@@ -53,10 +68,41 @@ begin atomic
     monday=1 tuesday=2 wednesday=3 thursday=4 friday=5 saturday=6 sunday=7 mondays=1 tuesdays=2 wednesdays=3 thursdays=4
     fridays=5 saturdays=6 sundays=7'),
     ('en', 't', '', 'am=0 pm=12 o''clock=0 oclock=0'),
+    -- tense: n now, p past, f to come, c as a child
+    ('en', 'f', '', '
+    is=t.n are=t.n am=t.n was=t.p were=t.p isnt=t.n arent=t.n wasnt=t.p werent=t.p does=t.n do=t.n did=t.p doesnt=t.n
+    dont=t.n didnt=t.p has=m.d>to|t.n have=m.d>to|t.n had=m.d>to|t.p hasnt=t.n havent=t.n hadnt=t.p been=t.np
+    used=t!p>used former=t!p formerly=t!p previously=t!p ex=t!p erstwhile=t!p current=t.n currently=t.n now=t.n
+    nowadays=t.n once=t.>a|t.>per|t.>every|t.<at|t.p future=t!f>word will=t.f+m.f going=t.f+m.f>to gonna=t.f+m.f
+    longer=t.p<no anymore=t.p stopped=t.p quit=t.p ceased=t.p child=t!c<as_a kid=t!c<as_a boy=t!c<as_a girl=t!c<as_a
+    teenager=t!c<as_a baby=t!c<as_a childhood=t.c youth=t.c young=t.c'),
+    -- mode: p possible, a able or allowed, d a duty, f to come, w a wish, s seeming
+    ('en', 'f', '', '
+    might=m!p may=m.>#|m.<#|m.<in|m.<of|m.<since|m.<until|m.<by|m.<last|m.<next|m!pa could=m.pa can=m.a able=m.a
+    must=m.d should=m.w>like|m.d shall=m.df ought=m.d needs=m.d need=m.d would=m.fwp perhaps=m!p maybe=m!p possibly=m!p
+    probably=m!p likely=m.p considering=m!p<be contemplating=m!p thinking=m!p>of|m!p>about planning=m!f>to|m!f>on
+    plans=m!f>to plan=m!f>to planned=m!f>to intends=m!f>to intend=m!f>to intended=m!f>to hopes=m!w>to hope=m!w>to
+    hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to asks=m.w>to
+    asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s supposedly=m!s'),
+    -- how much: a all, m most, o some, k many, f few, b both, l only, e every other, n nearly, x except, s the most;
+    -- bounds of a number: g more than, s less than, m at least, l at most, i about
+    ('en', 'f', '', '
+    all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m majority=q!m some=b.i>#|q.o several=q.ok
+    many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l just=q.l merely=q.l
+    almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x half=q.h more=b!g>than#|q.k over=b!g># above=b!g>#
+    under=b!s># below=b!s># less=b!s>than# fewer=b!s>than# least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b.i>#
+    around=b.i># roughly=b.i approximately=b.i circa=b.i exactly=b.x'),
+    -- who: 1 I, w we, 2 you, m he, f she; as what: S subject, O object, P owner
+    ('en', 'f', '', '
+    i=S.1 we=S.1w you=S.2+O.2 he=S.m she=S.f they=S.12mfw me=O.1 us=O.1w him=O.m them=O.12mfw my=P.1 mine=P.1 our=P.1w
+    ours=P.1w your=P.2 yours=P.2 his=P.m her=P.f>word|O.f hers=P.f their=P.12mfw theirs=P.12mfw'),
+    -- how often not: 0 never, r rarely
+    ('en', 'f', '', '
+    never=n.0 rarely=n!r seldom=n!r hardly=n!r barely=n!r scarcely=n!r often=n.r always=n.r usually=n.r frequently=n.r
+    regularly=n.r much=n.r'),
     ('en', '-', 'd', '
-    anything away barely cease ceased denied denies deny end ended everything except exclude excluded excluding fail
-    failed fails false hardly impossible incorrect instead nor prevent prevented rarely rather refuse refused refuses
-    reject rejected ruled stop stopped unable unless unlikely wrong'),
+    anything away denied denies deny end ended everything except exclude excluded excluding false impossible incorrect
+    instead nor prevent prevented rather reject rejected ruled unlikely wrong'),
     ('en', '-', 'g', 'out up where'),
     ('en', '-', 't', '
     preference constraint decision observation code config pattern architecture root_cause tradeoff revert'),
@@ -77,7 +123,10 @@ begin atomic
     ('de', '~', '', 'eins=1 acht=8 elf=11 null=0'),
     ('de', '*', '', 'hundert=100 tausend=1000 millionen=1000000 milliarden=1000000000'),
     ('de', 'o', '', '
-    erste=1 ersten=1 erster=1 zweite=2 zweiten=2 zweiter=2 dritte=3 dritten=3 dritter=3 vierte=4 vierten=4'),
+    erste=1 ersten=1 erster=1 zweite=2 zweiten=2 zweiter=2 dritte=3 dritten=3 dritter=3 vierte=4 vierten=4 vierter=4
+    fünfte=5 fünften=5 fünfter=5 sechste=6 sechsten=6 sechster=6 siebte=7 siebten=7 siebter=7 achte=8 achten=8 achter=8
+    neunte=9 neunten=9 neunter=9 zehnte=10 zehnten=10 zehnter=10 elfte=11 elften=11 elfter=11 zwölfte=12 zwölften=12
+    zwölfter=12 zwanzigste=20 zwanzigsten=20 zwanzigster=20'),
     ('de', 'm', '', 'januar=1 jänner=1 februar=2 märz=3 juni=6 juli=7 oktober=10 dezember=12'),
     ('de', 'w', '', '
     montag=1 dienstag=2 mittwoch=3 donnerstag=4 freitag=5 samstag=6 sonnabend=6 sonntag=7 montags=1 dienstags=2
@@ -180,6 +229,10 @@ begin atomic
     ('nl', 'n', '', 'niet geen nooit zonder'),
     ('nl', '#', '', 'twee=2 drie=3 vijf=5 zes=6 zeven=7 negen=9 tien=10'),
     ('nl', 'w', '', 'maandag=1 dinsdag=2 woensdag=3 donderdag=4 vrijdag=5 zaterdag=6 zondag=7'),
+    ('cs', 'n', '', '
+    není nejsou nejsem nebyl nebyla nebylo nebude nemá nemají nemám nemáme neměl neměla nemůže nesmí neví nechce nejí'),
+    ('cs', 'q', '', 'nikdy nikdo nikde žádný žádná žádné'),
+    ('fi', 'n', '', 'ei eivät emme älä'),
     ('pl', 'n', '', 'nie bez'),
     ('pl', 'q', '', 'nigdy nikt nic'),
     ('sv', 'n', '', 'inte ingen aldrig utan'),
@@ -231,8 +284,10 @@ comment on function memfold_internal._lexicon() is
 'Words (prose/1) of a language (ISO 639-1; ''*'': written so in several), with their class: s grammar, p preposition or other
 marker of a role, & conjunction, n negation, q word that only joins a negation in languages of negative concord, # number, ~
 number that is also an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday,
-$ currency, u unit, t clock suffix, % per cent, S common subject or verb that is no name, - none of these. value: what a number,
-date, currency, unit or clock suffix stands for. readers: who else reads the word: g grammar and d denial of _pair_features,
+$ currency, u unit, t clock suffix, % per cent, S common subject or verb that is no name, N verb that denies what follows, - none of
+these; of s and S those with the value t are titles. value: what a number, date, currency, unit or clock suffix stands for; of N,
+what has to follow (_guard_negations). Class f stands beside the others: what the word says of time, mode, quantity or person
+(_guard_says). readers: who else reads the word: g grammar and d denial of _pair_features,
 t stop word of _tokens.';
 
 create or replace function memfold_internal._lexicon_words(reader text) returns jsonb

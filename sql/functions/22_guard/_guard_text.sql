@@ -9,9 +9,9 @@ immutable
 parallel safe
 begin atomic
     select pg_catalog.jsonb_object_agg(listed.word, listed.class || listed.value
-               order by pg_catalog.strpos('S$uospt&#~*mMw%qn', listed.class))
+               order by pg_catalog.strpos('S$uospt&N#~*mMw%qn', listed.class))
     from memfold_internal._lexicon() as listed
-    where listed.class <> '-';
+    where listed.class not in ('-', 'f');
 end;
 revoke all on function memfold_internal._guard_lexicon() from public;
 
@@ -161,6 +161,10 @@ begin
     end if;
 
     if position('-' in v_text) > 0 or position('/' in v_text) > 0 then
+        if position('non-' in v_text) > 0 then
+            -- a prefix, not a word that negates
+            v_text := regexp_replace(v_text, E'(^| )(\x01?)non-(?=[^ 0-9./:@_-]{4})', E'\\1\\2non', 'g');
+        end if;
         -- (words of letters alone; their first and last characters stay, and what stands between is marked out, for
         -- a pattern that looks ahead from each hyphen takes the square of the length of a word)
         v_text := regexp_replace(
@@ -209,10 +213,8 @@ immutable
 parallel safe
 as $function$
 begin
-    return array(
-        select memfold_internal._guard_lexicon() ->> listed.token
-        from unnest(tokens) with ordinality as listed(token, place)
-        order by listed.place);
+    -- (unnest gives the elements in their order)
+    return array(select memfold_internal._guard_lexicon() ->> listed.token from unnest(tokens) as listed(token));
 end;
 $function$;
 revoke all on function memfold_internal._guard_classes(text[]) from public;
