@@ -218,6 +218,17 @@ begin
             v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b, cardinality(v_words_a) + cardinality(v_words_b) < 2);
     end if;
 
+    -- "lived" / "lives", and nothing else
+    if v_content and cardinality(v_only_a) = 1 and cardinality(v_only_b) = 1
+        and (right(v_words_a[1], 2) = 'ed') <> (right(v_words_b[1], 2) = 'ed')
+    then
+        v_found := case when right(v_words_a[1], 2) = 'ed' then v_words_a[1] else v_words_b[1] end;
+        v_token := case when v_found = v_words_a[1] then v_words_b[1] else v_words_a[1] end;
+        if v_token in (left(v_found, -2), left(v_found, -1), left(v_found, -2) || 's', left(v_found, -1) || 's') then
+            v_signals := v_signals || ('tense: ' || v_words_a[1] || ' <> ' || v_words_b[1]);
+        end if;
+    end if;
+
     -- names of one text only
     if v_capital then
         v_german := (' ' || v_plain_a || ' ' || v_plain_b || ' ') ~ v_german_words;
@@ -236,22 +247,25 @@ begin
     if v_content or v_words_a <> '{}' then
         if v_words_a <> '{}' and v_words_b <> '{}' then
             for v_token, v_found in
-                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table
+                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table (the other
+                -- text's words outside of it: an index sorts them anew for each probe)
                 select listed.word, found.antonym
                 from (select distinct unnest(v_words_a)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_b)
+                        and antonyms.word = listed.word collate "C"
                     offset 0) as found
+                where found.antonym = any (v_words_b)
                 union all
                 select found.antonym, listed.word
                 from (select distinct unnest(v_words_b)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_a)
+                        and antonyms.word = listed.word collate "C"
                     offset 0) as found
+                where found.antonym = any (v_words_a)
             loop
                 v_signals := v_signals || ('antonym: ' || v_token || ' <> ' || v_found);
             end loop;

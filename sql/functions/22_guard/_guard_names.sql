@@ -134,19 +134,32 @@ declare
     v_names text[] := '{}'::text[];
     v_place integer;
     v_before integer;
+    v_is_first boolean;
     v_token text collate "C";
     v_next text collate "C";
     v_class text collate "C";
 begin
     foreach v_place in array only_here loop
+        -- (of a page the first names: each is compared with each of the other text)
+        exit when cardinality(v_names) = 40;
         v_token := tokens[v_place];
         if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
             v_names := v_names || ('?' || rtrim(v_token, 'ー'));
             continue;
         end if;
-        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]'
-            or v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
-        if v_place = 1 or tokens[v_place - 1] = '.' and coalesce(classes[v_place - 2] not in ('st', 'St'), true) then
+        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]';
+        v_is_first := v_place = 1 or tokens[v_place - 1] = '.' and coalesce(classes[v_place - 2] not in ('st', 'St'), true);
+        if is_headline and not v_is_first then
+            -- what follows a preposition, an article or a conjunction, over a name's other words
+            v_before := v_place - 1;
+            while v_before > greatest(v_place - 3, 1) and classes[v_before] is null and marked[v_before] <> tokens[v_before] loop
+                v_before := v_before - 1;
+            end loop;
+            continue when (coalesce(left(classes[v_before], 1) not in ('p', '&'), true) or tokens[v_before] = 'to')
+                and tokens[v_before] not in ('the', 'a', 'an');
+        end if;
+        continue when v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
+        if v_is_first then
             v_next := tokens[v_place + 1];
             v_class := classes[v_place + 1];
             if marked[v_place + 1] <> v_next and v_class is null and not is_german and not is_headline
@@ -161,14 +174,7 @@ begin
                 v_names := v_names || ('~' || v_token);
             end if;
         elsif is_headline then
-            -- what follows a preposition, an article or a conjunction, over a name's other words
-            v_before := v_place - 1;
-            while v_before > greatest(v_place - 3, 1) and classes[v_before] is null and marked[v_before] <> tokens[v_before] loop
-                v_before := v_before - 1;
-            end loop;
-            if left(classes[v_before], 1) in ('p', '&') and tokens[v_before] <> 'to' or tokens[v_before] in ('the', 'a', 'an') then
-                v_names := v_names || ('?' || v_token);
-            end if;
+            v_names := v_names || ('?' || v_token);
         elsif is_german then
             if left(classes[v_place - 1], 1) is distinct from 's' or tokens[v_place - 1] = 'ist' then
                 v_names := v_names || ('?' || v_token);
