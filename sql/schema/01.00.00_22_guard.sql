@@ -137,7 +137,8 @@ from (values  -- noqa: LT02
         above/under above/beneath over/below over/beneath on/under onto/off into/out toward/away towards/away
         upstream/downstream inbound/outbound incoming/outgoing ingress/egress uphill/downhill leftmost/rightmost
         northwards/southwards eastwards/westwards inland/coastal top/under staging/production staging/prod
-        staging/live dev/staging dev/production dev/prod development/production development/staging test/production
+        staging/live dev/staging dev/production dev/prod dev/test during/after during/before northernmost/southernmost
+        easternmost/westernmost development/production development/staging test/production
         test/prod test/staging testing/production testing/staging qa/production qa/staging sandbox/production
         preproduction/production beta/stable nightly/stable draft/final draft/published primary/secondary
         primary/replica master/replica leader/follower vegan/vegetarian vegan/pescatarian vegetarian/pescatarian

@@ -78,6 +78,12 @@ def test_pairs(db: psycopg.Connection[Any], expect: str) -> None:
         ("User likes rain.", "User hates rain.", ["antonym: likes <> hates"]),
         ("User is happy.", "User is unhappy.", ["prefix: happy <> unhappy"]),
         ("User has 3 cats.", "User has three cats.", []),
+        ("Ida is the former mayor.", "Ida is the mayor.", ["tense: former"]),
+        ("Ida was the mayor.", "Ida is the mayor.", ["tense: was <> is"]),
+        ("Ida might leave.", "Ida will leave.", ["mode: might <> will"]),
+        ("Most cats sleep.", "All cats sleep.", ["antonym: most <> all", "quantity: most <> all"]),
+        ("He sees her.", "She sees him.", ["pronoun: he <> she", "pronoun: her <> him"]),
+        ("No cat sleeps and no dog barks.", "The cat sleeps and the dog barks.", ["negation: no"]),
     ],
 )  # fmt: skip
 def test_signals_can_be_read(db: psycopg.Connection[Any], a: str, b: str, signals: list[str]) -> None:
@@ -103,6 +109,35 @@ def test_signals_are_sorted_and_distinct(db: psycopg.Connection[Any]) -> None:
 )
 def test_negations_are_counted(db: psycopg.Connection[Any], a: str, b: str) -> None:
     assert [signal for signal in guard(db, a, b) if signal.startswith("negation")] == []
+
+
+def test_case_makes_no_difference(db: psycopg.Connection[Any]) -> None:
+    wrong: list[str] = []
+    for text in {text for pair in PAIRS for text in (pair["a"], pair["b"])}:
+        for other in (text.lower(), text.upper(), text.title(), text.swapcase()):
+            row = db.execute(
+                "select memfold.canonicalize(%s, 'prose/1') = memfold.canonicalize(%s, 'prose/1')",
+                (text, other),
+            ).fetchone()
+            assert row is not None
+            if row[0] and guard(db, text, other):
+                wrong.append(f"{text} | {other}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        # these words say nothing of time, quantity or person here
+        ("The tool is used to cut tiles.", "The tool cuts tiles."),
+        ("User is used to the noise.", "User knows the noise."),
+        ("User likes tea most.", "User likes tea best."),
+        ("The bus stopped near the school.", "The bus halts near the school."),
+        ("Her dog sleeps.", "The dog of hers sleeps."),
+    ],
+)
+def test_a_word_says_what_its_context_says(db: psycopg.Connection[Any], a: str, b: str) -> None:
+    assert guard(db, a, b) == guard(db, b, a) == []
 
 
 def test_a_tenant_extends_the_antonyms(db: psycopg.Connection[Any]) -> None:

@@ -15,8 +15,8 @@ begin atomic
     -- noqa: disable=LT02
     from (values
     ('en', 's', '', '
-    . however done having may ca wo mine yours hers us ours theirs whom whose here really just
-    quite itself himself herself themselves oneself ''s'),
+    . however done having may ca wo mine yours hers us ours theirs whom whose here really just quite itself himself
+    herself themselves oneself ''s'),
     ('en', 's', '', 'mr=t mrs=t ms=t dr=t madam=t sir=t mister=t rev=t prof=t st=t'),
     ('en', 's', 'g', '
     but this that these those been being am do does did has have had will would shall should can could might i me my you
@@ -34,17 +34,18 @@ begin atomic
     hates dislikes drinks eats plays speaks studies moved plans'),
     ('en', 'S', '', 'doctor=t reverend=t professor=t saint=t captain=t president=t senator=t governor=t'),
     ('en', 'S', '', '
-    all every each both most some several few many only almost nearly perhaps maybe possibly probably formerly previously
-    former current future'),
+    all every each both most some several few many only almost nearly perhaps maybe possibly probably formerly
+    previously former current future'),
     ('en', 'S', 'd', 'everyone'),
     ('en', '&', '', '& , plus'),
     ('en', '&', 'g', 'or'),
     ('en', '&', 'gt', 'and'),
     ('en', 'n', '', '
-    non aint isnt arent wasnt werent doesnt dont didnt hasnt havent hadnt wont wouldnt shouldnt couldnt cant mustnt neednt
-    seldom scarcely incapable'),
+    non aint isnt arent wasnt werent doesnt dont didnt hasnt havent hadnt wont wouldnt shouldnt couldnt cant mustnt
+    neednt seldom scarcely incapable'),
     ('en', 'n', 'd', 'rarely hardly barely unable unless'),
-    ('en', 'N', '', 'stops=>ing quit=>ing quits=>ing ceases=>ing refusing failing=>to decline=>to declines=>to declined=>to'),
+    ('en', 'N', '', 'stops=>ing quit=>ing quits=>ing ceases=>ing refusing failing=>to decline=>to declines=>to declined=>to
+    gave=>up give=>up gives=>up giving=>up'),
     ('en', 'N', 'd', '
     refuse refuses refused stop=>ing stopped=>ing cease=>ing ceased=>ing fail=>to fails=>to failed=>to'),
     ('en', 'n', 'd', 'not no never without none nobody nothing nowhere neither cannot lack lacks lacking lacked'),
@@ -82,16 +83,18 @@ begin atomic
     must=m.d should=m.w>like|m.d shall=m.df ought=m.d needs=m.d need=m.d would=m.fwp perhaps=m!p maybe=m!p possibly=m!p
     probably=m!p likely=m.p considering=m!p<be contemplating=m!p thinking=m!p>of|m!p>about planning=m!f>to|m!f>on
     plans=m!f>to plan=m!f>to planned=m!f>to intends=m!f>to intend=m!f>to intended=m!f>to hopes=m!w>to hope=m!w>to
-    hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to asks=m.w>to
-    asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s supposedly=m!s'),
+    hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to
+    asks=m.w>to asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s
+    supposedly=m!s'),
     -- how much: a all, m most, o some, k many, f few, b both, l only, e every other, n nearly, x except, s the most;
     -- bounds of a number: g more than, s less than, m at least, l at most, i about
     ('en', 'f', '', '
-    all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m majority=q!m some=b.i>#|q.o several=q.ok
-    many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l just=q.l merely=q.l
-    almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x half=q.h more=b!g>than#|q.k over=b!g># above=b!g>#
-    under=b!s># below=b!s># less=b!s>than# fewer=b!s>than# least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b.i>#
-    around=b.i># roughly=b.i approximately=b.i circa=b.i exactly=b.x'),
+    all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m>word|q!m>of majority=q!m some=b.i>#|q.o
+    several=q.ok many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l just=q.l merely=q.l
+    almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x but=q!x<anything|q!x<everything|q!x<everyone|q!x<all
+    half=q.h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s># below=b!s># less=b!s>than# fewer=b!s>than#
+    least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b!i># around=b!i># roughly=b!i># approximately=b!i>#
+    circa=b!i># exactly=b.x'),
     -- who: 1 I, w we, 2 you, m he, f she; as what: S subject, O object, P owner
     ('en', 'f', '', '
     i=S.1 we=S.1w you=S.2+O.2 he=S.m she=S.f they=S.12mfw me=O.1 us=O.1w him=O.m them=O.12mfw my=P.1 mine=P.1 our=P.1w
@@ -170,7 +173,8 @@ begin atomic
     ('es', '*', '', 'cien=100 ciento=100 mil=1000 millones=1000000 millón=1000000'),
     ('es', 'o', '', 'primero=1 primera=1 segundo=2 segunda=2 tercero=3 tercera=3'),
     ('es', 'm', '', '
-    enero=1 febrero=2 marzo=3 abril=4 mayo=5 junio=6 julio=7 agosto=8 septiembre=9 octubre=10 noviembre=11 diciembre=12'),
+    enero=1 febrero=2 marzo=3 abril=4 mayo=5 junio=6 julio=7 agosto=8 septiembre=9 octubre=10 noviembre=11
+    diciembre=12'),
     ('es', 'M', '', 'ene=1 abr=4 ago=8 dic=12'),
     ('es', 'w', '', 'lunes=1 martes=2 miércoles=3 jueves=4 viernes=5 sábado=6 domingo=7 sábados=6 domingos=7'),
     ('it', 's', '', 'gli i il uno è sono era suo sua suoi sue mio mia molto anche che'),

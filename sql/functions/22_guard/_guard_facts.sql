@@ -27,8 +27,8 @@ begin
     -- verbs that deny what follows ("stopped smoking", "failed to load"), where it follows
     for v_at in 1..cardinality(tokens) loop
         if left(classes[v_at], 1) = 'N' and (classes[v_at] = 'N'
-            or classes[v_at] = 'N>to' and tokens[v_at + 1] = 'to'
-            or classes[v_at] = 'N>ing' and right(tokens[v_at + 1], 3) = 'ing')
+            or classes[v_at] = 'N>ing' and right(tokens[v_at + 1], 3) = 'ing'
+            or tokens[v_at + 1] = substr(classes[v_at], 3))
         then
             v_count := v_count + 1;
         end if;
