@@ -69,6 +69,14 @@ begin atomic
     monday=1 tuesday=2 wednesday=3 thursday=4 friday=5 saturday=6 sunday=7 mondays=1 tuesdays=2 wednesdays=3 thursdays=4
     fridays=5 saturdays=6 sundays=7'),
     ('en', 't', '', 'am=0 pm=12 o''clock=0 oclock=0'),
+    -- verbs of irregular past
+    ('en', 'v', '', '
+    went=go came=come took=take gave=give made=make said=say told=tell knew=know thought=think saw=see got=get ran=run
+    began=begin wrote=write drove=drive rode=ride ate=eat drank=drink spoke=speak slept=sleep kept=keep left=leave
+    felt=feel met=meet sold=sell bought=buy taught=teach built=build sent=send spent=spend lost=lose won=win led=lead
+    held=hold stood=stand understood=understand became=become wore=wear chose=choose grew=grow flew=fly swam=swim
+    sang=sing paid=pay lent=lend found=find fell=fall heard=hear brought=bring fought=fight sat=sit lay=lie rose=rise
+    woke=wake forgot=forget broke=break drew=draw threw=throw hid=hide stole=steal meant=mean dealt=deal'),
     -- tense: n now, p past, f to come, c as a child
     ('en', 'f', '', '
     is=t.n are=t.n am=t.n was=t.p were=t.p isnt=t.n arent=t.n wasnt=t.p werent=t.p does=t.n do=t.n did=t.p doesnt=t.n
@@ -290,8 +298,8 @@ marker of a role, & conjunction, n negation, q word that only joins a negation i
 number that is also an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday,
 $ currency, u unit, t clock suffix, % per cent, S common subject or verb that is no name, N verb that denies what follows, - none of
 these; of s and S those with the value t are titles. value: what a number, date, currency, unit or clock suffix stands for; of N,
-what has to follow (_guard_negations). Class f stands beside the others: what the word says of time, mode, quantity or person
-(_guard_says). readers: who else reads the word: g grammar and d denial of _pair_features,
+what has to follow (_guard_negations). Classes f and v stand beside the others: what the word says of time, mode, quantity
+or person (_guard_says); the verb that an irregular past belongs to (_guard_is_past). readers: who else reads the word: g grammar and d denial of _pair_features,
 t stop word of _tokens.';
 
 create or replace function memfold_internal._lexicon_words(reader text) returns jsonb

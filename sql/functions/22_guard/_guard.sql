@@ -50,6 +50,8 @@ declare
     v_capitals_b integer;
     v_negates boolean := false;
     v_says boolean := false;
+    v_says_a boolean := false;
+    v_says_b boolean := false;
     v_states boolean := false;
     v_capital boolean := false;
     v_content boolean := false;
@@ -142,7 +144,11 @@ begin
     foreach v_place in array v_only_a loop
         v_class := left(v_class_a[v_place], 1);
         v_token := v_a[v_place];
-        v_says := v_says or jsonb_exists(memfold_internal._guard_sayings(), v_token);
+        v_found := memfold_internal._guard_sayings() ->> v_token;
+        if v_found is not null then
+            v_says_a := true;
+            v_says := v_says or strpos(v_found, '!') > 0;
+        end if;
         if v_class is null or v_class in ('S', 'p', 'N') then
             v_words_a := v_words_a || v_token;
             v_content := v_content or v_class is distinct from 'p';
@@ -159,7 +165,11 @@ begin
     foreach v_place in array v_only_b loop
         v_class := left(v_class_b[v_place], 1);
         v_token := v_b[v_place];
-        v_says := v_says or jsonb_exists(memfold_internal._guard_sayings(), v_token);
+        v_found := memfold_internal._guard_sayings() ->> v_token;
+        if v_found is not null then
+            v_says_b := true;
+            v_says := v_says or strpos(v_found, '!') > 0;
+        end if;
         if v_class is null or v_class in ('S', 'p', 'N') then
             v_words_b := v_words_b || v_token;
             v_content := v_content or v_class is distinct from 'p';
@@ -212,21 +222,18 @@ begin
         end if;
     end if;
 
-    -- time, mode, quantity, person
-    if v_says then
+    -- time, mode, quantity, person: what one text says alone, or both otherwise
+    if v_says or v_says_a and v_says_b then
         v_signals := v_signals || memfold_internal._guard_saying_change(
             v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b, cardinality(v_words_a) + cardinality(v_words_b) < 2);
     end if;
 
     -- "lived" / "lives", and nothing else
     if v_content and cardinality(v_only_a) = 1 and cardinality(v_only_b) = 1
-        and (right(v_words_a[1], 2) = 'ed') <> (right(v_words_b[1], 2) = 'ed')
+        and (memfold_internal._guard_is_past(v_words_a[1], v_words_b[1])
+             or memfold_internal._guard_is_past(v_words_b[1], v_words_a[1]))
     then
-        v_found := case when right(v_words_a[1], 2) = 'ed' then v_words_a[1] else v_words_b[1] end;
-        v_token := case when v_found = v_words_a[1] then v_words_b[1] else v_words_a[1] end;
-        if v_token in (left(v_found, -2), left(v_found, -1), left(v_found, -2) || 's', left(v_found, -1) || 's') then
-            v_signals := v_signals || ('tense: ' || v_words_a[1] || ' <> ' || v_words_b[1]);
-        end if;
+        v_signals := v_signals || ('tense: ' || v_words_a[1] || ' <> ' || v_words_b[1]);
     end if;
 
     -- names of one text only

@@ -344,32 +344,35 @@ revoke all on function memfold_internal._guard_counted(text[], text[]) from publ
 -- The facts (_guard_facts) that only one text states, as signals.
 create or replace function memfold_internal._guard_fact_change(a text[], b text[])
 returns text[]
-language sql
+language plpgsql
 immutable
 parallel safe
-begin atomic
-    select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}')
-    from (
-        select facts.kind,
-            concat_ws(' <> ', string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 1),
-                      string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 2))
-                as difference,
-            bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
+as $function$
+begin
+    return (
+        select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}')
         from (
-            select listed.kind, listed.value, listed.weight, listed.side,
-                -- (a window, for a value that both texts state: a join would take the square of a page)
-                min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
-                    as is_shared
+            select facts.kind,
+                concat_ws(' <> ', string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 1),
+                          string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 2))
+                    as difference,
+                bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
             from (
-                select distinct split_part(stated.fact, E'\x1f', 1) as kind,
-                    split_part(stated.fact, E'\x1f', 2) as value,
-                    split_part(stated.fact, E'\x1f', 3) as weight, stated.side
-                from (select unnest(a), 1 union all select unnest(b), 2) as stated(fact, side)
-            ) as listed
-        ) as facts
-        where not facts.is_shared
-        group by facts.kind
-    ) as compared
-    where compared.differs;
+                select listed.kind, listed.value, listed.weight, listed.side,
+                    -- (a window, for a value that both texts state: a join would take the square of a page)
+                    min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
+                        as is_shared
+                from (
+                    select distinct split_part(stated.fact, E'\x1f', 1) as kind,
+                        split_part(stated.fact, E'\x1f', 2) as value,
+                        split_part(stated.fact, E'\x1f', 3) as weight, stated.side
+                    from (select unnest(a), 1 union all select unnest(b), 2) as stated(fact, side)
+                ) as listed
+            ) as facts
+            where not facts.is_shared
+            group by facts.kind
+        ) as compared
+        where compared.differs);
 end;
+$function$;
 revoke all on function memfold_internal._guard_fact_change(text[], text[]) from public;

@@ -267,6 +267,8 @@ begin
             end if;
             continue when length(v_short) < 4;
             foreach v_prefix in array v_prefixes loop
+                -- (few words hold the beginning of another one)
+                exit when strpos(v_long, left(v_short, 3)) < 2;
                 if starts_with(v_long, v_prefix) then
                     v_rest := substr(v_long, length(v_prefix) + 1);
                     if left(v_rest, 3) = left(v_short, 3)

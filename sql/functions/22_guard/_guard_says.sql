@@ -35,6 +35,7 @@ parallel safe
 as $function$
 declare
     v_said text[];
+    v_nothing constant text[] := '{"","","","","","","","","","","","","","","",""}'::text[];
     v_facet text collate "C";
     v_number integer;
     v_value text collate "C";
@@ -82,9 +83,11 @@ begin
                 v_alternative := left(v_alternative, v_at - 1);
             end if;
             if v_fits then
+                if v_said is null then
+                    v_said := v_nothing;
+                end if;
                 foreach v_facet in array string_to_array(v_alternative, '+') loop
                     v_number := strpos('tmqbSOPn', left(v_facet, 1));
-                    v_said := coalesce(v_said, array_fill(''::text, array[16]));
                     v_said[v_number] := v_said[v_number] || substr(v_facet, 3);
                     if substr(v_facet, 2, 1) = '!' then
                         v_said[v_number + 8] := '!';
@@ -181,3 +184,37 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_saying_change(text[], text[], integer[], text[], text[], integer[], boolean)
 from public;
+
+-- Verbs of irregular past, with their present. Folded to a constant when a caller is planned.
+create or replace function memfold_internal._guard_pasts()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(listed.word, listed.value)
+    from memfold_internal._lexicon() as listed
+    where listed.class = 'v';
+end;
+revoke all on function memfold_internal._guard_pasts() from public;
+
+-- Whether a word is the past of another one: lived / lives, studied / study, went / goes.
+create or replace function memfold_internal._guard_is_past(past text, present text)
+returns boolean
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_base constant text := memfold_internal._guard_pasts() ->> past;
+begin
+    if v_base is not null then
+        return present in (v_base, v_base || 's', v_base || 'es', left(v_base, -1) || 'ies');
+    end if;
+    return right(past, 2) = 'ed' and (
+        left(past, -2) in (present, left(present, -1)) or left(past, -1) in (present, left(present, -1))
+        or right(past, 3) = 'ied' and present in (left(past, -3) || 'y', left(past, -3) || 'ies'))
+        and right(present, 2) <> 'ed' and (length(present) < length(past) or right(present, 1) = 's');
+end;
+$function$;
+revoke all on function memfold_internal._guard_is_past(text, text) from public;
