@@ -53,7 +53,7 @@ begin atomic
     zero=0 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9 ten=10 eleven=11 twelve=12 thirteen=13 fourteen=14
     fifteen=15 sixteen=16 seventeen=17 eighteen=18 nineteen=19 twenty=20 thirty=30 forty=40 fifty=50 sixty=60 seventy=70
     eighty=80 ninety=90'),
-    ('en', '~', '', 'one=1 couple=2 pair=2'),
+    ('en', '~', '', 'one=1 couple=2 pair=2 twice=2'),
     ('en', '*', '', '
     hundred=100 thousand=1000 million=1000000 billion=1000000000 dozen=12 k=1000 bn=1000000000 mn=1000000'),
     ('en', 'o', '', '
@@ -71,7 +71,7 @@ begin atomic
     ('en', 't', '', 'am=0 pm=12 o''clock=0 oclock=0'),
     -- verbs of irregular past
     ('en', 'v', '', '
-    went=go came=come took=take gave=give made=make said=say told=tell knew=know thought=think saw=see got=get ran=run
+    went=go came=come took=take gave=give made=make told=tell knew=know thought=think saw=see got=get ran=run
     began=begin wrote=write drove=drive rode=ride ate=eat drank=drink spoke=speak slept=sleep kept=keep left=leave
     felt=feel met=meet sold=sell bought=buy taught=teach built=build sent=send spent=spend lost=lose won=win led=lead
     held=hold stood=stand understood=understand became=become wore=wear chose=choose grew=grow flew=fly swam=swim
@@ -97,12 +97,12 @@ begin atomic
     -- how much: a all, m most, o some, k many, f few, b both, l only, e every other, n nearly, x except, s the most;
     -- bounds of a number: g more than, s less than, m at least, l at most, i about
     ('en', 'f', '', '
-    all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m>word|q!m>of majority=q!m some=b.i>#|q.o
-    several=q.ok many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l just=q.l merely=q.l
-    almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x but=q!x<anything|q!x<everything|q!x<everyone|q!x<all
-    half=q.h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s># below=b!s># less=b!s>than# fewer=b!s>than#
-    least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b!i># around=b!i># roughly=b!i># approximately=b!i>#
-    circa=b!i># exactly=b.x'),
+    all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m>word|q!m>of majority=q!m mostly=q.m mainly=q.m
+    some=b.i>#|q.o several=q.ok many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l
+    just=q.l merely=q.l almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x
+    but=q!x<anything|q!x<everything|q!x<everyone|q!x<all half=q.h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s>#
+    below=b!s># less=b!s>than# fewer=b!s>than# least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b!i># around=b!i>#
+    roughly=b!i># approximately=b!i># circa=b!i># exactly=b.x'),
     -- who: 1 I, w we, 2 you, m he, f she; as what: S subject, O object, P owner
     ('en', 'f', '', '
     i=S.1 we=S.1w you=S.2+O.2 he=S.m she=S.f they=S.12mfw me=O.1 us=O.1w him=O.m them=O.12mfw my=P.1 mine=P.1 our=P.1w
