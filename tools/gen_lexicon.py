@@ -34,31 +34,36 @@ WIDTH = 6000  # bytes of a line: few lines, none too long for an editor
 Synset = tuple[str, str]  # part of speech, offset
 
 # Words that WordNet calls synonyms, or near, where memories do not: units and rates, what may, must or will be, how often.
-# Those joined by a slash say the same; none has anything to do with any other word.
+# Those joined by a slash say the same; none has anything to do with any other word. (How many there are, and what
+# was once: _guard_says tells those apart, so that they pass here.)
 APART = """
-    millisecond/ms second/sec minute/min hour/hr day week/wk fortnight month quarter year/yr decade century millennium
-    moment/instant hourly daily weekly biweekly/fortnightly monthly bimonthly quarterly yearly/annually/annual nightly
+    millisecond/ms second/sec minute/min hour/hr/hourly day/daily week/wk/weekly fortnight/fortnightly/biweekly
+    month/monthly bimonthly quarter/quarterly year/yr/yearly/annual/annually decade century millennium moment/instant
     inch foot yard mile metre/meter kilometre/kilometer/km centimetre/centimeter/cm millimetre/millimeter/mm
     gram/gramme kilogram/kilogramme/kilo/kg milligram/mg tonne ton pound/lb ounce/oz litre/liter millilitre/milliliter/ml
     gallon pint quart cup tablespoon/tbsp teaspoon/tsp bit byte kilobyte/kb megabyte/mb gigabyte/gb terabyte/tb petabyte/pb
     watt kilowatt volt ampere hertz/hz megahertz/mhz gigahertz/ghz degree percent/percentage celsius/centigrade fahrenheit
     acre hectare dozen hundred thousand million billion trillion half
-    morning noon/midday afternoon evening night midnight monday tuesday wednesday thursday friday saturday sunday
+    morning noon/midday afternoon evening night/nightly midnight monday tuesday wednesday thursday friday saturday sunday
     may might must shall should will would can could need/require want/desire wish/hope plan/intend consider
     try/attempt expect allow/permit/let forbid/prohibit/ban recommend/suggest/advise
     possible/potential probable/likely certain/definite
     optional/voluntary mandatory/compulsory/obligatory maybe/perhaps/possibly probably/presumably definitely/certainly/surely
-    always/constantly usually/normally/generally often/frequently sometimes/occasionally rarely/seldom never
-    once twice thrice almost/nearly barely/hardly/scarcely already still yet now/currently/presently then soon
-    later/afterwards today tomorrow yesterday tonight some few several many/numerous most all every/each any
-    staging start/begin/commence stop/cease/quit finish/complete continue/proceed pause resume
+    always/constantly usually/normally/generally/typically/mostly/mainly/especially/particularly
+    often/frequently sometimes/occasionally rarely/seldom never
+    almost/nearly barely/hardly/scarcely already still yet now/currently/presently
+    then soon later/afterwards today tomorrow yesterday tonight
+    some/few/several/many/numerous/more/most/all/every/each/any/both/least/minimum/maximum/max/up former/ex/previous/past
+    staging vegan vegetarian start/begin/commence stop/cease finish/complete continue/proceed pause resume
 """.split()  # noqa: SIM905
 
 # What WordNet lacks: words of everyday talk and of software.
 ADDED = """
-    mom/mum/mother/mommy phone/telephone/smartphone/cellphone app/application repo/repository config/configuration
-    docs/documentation env/environment db/database auth/authentication dev/development prod/production
-    param/parameter login/signin spec/specification admin/administrator async/asynchronous sync/synchronize veggie/vegetable
+    mom/mum/mother/mommy tv/television phone/telephone/smartphone/cellphone app/application repo/repository
+    config/configuration docs/documentation env/environment db/database auth/authentication dev/development prod/production
+    own/keep boss/manager like/love/enjoy/adore/fancy/relish keen/fond work/optimal/best most/best twice/times thrice/times
+    wood/wooden wool/woolen/woollen gold/golden silk/silken param/parameter login/signin spec/specification
+    admin/administrator async/asynchronous sync/synchronize veggie/vegetable
 """.split()  # noqa: SIM905
 
 # Words of grammar, which WordNet does not list: they tell that a text is English.
@@ -180,12 +185,12 @@ def entries(wordnet: WordNet, counts: Counter[str], commonest: int) -> dict[str,
             entry = found.setdefault(form, Entry())
             for kind, word in irregular:
                 entry.add(apart.get(word) or wordnet.entry(word, kind))
+    found |= apart
     for place, group in enumerate(ADDED):
         said = group.split("/")
         shared = ("added", str(place))
         for word in said:
             found.setdefault(word, Entry()).senses.add(shared)
-    found |= apart
     for word in GRAMMAR:
         found.setdefault(word, Entry())
     for word in FOREIGN:
