@@ -221,7 +221,7 @@ def test_no_small_numbers_in_signatures(db: DB) -> None:
 def test_keys_lead_with_the_tenant(db: DB) -> None:
     shared = (
         "embedding_models", "calibrations", "calibration_changes", "tenant_roles", "alembic_version", "adoptions",
-        "adoption_archive",
+        "adoption_archive", "lexicon",
     )  # fmt: skip
     assert (
         db.execute(
