@@ -15,7 +15,7 @@ create table memfold.policies (
     similar_threshold double precision check (similar_threshold between 0 and 1),
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
-    merge_veto double precision not null default 0.25 check (merge_veto between 0 and 1),
+    merge_veto double precision not null default 0.3 check (merge_veto between 0 and 1),
     on_ambiguous text collate "C" not null default 'judge'
     check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
