@@ -911,8 +911,8 @@ as $$
 $$;
 comment on function memfold.derive_scope(memory_ids uuid[], tenant_id text) is
 'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
-force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
-bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
+force: status, edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (of the
+bucket, where trees reach over scopes) and has written the ledger and the sources. Only the owner may call it.';
 revoke all on function memfold.derive_scope(memory_ids uuid[], tenant_id text) from public;
 grant execute on function memfold.derive_scope(memory_ids uuid[], tenant_id text) to memfold_owner;
 
