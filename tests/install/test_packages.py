@@ -30,6 +30,8 @@ from tests import servers
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
 EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
+# Of frameworks, which are not in "all".
+FRAMEWORKS = ("langgraph",)
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -198,7 +200,7 @@ def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
     own = [Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", said, re.M)]
     assert sorted(one.name for one in own if is_asked(one, set())) == ["pgvector", "psycopg"]
     extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
-    assert extras == {*EXTRAS, "all", "bench", "lint", "test"}
+    assert extras == {*EXTRAS, *FRAMEWORKS, "all", "bench", "lint", "test"}
     # hatchling writes out what an extra takes from others
     asked = {
         extra: {
@@ -257,6 +259,7 @@ PROGRAMS = {
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "langgraph": "from memfold.integrations.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
     "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.admin import server; print(server.bindir())",
@@ -284,7 +287,7 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
 
 
 def test_every_extra_is_tried() -> None:
-    assert tuple(PROGRAMS) == EXTRAS
+    assert set(PROGRAMS) == {*EXTRAS, *FRAMEWORKS}
 
 
 def test_the_mcp_extra_serves(built: dict[str, Built], empty: Empty, dsn: str) -> None:
