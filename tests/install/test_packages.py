@@ -31,7 +31,7 @@ ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
 EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
 # Of frameworks, which are not in "all".
-FRAMEWORKS = ("adk", "langgraph")
+FRAMEWORKS = ("adk", "langchain", "langgraph")
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -260,6 +260,8 @@ PROGRAMS = {
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "langchain": "from memfold.integrations.langchain import MemfoldVectorStore;"
+    " MemfoldVectorStore('dbname=x', tenant_id='t', embedding=0)",
     "langgraph": "from memfold.integrations.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
     "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",

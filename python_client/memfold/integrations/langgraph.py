@@ -10,7 +10,8 @@ from memfold._extras import needs
 from memfold.client.core import Core
 from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
-from memfold.integrations._core import CONNECTIONS, Connections, Item, Items, Under, rules, slot_of
+from memfold.integrations._core import CONNECTIONS, Connections, slot_of
+from memfold.integrations._items import Item, Items, Under, rules
 
 with needs("langgraph"):
     from langgraph.store.base import (
