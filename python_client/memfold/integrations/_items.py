@@ -62,10 +62,11 @@ class Under:
             return {"lower": self.prefix, "upper": self.prefix, "below": None}
         if not self.prefix:
             return {"lower": "", "upper": None, "below": ""}
+        name = self.prefix.removesuffix(self.separator)
         return {
             "lower": self.prefix,
-            "upper": self.prefix + chr(ord(self.separator) + 1),
-            "below": self.prefix + self.separator,
+            "upper": name + chr(ord(self.separator) + 1),
+            "below": name + self.separator,
         }
 
 
@@ -82,10 +83,11 @@ def rules(filters: Mapping[str, Any] | None, *path: str) -> list[dict[str, Any]]
 
 
 class Items:
-    """What one framework stores, by keys of its own. Its calls are steps, for ``Connections``."""
+    """What one framework stores, by keys of its own: of a bucket, or of the tenant. Calls are steps, for ``Connections``."""
 
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, scheme: str, *, of_tenant: bool = False) -> None:
         self._scheme = scheme
+        self._of_tenant = of_tenant
 
     def put(
         self,
@@ -105,7 +107,7 @@ class Items:
         asked = core if embed else _without_embedder(core)
         given = self._given(bucket_id, key, value, fields)
         result = yield from asked.ingest(content, None, given)
-        if (yield from self._retire_others(core, given["source_turn_ids"][0], result)):
+        if (yield from self._retire_others(core, bucket_id, given["source_turn_ids"][0], result)):
             return result
         return (yield from asked.ingest(content, None, given))
 
@@ -130,19 +132,19 @@ class Items:
                 given = dict(list(last.values())[item.index])
                 if known and item.result is not None:
                     turn = given["source_turn_ids"][0]
-                    if not (yield from self._retire_others(core, turn, item.result)):
+                    if not (yield from self._retire_others(core, bucket_id, turn, item.result)):
                         yield from core.ingest(given.pop("content"), None, given)
 
     def _given(self, bucket_id: str, key: str, value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-        turns = [turn_id(self._scheme, bucket_id, key)]
+        turns = [self._turn(bucket_id, key)]
         return {**fields, "bucket_id": bucket_id, "source_turn_ids": turns, "metadata": {"value": value}}
 
-    def _retire_others(self, core: Core, turn: str, result: IngestResult) -> Steps[bool]:
+    def _retire_others(self, core: Core, bucket_id: str, turn: str, result: IngestResult) -> Steps[bool]:
         """What a key stated before its last statement. False: the key was forgotten, and is to be stored again."""
         if result.action in ("rejected", "historical") or result.memory_id is None:
             return True
         for _ in range(core.max_attempts):
-            given = {"turn": turn, "memory_id": result.memory_id}
+            given = {"turn": turn, "memory_id": result.memory_id, "bucket_id": bucket_id}
             others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
             if not all(row["is_sole"] for row in others):
                 # what other keys state as well stays as theirs
@@ -164,16 +166,16 @@ class Items:
 
     def get(self, core: Core, bucket_id: str, keys: Sequence[str]) -> Steps[list[Item]]:
         """What keys stand for, in their order; those that stand for nothing are left out."""
-        turns = [turn_id(self._scheme, bucket_id, key) for key in keys]
+        turns = [self._turn(bucket_id, key) for key in keys]
         rows = yield from self._read(core, _queries.GET_ITEMS, {"turns": turns})
         found = {item.key: item for item in self._items(rows)}
         for key in keys:
             if key not in found and (memory_id := _uuid(key)) is not None:
                 with contextlib.suppress(errors.MemoryNotFoundError):
                     memory = yield from core.get(memory_id, None)
-                    if (memory.bucket_id, memory.status) == (bucket_id, "active"):
+                    if memory.status == "active" and (self._of_tenant or memory.bucket_id == bucket_id):
                         found[key] = Item(
-                            key, bucket_id, memory_id, memory.content, None, memory.subject, memory.predicate,
+                            key, memory.bucket_id, memory_id, memory.content, None, memory.subject, memory.predicate,
                             memory.object, memory.created_at, memory.last_seen or memory.created_at,
                         )  # fmt: skip
         return [found[key] for key in keys if key in found]
@@ -182,7 +184,7 @@ class Items:
         """Forget keys, with what they alone support; how many stood for something."""
         count = 0
         for key in keys:
-            gone = yield from self._erase(core, turn_id(self._scheme, bucket_id, key))
+            gone = yield from self._erase(core, self._turn(bucket_id, key))
             if not gone and _uuid(key) is not None and (yield from self.get(core, bucket_id, [key])):
                 with contextlib.suppress(errors.MemoryNotFoundError):
                     yield from core.erase({"memory_id": key}, whole_tenant=False, reason=None, tenant_id=None)
@@ -239,6 +241,9 @@ class Items:
         """Those that have an active memory, in order."""
         rows = yield from self._read(core, _queries.LIST_BUCKETS, under.parameters())
         return [row["bucket_id"] for row in rows]
+
+    def _turn(self, bucket_id: str, key: str) -> str:
+        return turn_id(self._scheme, "" if self._of_tenant else bucket_id, key)
 
     def _read(self, core: Core, statement: Any, given: Mapping[str, Any]) -> Steps[list[Row]]:
         return (yield from core.send(statement, {"tenant_id": core.tenant_id, **given}, repeatable=True))

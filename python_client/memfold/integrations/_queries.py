@@ -46,10 +46,10 @@ order by k.place
 """
 )
 
-# The active memories that a turn states beside the one given; is_sole: nothing else states them.
+# The active memories that a turn states beside the one given; is_sole: nothing else states them, in this bucket.
 OTHERS_OF_TURN: LiteralString = (
     """
-select r.memory_id, not exists (
+select r.memory_id, r.bucket_id = %(bucket_id)s and not exists (
     select from ("""  # noqa: S608
     + _TREE
     + """) as t
