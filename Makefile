@@ -137,9 +137,9 @@ test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
-# In an environment of its own, for it may pin what memfold's own tests have in other versions.
-FRAMEWORKS := llamaindex
-test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test the adapters whose frameworks are large, each in an environment of its own
+# Each pins what the others, or memfold's own tests, have in other versions.
+FRAMEWORKS := crewai llamaindex
+test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test the adapters whose frameworks are large (1 GB), each in an environment of its own
 	for name in $(FRAMEWORKS); do .venv-$$name/bin/python -m pytest tests/integrations/test_$$name.py || exit; done
 
 .venv-%/$(MADE_FOR): python_client/pyproject.toml

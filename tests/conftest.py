@@ -70,7 +70,7 @@ LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", 
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
         "test_connection_loss", "test_differential"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
-LARGE = {"llama_index": "integrations/test_llamaindex.py"}
+LARGE = {"crewai": "integrations/test_crewai.py", "llama_index": "integrations/test_llamaindex.py"}
 collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []

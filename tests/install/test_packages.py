@@ -32,9 +32,9 @@ ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
 EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
 # Of frameworks, which are not in "all".
-FRAMEWORKS = ("adk", "langchain", "langgraph", "llamaindex")
+FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
 # Too large to be installed for every run: tests/conftest.py.
-LARGE = {"llamaindex": "llama_index"}
+LARGE = {"crewai": "crewai", "llamaindex": "llama_index"}
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -260,6 +260,8 @@ PROGRAMS = {
     "calibrate": "from memfold.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
     " report.figure; import matplotlib",
     "cli": "import sys; sys.argv[1:] = ['--version']; from memfold.__main__ import main; main()",
+    "crewai": "from memfold.integrations.crewai import MemfoldStorage;"
+    " MemfoldStorage('dbname=x', tenant_id='t', embedding_model='m')",
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
