@@ -20,7 +20,7 @@ from google.genai import types
 
 from memfold import Memfold, errors
 from memfold.integrations.adk import MemfoldMemoryService
-from tests.integrations.toys import embedder, memories
+from tests.integrations.toys import embedder, memories, run_page
 from tests.support import DB, check
 
 # Python: what the server has to do with it, the tests of the functions show on each.
@@ -261,3 +261,8 @@ def test_an_event_of_the_past_says_when(dsn: str, db: DB) -> None:
         ).fetchone() == (True,)
 
     run(dsn, work)
+
+
+def test_the_page_prints_what_it_says(dsn: str) -> None:
+    printed, said_so = run_page("Google ADK", dsn=dsn, embedder=embedder())
+    assert printed == said_so

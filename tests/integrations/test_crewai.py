@@ -15,7 +15,7 @@ from crewai.memory.unified_memory import Memory
 
 from memfold import Memfold
 from memfold.integrations.crewai import MemfoldStorage
-from tests.integrations.toys import at_once, memories, vector
+from tests.integrations.toys import at_once, embedder, memories, run_page, vector
 from tests.support import DB, check, ingest
 
 # Python: what the server has to do with it, the tests of the functions show on each.
@@ -212,3 +212,8 @@ def test_a_memory_remembers_recalls_and_forgets(storage: MemfoldStorage, db: DB)
     assert memory.forget(scope="/alice") == 3
     assert memories(db) == {}
     memory.close()
+
+
+def test_the_page_prints_what_it_says(dsn: str) -> None:
+    printed, said_so = run_page("CrewAI", dsn=dsn, embedder=embedder())
+    assert printed == said_so

@@ -16,7 +16,7 @@ from memfold import Memfold, errors
 from memfold.integrations import _items
 from memfold.integrations.langchain import LangChainEmbedder, MemfoldVectorStore
 from memfold.integrations.langgraph import MemfoldStore
-from tests.integrations.toys import at_once, memories, vector
+from tests.integrations.toys import at_once, memories, run_page, vector
 from tests.support import DB, check, ingest
 
 # Python: what the server has to do with it, the tests of the functions show on each.
@@ -188,3 +188,8 @@ def test_its_models_embed_for_the_other_adapters(dsn: str) -> None:
     store.put(("a",), "k", {"text": "Alice has a cat."})
     assert [item.key for item in store.search((), query="cat")] == ["k"]
     store.close()
+
+
+def test_the_page_prints_what_it_says(dsn: str) -> None:
+    printed, said_so = run_page("LangChain", dsn=dsn, embeddings=Words())
+    assert printed == said_so

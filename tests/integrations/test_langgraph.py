@@ -23,7 +23,7 @@ from langmem import create_manage_memory_tool, create_search_memory_tool
 from memfold import Memfold, errors
 from memfold.facts import Fact
 from memfold.integrations.langgraph import MemfoldStore
-from tests.integrations.toys import at_once, embedder, memories
+from tests.integrations.toys import at_once, embedder, memories, run_page
 from tests.support import DB, check, ingest
 
 # Python: what the server has to do with it, the tests of the functions show on each.
@@ -468,3 +468,8 @@ def test_what_is_no_memfold(db: DB, target: Any, make: Any) -> None:
     store.close()
     with pytest.raises(errors.InvalidDsnError):
         MemfoldStore("postgresql://[", tenant_id="acme")
+
+
+def test_the_page_prints_what_it_says(dsn: str) -> None:
+    printed, said_so = run_page("LangGraph", dsn=dsn, embedder=embedder())
+    assert printed == said_so

@@ -14,7 +14,7 @@ from llama_index.core.memory import Memory
 from memfold import Memfold, errors
 from memfold.facts import Fact
 from memfold.integrations.llamaindex import LlamaIndexEmbedder, MemfoldMemoryBlock
-from tests.integrations.toys import embedder, memories
+from tests.integrations.toys import embedder, memories, run_page
 from tests.support import DB, check
 
 # Python: what the server has to do with it, the tests of the functions show on each.
@@ -131,3 +131,8 @@ def test_its_models_embed(dsn: str) -> None:
 
     run(dsn, work, embedder=LlamaIndexEmbedder(MockEmbedding(embed_dim=8)))
     assert len(LlamaIndexEmbedder(MockEmbedding(embed_dim=8)).embed(["a", "b"])) == 2
+
+
+def test_the_page_prints_what_it_says(dsn: str) -> None:
+    printed, said_so = run_page("LlamaIndex", dsn=dsn, embedder=embedder())
+    assert printed == said_so

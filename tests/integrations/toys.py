@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from memfold import Embedder
+from tests.servers import ROOT
 from tests.support import DB
 
 DIMENSIONS = 64
@@ -44,3 +48,13 @@ def at_once(threads: int, work: Callable[[int], T]) -> list[T]:
     """What ``work`` gives for 0, 1, ... in as many threads."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, range(threads)))
+
+
+def run_page(section: str, **names: object) -> tuple[str, str]:
+    """What the example of a section of docs/integrations.md prints, and what the page says that it prints."""
+    text = (ROOT / "docs" / "integrations.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", text, re.M | re.S)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, dict(names))  # noqa: S102 (a page of this repository)
+    return out.getvalue(), printed
