@@ -25,12 +25,8 @@ from memfold.errors import (
     RetryableError,
     TenantMissingError,
 )
-from memfold.integrations.mcp.queries import (
-    KIND_OF_QUESTION,
-    OPEN_QUESTIONS,
-    RECALL_BY_WORDS,
-    TENANTS_OF_LOGIN,
-)
+from memfold.integrations._queries import RECALL_BY_WORDS
+from memfold.integrations.mcp.queries import KIND_OF_QUESTION, OPEN_QUESTIONS, TENANTS_OF_LOGIN
 from memfold.judging import protocol
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
