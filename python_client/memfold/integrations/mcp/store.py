@@ -29,7 +29,6 @@ from memfold.integrations.mcp.queries import (
     KIND_OF_QUESTION,
     OPEN_QUESTIONS,
     RECALL_BY_WORDS,
-    TENANTS_OF_LOGIN,
 )
 from memfold.judging import protocol
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
@@ -113,7 +112,7 @@ class Store:
         if not (await client._drive(client._core.query(queries.INSTALLED)))[0]["installed"]:
             raise InstallError("memfold is not installed in this database", hint="Run: memfold init DSN")
         if self._tenant_id is None:
-            found = await client._drive(client._core.query(TENANTS_OF_LOGIN))
+            found = await client._drive(client._core.query(queries.TENANTS_OF_LOGIN))
             if len(found) != 1:
                 raise TenantMissingError(
                     "no tenant",
