@@ -124,7 +124,7 @@ def test_what_a_browser_is_told(db: DB, dsn: str) -> None:
             assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
             assert policy["form-action"] == "'self'"
             assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["referrer-policy"] == "same-origin"
         page = site.get("/queue")
         assert not re.search(r'(?:src|href|action)="(?:https?:)?//', page)
         assert "server" not in site.client.get("/queue").headers
