@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import sys
@@ -67,6 +68,6 @@ def web(
         say(
             f"warning: {host} is not this machine alone: whoever has the URL acts as this login, and HTTP is not encrypted"
         )
-    serving.serve(
-        serving.Place(resolve(dsn), tenant, embedder), host=host, port=port, hosts=hosts, ready=show
-    )
+    place = serving.Place(resolve(dsn), tenant, embedder)
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+        serving.serve(place, host=host, port=port, hosts=hosts, ready=show)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
@@ -57,6 +58,11 @@ class Pages:
         self._fixed = place.tenant_id
         self._csrf = csrf
         self._templates = make_environment()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self._pool.close()
 
     def page(self, name: str, read: Read) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -185,4 +191,4 @@ def make_app(place: Place, csrf: str) -> Starlette:
         Route("/search", made.page("search", pages.search)),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: made.failed})
+    return Starlette(routes=routes, exception_handlers={HTTPException: made.failed}, lifespan=made.lifespan)

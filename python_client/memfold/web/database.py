@@ -78,6 +78,10 @@ class Pool:
         finally:
             self._idle.append(client)
 
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
 
 def as_sql(statement: str, arguments: Mapping[str, Any]) -> str:
     """The statement with its arguments in it, as psql takes it."""

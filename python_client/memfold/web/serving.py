@@ -22,7 +22,7 @@ def make_server(
     port = listening.getsockname()[1]
     # Cookies are not kept apart by port: two servers of one machine must not take each other's away.
     app = Guard(make_app(place, keys.csrf), keys, [*hosts, in_url(host)], f"memfold_{port}")
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     return uvicorn.Server(config), f"http://{in_url(host)}:{port}/?token={keys.token}"
 
 
