@@ -23,7 +23,7 @@ from pytest_postgresql import factories
 from contrib.citus.tests import citus_nodes
 from contrib.plproxy.tests import plproxy_nodes
 from memfold.admin import migrate
-from tests import databases, elsewhere, mcp_inspector, servers, time_limits
+from tests import browser, databases, elsewhere, npm, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -109,10 +109,13 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append("contrib/plproxy, a router: no server with PL/Proxy and pgvector is installed")
     if citus_nodes.bindir()[0] is None:
         LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
-    if why := mcp_inspector.why_not():
+    if why := npm.why_not():
         LEFT_OUT.append(f"tests/client/test_mcp.py, the official inspector: {why}")
     for file in collect_ignore:
         LEFT_OUT.append(f"tests/{file}: its framework is not installed: make test-frameworks")
+        LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
+    if why := browser.why_not():
+        LEFT_OUT.append(f"tests/client/test_web_browser.py, the page in a browser: {why}")
     for cluster in CLUSTERS:
         if not cluster.extension:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")

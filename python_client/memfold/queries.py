@@ -118,6 +118,13 @@ UPDATE = _function(
     "tenant_id",
 )
 
+# maintenance
+CONSOLIDATE = _function("consolidate", "tenant_id", "bucket_id", "approval", "dry_run")
+SWEEP = _function("sweep_duplicates", "tenant_id", "bucket_id", "dry_run")
+PRUNE = _function("prune_memories", "tenant_id", "bucket_id", "dry_run")
+APPROVE_RUN = _function("approve_run", "run_id", "tenant_id", "verdict")
+UNDO_RUN = _function("undo_run", "run_id", "tenant_id", "reason")
+
 # tier 3
 CLAIM = _function(
     "claim_judgements", "worker", "tenant_id", "max_results", "lease", "review", "judgement_ids"
@@ -224,6 +231,14 @@ order by a.memory_id
 limit %(max_results)s
 """
 )
+
+# Whose login it is: as the role or the database is set up, else as the role is bound.
+TENANTS_OF_LOGIN = """
+select pg_catalog.current_setting('memfold.tenant_id', true) as tenant_id
+where pg_catalog.current_setting('memfold.tenant_id', true) <> ''
+union
+select r.tenant_id from memfold.tenant_roles as r where r.role_name = session_user
+"""
 
 # The names of a function's arguments, in order.
 SIGNATURE = """

@@ -30,7 +30,7 @@ from tests import servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
-EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
+EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server", "web")
 # Of frameworks, which are not in "all".
 FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
 # Too large to be installed for every run: tests/conftest.py.
@@ -127,6 +127,10 @@ def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: st
 def test_they_carry_the_sql(built: dict[str, Built]) -> None:
     memfold, memfold_py = names(built["memfold"].wheel), names(built["memfold_py"].wheel)
     assert {f"memfold/{file.relative_to(ROOT)}" for file in (ROOT / "sql").rglob("*.sql")} <= memfold
+    # what the page is made of, and the licence of what was not written here
+    shipped = (ROOT / "python_client" / "memfold" / "web").glob("[st]*/*")
+    assert {f"memfold/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
+    assert f"memfold-{__version__}.dist-info/licenses/memfold/web/static/htmx.LICENSE" in memfold
     assert {"memfold/py.typed", "memfold/contrib/citus/citus.sql", "memfold/migrations/env.py"} <= memfold
     assert {
         f"memfold_py/extension/memfold_py{rest}" for rest in (".control", f"--{__version__}.sql")
@@ -287,6 +291,7 @@ PROGRAMS = {
     "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.admin import server; print(server.bindir())",
+    "web": "from memfold.web import Place, make_app; print(len(make_app(Place('dbname=x'), 'csrf').routes))",
 }
 
 

@@ -27,6 +27,7 @@ from memfold.cli import (
     _search,
     _status,
     _undo,
+    _web,
 )
 from memfold.cli._embedding import embed_options, make_embedder
 from memfold.cli._npz import read_vectors
@@ -70,6 +71,7 @@ def main() -> None:
     memfold search QUERY              what an agent would be shown
     memfold explain MEMORY_ID         the whole life of a memory
     memfold mcp                       serve memories to agents that speak MCP
+    memfold web                       look at memories, judge and undo, in a browser
     memfold sweep --tenant ID         merge duplicates that are already stored
     memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
@@ -352,5 +354,6 @@ for _command in (
     _psql.psql,
     _status.status,
     _undo.undo,
+    _web.web,
 ):
     main.add_command(_command)

@@ -1,13 +1,5 @@
 """What the MCP server asks of the database, beside the functions that every client calls."""
 
-# Whose login it is: as the role or the database is set up, else as the role is bound.
-TENANTS_OF_LOGIN = """
-select pg_catalog.current_setting('memfold.tenant_id', true) as tenant_id
-where pg_catalog.current_setting('memfold.tenant_id', true) <> ''
-union
-select r.tenant_id from memfold.tenant_roles as r where r.role_name = session_user
-"""
-
 OPEN_QUESTIONS = """
 select judgement_id, kind, subject, predicate, guard, similarity, created_at,
     case when member_ids is null then array[other_id, memory_id] else member_ids end as memory_ids,

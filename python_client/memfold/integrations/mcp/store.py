@@ -26,7 +26,7 @@ from memfold.errors import (
     TenantMissingError,
 )
 from memfold.integrations._queries import RECALL_BY_WORDS
-from memfold.integrations.mcp.queries import KIND_OF_QUESTION, OPEN_QUESTIONS, TENANTS_OF_LOGIN
+from memfold.integrations.mcp.queries import KIND_OF_QUESTION, OPEN_QUESTIONS
 from memfold.judging import protocol
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
@@ -109,7 +109,7 @@ class Store:
         if not (await client._drive(client._core.query(queries.INSTALLED)))[0]["installed"]:
             raise InstallError("memfold is not installed in this database", hint="Run: memfold init DSN")
         if self._tenant_id is None:
-            found = await client._drive(client._core.query(TENANTS_OF_LOGIN))
+            found = await client._drive(client._core.query(queries.TENANTS_OF_LOGIN))
             if len(found) != 1:
                 raise TenantMissingError(
                     "no tenant",
