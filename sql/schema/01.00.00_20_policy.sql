@@ -126,6 +126,7 @@ create table memfold.options (
     decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
     key_retention interval not null default '30 days'
     check (key_retention between interval '1 hour' and interval '1000 years'),
+    text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
     constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
@@ -154,6 +155,9 @@ comment on column memfold.options.decay_floor is 'Decay ends at this confidence.
 comment on column memfold.options.decay_interval is 'Decay begins after so long without use.';
 comment on column memfold.options.key_retention is
 'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
+comment on column memfold.options.text_search is
+'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
+words as they are. Of rows for memory_type ''*''.';
 insert into memfold.options default values;
 
 create table memfold.predicates (

@@ -32,13 +32,15 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "decay_interval": (["0", "1000 years"], ["-1 second", "1001 years", "2000000000 months"]),
     "key_retention": (["1 hour", "1000 years"], ["0", "59 minutes", "1001 years", "2000000000 months"]),
 }
-UNBOUNDED: dict[str, list[Any]] = {"touch": [True, False], "protected_types": [[], ["gotcha"]]}
+UNBOUNDED: dict[str, list[Any]] = {
+    "touch": [True, False], "protected_types": [[], ["gotcha"]], "text_search": ["english", "simple"],
+}  # fmt: skip
 KEY = ("tenant_id", "bucket_id", "memory_type")
 DEFAULTS: dict[str, Any] = {
     "min_confidence": 0, "search_threshold": None, "touch": False, "rank_confidence": 0.1, "rank_feedback": 0.1,
     "consolidate_threshold": 0.75, "max_cluster_size": 10, "session_threshold": 0.5, "protected_types": [],
     "protected_confidence": None, "decay_rate": 0, "decay_floor": 0.05, "decay_interval": "1 day",
-    "key_retention": "30 days",
+    "key_retention": "30 days", "text_search": "simple",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "three_tier": {},
