@@ -38,8 +38,8 @@ PUBLIC = {
 OWNERS = {
     "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
     "drop_text_index_ddl", "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model",
-    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "schedule_maintenance", "text_index_ddl", "undo_calibration",
-    "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
+    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "schedule_maintenance", "text_index_ddl",
+    "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "run_maintenance_all"}

@@ -100,8 +100,8 @@ begin
                 and m.content_hash is null and m.root_id is null
         ) as r
         cross join lateral memfold_internal._recallable(_knn_by_memory.tenant_id, r.memory_id, _knn_by_memory.memory_type,
-            _knn_by_memory.subject, _knn_by_memory.predicate, _knn_by_memory.session_id, _knn_by_memory.metadata, _knn_by_memory.metadata_path, _knn_by_memory.min_confidence,
-            at, as_of, types, rules) as n
+            _knn_by_memory.subject, _knn_by_memory.predicate, _knn_by_memory.session_id, _knn_by_memory.metadata, _knn_by_memory.metadata_path,
+            _knn_by_memory.min_confidence, at, as_of, types, rules) as n
         cross join lateral (
             select r.memory_id as id
             union all
@@ -267,8 +267,8 @@ comment on function memfold_internal._knn_search(
     text[], memfold_internal.recall_rule[]
 ) is
 'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each (text_ids)
-with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
-a large bucket; scope_key null: no scope) and among the newest 100,000 of a bucket; of all of one with more than 10,000 approximately,
+with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s
+(of a large bucket; scope_key null: no scope) and among the newest 100,000 of a bucket; of all of one with more than 10,000 approximately,
 where there is an index. shortfall: why it may not have looked at all: no_index (nor is the bucket small enough to be compared), or
 scan_ended (the index''s scan gave up, and the bucket is as large). Null: it has. Only reads.';
 

@@ -221,6 +221,6 @@ most confident, then the newest; the others are its collapsed_ids (show_collapse
 Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
 larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
 then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
-and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the options'',
-unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
+and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the
+options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
 MF012 to MF015, MF022.';
