@@ -347,7 +347,7 @@ from (
 ) as b
 where not exists (
     select from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
-    where i.indrelid = 'memfold.memories'::pg_catalog.regclass and i.indisvalid and c.relname like 'memories\\_words\\_%'
+    where i.indrelid = 'memfold.memories'::pg_catalog.regclass and i.indisvalid and c.relname like 'memories\\_words\\_%%'
 )
 """
 
