@@ -1,7 +1,7 @@
 """Does recall find what a query is about? 208 queries over the texts of ``tests/data/pairs.jsonl``, in five words or fifty.
 
-Each query names one text of what it is about. All texts that pairs link with it, paraphrases, refinements and contradictions, are
-right: the question is whether the topic is found among 52, not which of its versions holds.
+Each query names one text of what it is about. All texts that pairs link with it, paraphrases, refinements and
+contradictions, are right: the question is whether the topic is found among 52, not which of its versions holds.
 """
 
 from __future__ import annotations
