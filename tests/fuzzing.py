@@ -124,7 +124,7 @@ WORDS: dict[str, list[str]] = {
     "verdict": ["duplicate", "refinement", "contradiction", "distinct"],
     "label": ["duplicate", "refinement", "contradiction", "distinct"],
     "worker": ["w1", "w2"],
-    "tasks": ["plain", "decay", "counters", "syntheses", "runs", "embed", "clean", "sweep"],
+    "tasks": ["plain", "decay", "counters", "syntheses", "runs", "embed", "cycles", "clean", "sweep"],
     "schedule": ["*/10 * * * *"],
     "idempotency_key": [f"k{i}" for i in range(12)],
     "source_turn_ids": [f"t{i}" for i in range(30)],

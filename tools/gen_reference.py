@@ -249,6 +249,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "remove_labelled_pair": [
             "select remove_labelled_pair(pair_id, 'acme') from labelled_pairs where content_b = 'Eve likes Rome.'",
         ],
+        "replay_bucket": [
+            "select action, count(*) from replay_bucket('acme') group by 1 order by 1",
+        ],
         "apply_calibration": [
             "insert into calibrations (model, merge_threshold, judge_threshold, report, fingerprint)\n"
             "values ('toy', 0.97, 0.8, '{}', sha256('')) returning method, merge_threshold, judge_threshold",

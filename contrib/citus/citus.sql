@@ -132,7 +132,7 @@ begin
     for v_row in
         select t.name from unnest(array[
             'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'options', 'predicates',
-            'antonyms'
+            'antonyms', 'lexicon'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place
@@ -142,6 +142,7 @@ begin
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memory_event_sums',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
             'archive_positions'
         ]) with ordinality as t (name, place)

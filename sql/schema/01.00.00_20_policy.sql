@@ -15,6 +15,7 @@ create table memfold.policies (
     similar_threshold double precision check (similar_threshold between 0 and 1),
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
+    merge_veto double precision not null default 0.3 check (merge_veto between 0 and 1),
     on_ambiguous text collate "C" not null default 'judge'
     check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
@@ -73,6 +74,9 @@ comment on column memfold.policies.similar_threshold is
 'Cosine at or above which neighbours are reported in "similar". Null: the judge threshold.';
 comment on column memfold.policies.lexical_threshold is
 'Jaccard similarity of words above which a guard-clean neighbour merges. Null: the lexical tier is off.';
+comment on column memfold.policies.merge_veto is
+'Score of the words of two texts, in [0, 1], below which they do not merge by themselves: they are asked about (the veto). 0: off, as
+it is where the guard is off.';
 comment on column memfold.policies.on_ambiguous is
 'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert
 adds the text.';
@@ -107,6 +111,12 @@ comment on column memfold.policies.segmenter is
 Chinese, ja Japanese).';
 insert into memfold.policies default values;
 
+create function memfold_internal._is_cycle(cycle interval) returns boolean
+language sql immutable parallel safe
+return cycle = interval '0' or cycle between interval '1 minute' and interval '1000 years';
+revoke all on function memfold_internal._is_cycle(interval) from public;
+comment on function memfold_internal._is_cycle(interval) is 'Whether something can be done each time that so long has passed; 0: never.';
+
 create table memfold.options (
     tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
     bucket_id text collate "C" not null default '*' check (bucket_id <> ''),
@@ -126,6 +136,9 @@ create table memfold.options (
     decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
     key_retention interval not null default '30 days'
     check (key_retention between interval '1 hour' and interval '1000 years'),
+    consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
+    sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
+    prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
     text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
@@ -155,6 +168,10 @@ comment on column memfold.options.decay_floor is 'Decay ends at this confidence.
 comment on column memfold.options.decay_interval is 'Decay begins after so long without use.';
 comment on column memfold.options.key_retention is
 'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
+comment on column memfold.options.consolidate_interval is
+'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the two that follow.';
+comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
+comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
 comment on column memfold.options.text_search is
 'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
 words as they are. Of rows for memory_type ''*''.';

@@ -818,3 +818,36 @@ def test_a_plugged_in_judge(dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch) -
     assert len(lines) == 2
     assert "tenant=acme status=done verdict=duplicate confidence=0.90 action=merged" in lines[0]
     answered_once(db, 2)
+
+
+def test_one_process_judges_and_maintains(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs(dsn, 1)
+    db.execute("insert into memfold.memories (tenant_id, content) values ('acme', 'Bob has a dog.')")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    arguments = ["judge", "--judge", "tests.client.test_worker:Toy", "--once", "--maintain", "600"]
+    with caplog.at_level("INFO", logger="memfold.worker"):
+        result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "judged 1 (1 duplicate)" in result.stderr
+    assert "maintenance of acme: plain 1" in caplog.text
+    assert db.execute("select count(*) from memfold.memories where not is_ingested").fetchone() == (0,)
+
+
+def test_maintenance_that_fails_is_told_and_nothing_ends(
+    dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs(dsn, 1)
+    db.execute(
+        "create or replace function memfold_internal._fall_back_dead(tenant_id text)"
+        " returns bigint language plpgsql as $$ begin raise 'broken'; end $$"
+    )
+    monkeypatch.chdir(ROOT)
+    arguments = ["judge", dsn, "--judge", "tests.client.test_worker:Toy", "--once", "--maintain", "600"]
+    with caplog.at_level("INFO", logger="memfold.worker"):
+        result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "maintenance of acme: syntheses failed: P0001: broken" in caplog.text
+    answered_once(db, 1)

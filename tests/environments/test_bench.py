@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -114,6 +115,74 @@ def test_every_question_is_asked_here(bench: Callable[[str], Any]) -> None:
     named = set(helped.stderr.partition("there are ")[2].strip().split(", "))
     titles = {"breakdown": "profile", "adoption": "adopt"}
     assert named == {titles.get(name, name) for name in ASKED} | ELSEWHERE
+
+
+# Five lines in the form of HaluMem's stage3_2_preference_events.jsonl, but what the bench does not read.
+UPDATES = [
+    ("Modify", ("like", "Teas I like", "Mint and sage"), ("like", "Teas I like", "Sage and mint")),
+    ("Modify", ("like", "Knots I like", "Bowline"), ("like", "Knots I like", "Sheet bend")),
+    ("Modify", ("dislike", "Games I dislike", "Darts"), ("like", "Games I like", "Darts")),
+    ("Modify", ("like", "Birds I like", "Robins"), ("like", "Birds I like", "Robins")),
+    ("Delete", ("like", "Boats I like", "Punts"), ("like", "Boats I like", "Punts")),
+]
+NEAR = {"Teas I like: Mint and sage": 0, "Teas I like: Sage and mint": 15, "Knots I like: Bowline": 0}
+NEAR |= {"Knots I like: Sheet bend": 60, "Games I dislike: Darts": 0, "Games I like: Darts": 28}
+
+
+class Degrees:
+    """Vectors of two dimensions at these angles."""
+
+    model = "degrees"
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        return [[math.cos(math.radians(NEAR[text])), math.sin(math.radians(NEAR[text]))] for text in texts]
+
+
+def written_updates(path: Path) -> Path:
+    def side(type_: str, description: str, item: str) -> dict[str, Any]:
+        point = {"type": type_, "type_description": description, "specific_item": item, "reason": "It is so."}
+        return {"memory_points": [point]}
+
+    lines = []
+    for number, (direction, before, after) in enumerate(UPDATES):
+        event = {"event_id": 1, "preference_type": "A preference", "update_direction": direction}
+        event |= {"before_preference": side(*before), "after_preference": side(*after), "changed_index": 0}
+        lines.append(json.dumps({"uuid": str(number), "event_list": [event]}))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_updates_are_counted(bench: Callable[[str], Any], server: Any, tmp_path: Path) -> None:
+    updates = bench("updates")
+    report = updates.run(server, written_updates(tmp_path / "events.jsonl"), Degrees())
+    assert report.sections[0].startswith("Extraction is given")
+    assert (
+        "1 where nothing takes the place of what was, 1 where only the reason changes" in report.sections[-1]
+    )
+
+    def outcomes(correct: int = 0, merged: int = 0, asked: int = 0, unnoticed: int = 0) -> dict[str, int]:
+        return dict(zip(updates.OUTCOMES, (correct, merged, asked, unnoticed), strict=True))
+
+    assert [list(found.values()) for found in report.data.values()] == [
+        [outcomes(merged=1, unnoticed=1), outcomes(merged=1, unnoticed=1), outcomes(correct=2)],
+        [outcomes(asked=1), outcomes(asked=1), outcomes(correct=1)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no update"),
+        ("{}\n", "line 1: KeyError: 'event_list'"),
+        ('{"event_list": []}\nnonsense\n', "line 2: JSONDecodeError"),
+    ],
+)
+def test_updates_say_what_is_wrong(text: str, said: str, bench: Callable[[str], Any], tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(text)
+    updates = bench("updates")
+    with pytest.raises(updates.DataError, match=f"^events.jsonl.*{said}"):
+        updates.read(path)
 
 
 def test_peers_say_what_they_need(bench: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:

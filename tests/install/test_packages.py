@@ -91,6 +91,20 @@ def test_they_say_what_they_are(built: dict[str, Built], name: str) -> None:
     assert licence == (ROOT / "LICENSE").read_text() == (SOURCES[name] / "LICENSE").read_text()
 
 
+def test_the_sql_is_not_without_the_licence_of_wordnet(built: dict[str, Built]) -> None:
+    """It asks that its notice be on all copies: package, sdist, and the SQL that the extension is made of."""
+    with zipfile.ZipFile(built["memfold"].wheel) as archive:
+        carried = archive.read(f"memfold-{__version__}.dist-info/licenses/LICENSE-WordNet").decode()
+        sql = archive.read("memfold/sql/schema/01.00.00_22_lexicon.sql").decode()
+    with tarfile.open(built["memfold"].sdist) as archive:
+        assert f"memfold-{__version__}/LICENSE-WordNet" in archive.getnames()
+    assert carried == (ROOT / "LICENSE-WordNet").read_text()
+    notice = carried.partition("licence:\n")[2].split()
+    said = [word for line in sql.splitlines() if line.startswith("--") for word in line.strip("- ").split()]
+    assert len(notice) > 200
+    assert " ".join(notice).replace("MERCHANT- ABILITY", "MERCHANTABILITY") in " ".join(said)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: str, tmp_path: Path) -> None:
     with tarfile.open(built[name].sdist) as archive:

@@ -186,7 +186,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
         "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair",
-        "_rehash_batch", "_rehash_begin", "_rehash_end",
+        "_rehash_batch", "_rehash_begin", "_rehash_end", "_veto_reasons",
     } | QUEUES  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def test_no_small_numbers_in_signatures(db: DB) -> None:
 def test_keys_lead_with_the_tenant(db: DB) -> None:
     shared = (
         "embedding_models", "calibrations", "calibration_changes", "tenant_roles", "alembic_version", "adoptions",
-        "adoption_archive",
+        "adoption_archive", "lexicon",
     )  # fmt: skip
     assert (
         db.execute(

@@ -198,7 +198,7 @@ def test_maintenance(db: DB) -> None:
     assert report["counts"]["plain"] == 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "keys", "runs", "embed"}
+    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "cycles"}
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(
@@ -428,7 +428,8 @@ def test_schedule(db: DB) -> None:
         ("memfold maintenance it's", "5 4 * * *"),
     ]
     assert (
-        jobs[0][2] == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed}')"
+        jobs[0][2]
+        == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed,cycles}')"
     )
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
@@ -466,7 +467,7 @@ def test_what_the_tasks_call(db: DB) -> None:
     counts: Counter[str] = Counter()
     for _ in range(10):
         report = run_maintenance(
-            db, "plain", "decay", "counters", "syntheses", "runs", "embed", "clean", "sweep"
+            db, "plain", "decay", "counters", "syntheses", "runs", "embed", "cycles", "clean", "sweep"
         )
         assert report["errors"] == {}
         counts.update(report["counts"])
@@ -480,4 +481,89 @@ def test_what_the_tasks_call(db: DB) -> None:
     assert statuses == [
         (bucket, status, 1) for bucket in ("off", "one", "two") for status in ("active", "merged")
     ]
+    check(db)
+
+
+# Cycles -----------------------------------------------------------------------------------------------------------
+
+
+def at(db: DB, moment: str) -> dict[str, Any]:
+    """One pass over all buckets at this time; counts in all."""
+    db.execute(
+        "create or replace function memfold_internal._clock() returns timestamptz language sql volatile"
+        f" return '{moment}+00'::timestamptz".encode()
+    )
+    total: Counter[str] = Counter()
+    for _ in range(20):
+        report = run_maintenance(db, "cycles")
+        assert report["errors"] == {}
+        total.update(report["counts"])
+        if not report["left"]:
+            return dict(total)
+    raise AssertionError("never done")
+
+
+def test_what_options_say_is_due_is_done_once_a_cycle(db: DB) -> None:
+    model(db)
+    for bucket in ("one", "two", "three"):
+        db.execute(
+            "select set_policy('acme', %s, merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert')",
+            [bucket],
+        )
+    db.execute("select set_options('acme', 'one', sweep_interval => '1 hour')")
+    db.execute("select set_options('acme', 'two', sweep_interval => '1 day')")
+
+    def arrive(*texts: str) -> None:
+        for bucket in ("one", "two", "three"):
+            db.execute("select set_policy('acme', %s, merge_threshold => 1, judge_threshold => 1)", [bucket])
+            for text in texts:
+                ingest(db, text, bucket_id=bucket, observed_at="2026-01-01", **vector(1))
+            db.execute(
+                "select set_policy('acme', %s, merge_threshold => 0.9, judge_threshold => 0.9, guard => 'off')",
+                [bucket],
+            )
+
+    def roots(bucket: str) -> int:
+        row = db.execute(
+            "select count(*) from memories where bucket_id = %s and root_id is null", [bucket]
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    assert at(db, "2026-03-01 10:00") == {"cycles": 0}
+    arrive("User likes tea", "User drinks tea")
+    assert at(db, "2026-03-01 10:30") == {"cycles": 0}, "the hour and the day of the first pass are not over"
+    assert at(db, "2026-03-01 11:00") == {"cycles": 1}
+    assert (roots("one"), roots("two"), roots("three")) == (1, 2, 2)
+    arrive("User has tea")
+    assert at(db, "2026-03-01 11:59:59") == {"cycles": 0}
+    assert at(db, "2026-03-01 23:59") == {"cycles": 1}
+    assert (roots("one"), roots("two"), roots("three")) == (1, 3, 3)
+    assert at(db, "2026-03-02 00:00") == {"cycles": 2}
+    assert (roots("one"), roots("two"), roots("three")) == (1, 1, 3)
+    check(db)
+
+
+def test_all_three_are_done(db: DB) -> None:
+    model(db)
+    db.execute(
+        "select set_options('acme', consolidate_interval => '1 day', sweep_interval => '1 day', prune_interval => '1 day')"
+    )
+    ingest(
+        db,
+        "User may like jazz",
+        observed_at="2020-01-01",
+        source_confidence=0,
+        extractor_confidence=0,
+        **vector(0.1),
+    )
+    ingest(db, "User likes tea", subject="a", **vector(1))
+    ingest(db, "User enjoys tea", subject="a", **vector(0.8))
+    done = at(db, "2026-03-01 10:00")
+    assert done["cycles"] >= 2
+    kinds = db.execute("select distinct kind from runs where kind <> 'maintenance' order by 1").fetchall()
+    assert kinds == [("consolidation",), ("pruning",)]
+    assert db.execute("select status from memories where content = 'User may like jazz'").fetchone() == (
+        "withdrawn",
+    )
     check(db)

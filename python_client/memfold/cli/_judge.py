@@ -11,6 +11,7 @@ import io
 import logging
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from memfold.cli._shared import (
     say,
     tenant_option,
 )
+from memfold.errors import MemfoldError
 from memfold.judging import Judge, OpenAIJudge
 
 if TYPE_CHECKING:
@@ -63,6 +65,12 @@ class AnswersUselessError(click.ClickException):
 @click.option("--timeout", type=float, default=30.0, help="Seconds that a call may take; default: 30.")
 @click.option("--lease", type=float, help="Seconds that a claim holds; default: 2 x --timeout + 32.")
 @click.option("--poll", type=float, default=1.0, help="Seconds between looks at an empty queue; default: 1.")
+@click.option(
+    "--maintain",
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    help="Do what memfold maintenance does too, so often: nothing else has to run.",
+)
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
 @json_option
 def judge(
@@ -82,13 +90,17 @@ def judge(
     timeout: float,
     lease: float | None,
     poll: float,
+    maintain: float | None,
     quiet: bool,
 ) -> None:
     """Have a model answer the judgements that wait.
 
     Until stopped. The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many
-    as you like, anywhere: none answers twice. Ctrl-C or SIGTERM stops it when the calls under way are answered, a
-    second one at once; nothing is lost either way. What it does is logged to stderr.
+    as you like, anywhere: none answers twice. With --maintain one process is all that a small installation leaves
+    running; it then needs the rights of memfold maintenance too, or --tenant.
+
+    Ctrl-C or SIGTERM stops it when the calls under way are answered, a second one at once; nothing is lost either way.
+    What it does is logged to stderr.
 
     Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, and no answer
     was of use.
@@ -141,7 +153,8 @@ def judge(
     logger.addHandler(log)
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
     try:
-        summary = asyncio.run(_judge(worker, asked, once=once, retry=retry))
+        work = _judge(worker, asked, once=once, retry=retry)
+        summary = asyncio.run(_maintaining(work, where, tenant, maintain) if maintain else work)
     finally:
         logger.removeHandler(log)
     report({**dataclasses.asdict(summary), "judged": summary.judged})
@@ -198,6 +211,37 @@ def review(
             Labelling(client, tenant, model).run()
         else:
             Review(client, tenant, everything=everything).run()
+
+
+async def _maintaining(
+    work: Coroutine[Any, Any, Summary], where: str, tenant: str | None, seconds: float
+) -> Summary:
+    """Do this work, and the maintenance that is due beside it: at once, and then so often."""
+    from memfold.admin import maintenance
+
+    log = logging.getLogger("memfold.worker")
+
+    def once() -> None:
+        try:
+            for one in maintenance.run(where, tenant):
+                done = ", ".join(f"{task} {count:,}" for task, count in one.counts.items() if count)
+                if done:
+                    log.info("maintenance of %s: %s", one.tenant_id, done)
+                for task, error in one.errors.items():
+                    log.warning("maintenance of %s: %s failed: %s", one.tenant_id, task, error)
+        except MemfoldError as error:
+            log.warning("maintenance failed: %s", error)
+
+    async def again_and_again() -> None:
+        while True:
+            await asyncio.to_thread(once)
+            await asyncio.sleep(seconds)
+
+    beside = asyncio.create_task(again_and_again())
+    try:
+        return await work
+    finally:
+        beside.cancel()
 
 
 async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Summary:

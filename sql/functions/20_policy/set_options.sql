@@ -64,6 +64,9 @@ create or replace function memfold.set_options(
     decay_floor double precision default null,
     decay_interval interval default null,
     key_retention interval default null,
+    consolidate_interval interval default null,
+    sweep_interval interval default null,
+    prune_interval interval default null,
     text_search text default null
 ) returns memfold.options
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -99,6 +102,9 @@ begin
     v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
     v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);
     v_new.key_retention := coalesce(key_retention, v_new.key_retention);
+    v_new.consolidate_interval := coalesce(consolidate_interval, v_new.consolidate_interval);
+    v_new.sweep_interval := coalesce(sweep_interval, v_new.sweep_interval);
+    v_new.prune_interval := coalesce(prune_interval, v_new.prune_interval);
     if text_search is not null then
         v_new.text_search := memfold_internal._text_search(text_search)::text;
     end if;
@@ -110,17 +116,17 @@ $$;
 revoke all on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, text
+    interval, interval, interval, interval, interval, text
 ) from public;
 grant execute on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, text
+    interval, interval, interval, interval, interval, text
 ) to memfold_app;
 comment on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, text
+    interval, interval, interval, interval, interval, text
 ) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)

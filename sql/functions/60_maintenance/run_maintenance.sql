@@ -1,12 +1,12 @@
 create or replace function memfold.run_maintenance(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,cycles}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'clean', 'sweep', 'plain', 'embed'];
+    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
     v_counts jsonb := jsonb '{}';
@@ -24,7 +24,7 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, clean and sweep.');
+            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, cycles, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
@@ -66,11 +66,37 @@ grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
 decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database); not by default clean (clean_exact_duplicates) and sweep
+keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), cycles (consolidate, sweep_duplicates and prune_memories of buckets whose
+options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
 status failed where a task has failed). Raises MF001 to MF003, MF022.';
+
+create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
+language plpgsql stable
+as $$
+begin
+    -- by the two indexes that lead to one
+    return (
+        select min(b.bucket_id)
+        from (
+            (select m.bucket_id from memfold.memories as m
+            where m.tenant_id = _next_bucket.tenant_id collate "C" and m.bucket_id > _next_bucket.bucket_id collate "C"
+                and m.content_hash is not null
+            order by m.bucket_id limit 1)
+            union all
+            (select m.bucket_id from memfold.memories as m
+            where m.tenant_id = _next_bucket.tenant_id collate "C" and m.bucket_id > _next_bucket.bucket_id collate "C"
+                and m.content_hash is null
+            order by m.bucket_id limit 1)
+        ) as b
+    );
+end;
+$$;
+revoke all on function memfold_internal._next_bucket(text, text) from public;
+comment on function memfold_internal._next_bucket(text, text) is
+'The bucket of a tenant that comes after this one; null: there is none. Only reads.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
@@ -99,7 +125,9 @@ begin
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
     elsif task = 'counters' then
-        v_step.number := memfold_internal._join_idle_stripes(tenant_id, 1000);
+        select pg_catalog.count(*) into v_step.number
+        from memfold_internal._join_idle_stripes(tenant_id, 1000) as j (id)
+        cross join lateral (select memfold_internal._extend_sums(_maintenance_task.tenant_id, j.id) offset 0) as s;
         v_step.is_left := v_step.number >= 1000;
     elsif task = 'embed' then
         v_step.number := memfold.embed_pending(tenant_id);
@@ -117,21 +145,12 @@ begin
                 select from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.status in ('open', 'leased')
             );
+    elsif task = 'cycles' then
+        v_step := memfold_internal._maintain_cycles(tenant_id, after::jsonb);
     elsif task in ('clean', 'sweep') then
         v_bucket_id := coalesce(after, '');
         loop
-            -- the next bucket, by the two indexes that lead to one
-            select min(b.bucket_id) into v_bucket_id
-            from (
-                (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _maintenance_task.tenant_id collate "C" and m.bucket_id > v_bucket_id
-                    and m.content_hash is not null
-                order by m.bucket_id limit 1)
-                union all
-                (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _maintenance_task.tenant_id collate "C" and m.bucket_id > v_bucket_id and m.content_hash is null
-                order by m.bucket_id limit 1)
-            ) as b;
+            v_bucket_id := memfold_internal._next_bucket(tenant_id, v_bucket_id);
             exit when v_bucket_id is null;
             if task = 'clean' then
                 select pg_catalog.count(*) into v_number
@@ -226,7 +245,7 @@ first. after: where the call before has stopped, at keys of a bucket that keeps 
 (they begin with import:) stay.';
 
 create or replace procedure memfold.run_maintenance_all(
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,cycles}'
 )
 language plpgsql
 as $$

@@ -47,9 +47,10 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_vectors,
 memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
-memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
-memfold_internal._whole_ledger
+memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
+memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.memory_event_sums,
+memfold.archive_positions, memfold_internal._ledger, memfold_internal._whole_ledger, memfold_internal._observed,
+memfold_internal._decisions
 to memfold_app, memfold_auditor;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on
@@ -80,11 +81,18 @@ begin
         from pg_catalog.pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and (
             p.proname ~ '^_.*_1(_any)?$' or p.proname ~ '^_?canonical' or p.proname in (
-                '_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest',
-                -- what an index of words holds is computed as whoever writes the row
-                '_word_text', '_word_keys', '_memory_words'
+                '_unknown_profile', '_other_profile', '_require_python', '_has_python', '_fail', '_lemma_selftest'
             )
         )
+    loop
+        execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
+    end loop;
+    -- what an index of words holds is computed as whoever writes the row, or reads by it
+    for v_function in
+        select p.oid::regprocedure::text
+        from pg_catalog.pg_proc as p
+        where p.pronamespace = 'memfold_internal'::regnamespace
+            and (p.proname ~ '^_.*_1(_any)?$' or p.proname in ('_word_text', '_word_keys', '_memory_words'))
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor, memfold_queue', v_function);
     end loop;

@@ -1,0 +1,87 @@
+-- A pass goes through the buckets of a tenant, as many a call as fit into a second. Time since the epoch is divided into an interval's
+-- cycles: in each bucket a task is done by the first pass that begins in another cycle than the pass before. So nothing has to be
+-- remembered of a bucket.
+create or replace function memfold_internal._in_new_cycle(cycle interval, previous timestamptz, started timestamptz) returns boolean
+language sql immutable parallel safe
+return cycle > interval '0' and (
+    previous is null
+    or pg_catalog.floor(extract(epoch from previous) / extract(epoch from cycle))
+    <> pg_catalog.floor(extract(epoch from started) / extract(epoch from cycle))
+);
+revoke all on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) from public;
+comment on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) is
+'Whether a pass that began at started lies in another cycle than the one before it (null: there was none).';
+
+create or replace function memfold_internal._maintain_bucket(
+    tenant_id text, bucket_id text, previous timestamptz, started timestamptz
+) returns bigint
+language plpgsql volatile
+as $$
+declare
+    o constant memfold.options := memfold_internal._options(tenant_id, bucket_id, '*');
+    v_number bigint := 0;
+begin
+    if memfold_internal._in_new_cycle(o.sweep_interval, previous, started) then
+        v_number := v_number + (
+            select pg_catalog.count(*) filter (where s.action <> 'keep')
+            from memfold.sweep_duplicates(tenant_id, bucket_id, dry_run => false) as s
+        );
+    end if;
+    if memfold_internal._in_new_cycle(o.consolidate_interval, previous, started) then
+        v_number := v_number + (
+            select pg_catalog.count(*) from memfold.consolidate(tenant_id, bucket_id, dry_run => false)
+        );
+    end if;
+    if memfold_internal._in_new_cycle(o.prune_interval, previous, started) then
+        v_number := v_number + (
+            select pg_catalog.count(*) from memfold.prune_memories(tenant_id, bucket_id, dry_run => false)
+        );
+    end if;
+    return v_number;
+end;
+$$;
+revoke all on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) from public;
+comment on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) is
+'Does for a bucket, in a pass that began at started, what its options say is due since the pass before. Returns how many memories were
+merged, asked about or pruned, of at most what one call of each does.';
+
+create or replace function memfold_internal._maintain_cycles(tenant_id text, after jsonb) returns memfold_internal.maintenance_step
+language plpgsql volatile
+as $$
+declare
+    v_step memfold_internal.maintenance_step;
+    v_now constant timestamptz := memfold_internal._clock();
+    v_started constant timestamptz := coalesce((after ->> 'started')::timestamptz, v_now);
+    v_previous constant timestamptz := (after ->> 'previous')::timestamptz;
+    v_bucket_id text collate "C" := coalesce(after ->> 'bucket_id', '');
+    v_until constant timestamptz := clock_timestamp() + interval '1 second';
+begin
+    v_step.number := 0;
+    v_step.is_left := false;
+    v_step.after := after;
+    if not exists (
+        select from memfold.options as o
+        where greatest(o.consolidate_interval, o.sweep_interval, o.prune_interval) > interval '0'
+    ) then
+        return v_step;
+    end if;
+    loop
+        v_bucket_id := memfold_internal._next_bucket(tenant_id, v_bucket_id);
+        exit when v_bucket_id is null or pg_catalog.clock_timestamp() > v_until;
+        v_step.number := v_step.number + memfold_internal._maintain_bucket(tenant_id, v_bucket_id, v_previous, v_started);
+        v_step.after := pg_catalog.jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
+        v_step.is_left := true;
+        -- what it has written holds the bucket's lock until the call ends
+        exit when v_step.number > 0;
+    end loop;
+    if v_bucket_id is null then
+        v_step.after := pg_catalog.jsonb_build_object('previous', v_started);
+        v_step.is_left := false;
+    end if;
+    return v_step;
+end;
+$$;
+revoke all on function memfold_internal._maintain_cycles(text, jsonb) from public;
+comment on function memfold_internal._maintain_cycles(text, jsonb) is
+'A part of a pass over the buckets of a tenant: each of them does what its options say is due. after: where the pass is (bucket_id),
+when it began (started), and when the one before it did (previous).';
