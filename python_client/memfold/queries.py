@@ -89,6 +89,10 @@ SEARCH = _function(
     "dedup_threshold",
     "touch",
     "show_collapsed",
+    "query",
+    "bucket_ids",
+    "bucket_prefix",
+    "metadata_path",
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 

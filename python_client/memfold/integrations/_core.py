@@ -19,7 +19,6 @@ from memfold.client.core import Core
 from memfold.client.recall import search
 from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
-from memfold.integrations import _queries
 
 T = TypeVar("T")
 
@@ -112,22 +111,13 @@ def recall(
     core: Core, query: str, bucket_id: str, limit: int, tenant_id: str | None = None
 ) -> Steps[list[dict[str, Any]]]:
     """Memories by their meaning, or by the query's words where there is no embedder."""
-    if core.embedder is None:
-        given = {
-            "tenant_id": core.tenant_id if tenant_id is None else tenant_id,
-            "bucket_id": bucket_id,
-            "query": query,
-            "max_results": limit,
-            "subject": None,
-            "as_of": None,
-        }
-        return [dict(row) for row in (yield from core.send(_queries.RECALL_BY_WORDS, given, reads=True))]
     found = yield from search(
         core,
         query,
         tenant_id,
         {"bucket_id": bucket_id},
         {"max_results": limit},
+        by=None,
         verify=False,
         merge_text=False,
         judge_timeout=0,
