@@ -218,7 +218,7 @@ and (%(memory_type)s::text is null or a.memory_type = %(memory_type)s)
 and (%(subject)s::text is null
     or memfold.canonicalize(a.subject, 'prose/1') = memfold.canonicalize(%(subject)s, 'prose/1'))
 and (%(predicate)s::text is null
-    or memfold.canonicalize(a.predicate, 'prose/1') = memfold.canonicalize(%(predicate)s, 'prose/1'))
+    or memfold.canonicalize(a.predicate, 'predicate/1') = memfold.canonicalize(%(predicate)s, 'predicate/1'))
 and (%(memory_id)s::uuid is null or a.memory_id > %(memory_id)s)
 order by a.memory_id
 limit %(max_results)s

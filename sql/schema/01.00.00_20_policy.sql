@@ -179,5 +179,5 @@ create table memfold.predicates (
 );
 comment on table memfold.predicates is
 'How many values a predicate has at a time. A predicate that is not here has many. Written by set_predicate().';
-comment on column memfold.predicates.predicate is 'Canonical form (prose/1).';
+comment on column memfold.predicates.predicate is 'Canonical form (predicate/1).';
 comment on column memfold.predicates.conflict is 'Overrides the conflict policy of the bucket. Null: it does not.';

@@ -88,7 +88,7 @@ begin
                 then memfold_internal._scope_key(bucket_id, search_memories.memory_type, search_memories.subject,
                     search_memories.predicate) end,
             search_memories.memory_type, memfold.canonicalize(search_memories.subject, 'prose/1'),
-            memfold.canonicalize(search_memories.predicate, 'prose/1'), search_memories.session_id, search_memories.metadata,
+            memfold_internal._predicate_1(search_memories.predicate), search_memories.session_id, search_memories.metadata,
             search_memories.min_confidence, coalesce(as_of, now()), as_of, v_types, v_rules) as n;
         select array_agg(r.id), array_agg(r.text_id), array_agg(r.score), array_agg(r.similarity), array_agg(r.confidence)
         into v_ids, v_texts, v_scores, v_similarities, v_confidences
@@ -248,7 +248,7 @@ begin
     for v_near in
         with c as materialized (
             select i.place, m.memory_id, m.content, memfold_internal._prose_1(m.subject) as subject,
-                memfold_internal._prose_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
+                memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
                 m.object as given_object, m.scope_key, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (
