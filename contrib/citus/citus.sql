@@ -143,7 +143,7 @@ begin
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
-            'archive_positions'
+            'archive_positions', 'links'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place

@@ -25,6 +25,8 @@ begin
             'max_results is 1 to 1000, threshold -1 to 1.');
     end if;
     perform memfold_internal._check_embedding(embedding, embedding_model);
+    select n.subject, n.predicate into subject, predicate
+    from memfold_internal._resolve_names(tenant_id, bucket_id, find_similar.subject, find_similar.predicate, null) as n;
     return query
     select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content
     from memfold_internal._knn_dedup(

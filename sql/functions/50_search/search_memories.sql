@@ -55,6 +55,8 @@ begin
         perform memfold_internal._check_identifier('subject', search_memories.subject, false);
         perform memfold_internal._check_identifier('predicate', search_memories.predicate, false);
         perform memfold_internal._check_identifier('session_id', search_memories.session_id, false);
+        select n.subject, n.predicate into subject, predicate
+        from memfold_internal._resolve_names(tenant_id, bucket_id, search_memories.subject, search_memories.predicate, null) as n;
     end if;
     if query_embedding is null then
         perform memfold_internal._fail('MF022', 'the embedding is missing', 'query_embedding was null.', 'Pass the vector of the query.');
