@@ -1,9 +1,10 @@
-"""Question 7: does a hot memory stay as cheap as it was, do its writers queue, and does each of 64 get its share of it?"""
+"""Question 7: does a hot memory stay as cheap as it was, to write and to change, and do all its writers get a share?"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -25,6 +26,8 @@ SHARE = 0.5
 CROWDS = (8, 32, 64)
 CROWD_SECONDS = 10
 HOT_SHARE = {"durable": 0.9, "synchronous_commit=off": 0.8}
+# A change of the hot memory's tree, and how long another writer waits for it, in ms.
+CHANGE_MOST = 50
 # From here on a fact of each writer's own.
 OWN = 2 * 10**9
 # Random turns, of which none comes twice; each fact by its number.
@@ -66,6 +69,7 @@ def run(server: harness.Server, *, rounds: int, merges: int) -> harness.Report:
             _grow(server, connection, report, rounds, merges)
             _crowds(server, connection, report, rounds)
             _share(server, connection, report)
+            _changes(server, connection, report, rounds)
         finally:
             connection.execute("alter system reset autovacuum")
             connection.execute("select pg_reload_conf()")
@@ -247,6 +251,94 @@ def _share(server: harness.Server, connection: psycopg.Connection[Any], report: 
         ],
     )
     report.data["writers"] = done
+
+
+class _Writer:
+    """Somebody who states the hot fact all the time, meanwhile."""
+
+    def __init__(self, server: harness.Server) -> None:
+        self._session = server.connect("hot")
+        self._calls: list[tuple[float, float]] = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def _write(self) -> None:
+        call = f"select memfold.ingest_memory({reference.FACT.format(number=HOT)}, 'bench')"
+        while not self._ends.wait(0.002):
+            began = time.perf_counter()
+            self._session.execute(call.encode())
+            self._calls.append((began, time.perf_counter()))
+
+    def longest(self, since: float, until: float) -> float:
+        """The longest call of those that were under way in between, in ms."""
+        time.sleep(0.05)
+        return 1000 * max(
+            (end - began for began, end in self._calls if began < until and end > since), default=0
+        )
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        self._session.close()
+
+
+def _changes(
+    server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report, rounds: int
+) -> None:
+    """What is more than an addition: merges, undos and a rejection of the hot memory."""
+    hot, other = (
+        connection.execute(
+            f"select (memfold.ingest_memory({reference.FACT.format(number=number)}, 'bench')).memory_id".encode()
+        ).fetchone()
+        for number in (HOT, OWN)
+    )
+    assert hot is not None
+    assert other is not None
+    said = connection.execute(
+        "select event_id from memfold.memory_events where memory_id = %s and tier = 1 order by event_id", hot
+    ).fetchall()
+    measured: dict[str, list[tuple[float, float]]] = {}
+    writer = _Writer(server)
+
+    def measure(name: str, call: str, *ids: Any) -> Any:
+        began = time.perf_counter()
+        row = connection.execute(f"select {call}".encode(), ids).fetchone()
+        took = time.perf_counter() - began
+        measured.setdefault(name, []).append((1000 * took, writer.longest(began, began + took)))
+        assert row is not None
+        return row[0]
+
+    undo = "count(*) from memfold.undo(%s, 'bench')"
+    try:
+        for n in range(rounds):
+            fold = measure(
+                "a merge into it", "(memfold.merge_memories(%s, %s, 'bench')).event_id", other[0], hot[0]
+            )
+            measure("its undo", undo, fold)
+            for name, place in (("oldest", n), ("middle", len(said) // 2 + n), ("newest", -1 - n)):
+                measure(f"undo of a restatement, the {name}", undo, said[place][0])
+            rejection = measure("a rejection", "(memfold.reject_memory(%s, 'bench')).event_id", hot[0])
+            measure("undo of the rejection", undo, rejection)
+    finally:
+        writer.close()
+    wrong = connection.execute("select count(*) from memfold.check_invariants('bench')").fetchone()
+    if wrong != (0,):
+        raise harness.BenchError(f"check_invariants finds {wrong}")
+    report.table(
+        f"Changes of the tree of the hot memory, of {len(said):,} restatements, while another session states it (medians of"
+        f" {rounds} rounds; the longest that the other waited):",
+        ["", "ms", "other writer waited, ms"],
+        [
+            [
+                name,
+                harness.verdict(median(took for took, _ in times), CHANGE_MOST, at_most=True),
+                f"{max(waited for _, waited in times):.0f}",
+            ]
+            for name, times in measured.items()
+        ],
+    )
+    report.data["changes_ms"] = measured
 
 
 def _merges(connection: psycopg.Connection[Any]) -> int:

@@ -44,8 +44,8 @@ insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scop
 select {tenant}, s.memory_id, 'bench', 'default', k.scope_key, s.embedding
 from bench.staged as s join scopes as k on k.subject = s.subject;
 
-insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-select {tenant}, 'loaded-' || s.id, s.memory_id from bench.staged as s;
+insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+select {tenant}, 'loaded-' || s.id, s.memory_id, s.memory_id from bench.staged as s;
 
 insert into memfold.memory_events (
     tenant_id, event_id, recorded_at, bucket_id, action, memory_id, observation, content, memory_type, subject,

@@ -43,6 +43,7 @@ from memfold.calibrate.pairs import Floats
 from memfold.calibrate.score import cross_scores, fit
 
 PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
+MERGE_RATES = "<!-- begin: tools/gen_merge_rates.py -->"
 FOLDS = 5
 Chooser = Callable[[Sample, Budget], Bands]
 
@@ -255,7 +256,9 @@ def main() -> None:
     if given.without:
         rest = [pair for pair, source in zip(pairs, sources, strict=True) if source not in given.without]
         lines += section(f"Without {given.without_name}", rest, given.model, given.data, budget)
-    given.out.write_text("\n".join(lines).rstrip() + "\n")
+    # what tools/gen_merge_rates.py has written stays
+    _, marker, kept = (given.out.read_text() if given.out.exists() else "").partition(MERGE_RATES)
+    given.out.write_text("\n".join(lines).rstrip() + "\n" + (f"\n{marker}{kept}" if marker else ""))
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ begin
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memory_event_sums',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
             'archive_positions', 'links'
         ]) with ordinality as t (name, place)

@@ -18,6 +18,7 @@ select pg_catalog.pg_extension_config_dump('memfold.memory_sources', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_tokens', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_events', '');
 select pg_catalog.pg_extension_config_dump('memfold.memory_events_archive', '');
+select pg_catalog.pg_extension_config_dump('memfold.memory_event_sums', '');
 select pg_catalog.pg_extension_config_dump('memfold.archive_positions', '');
 select pg_catalog.pg_extension_config_dump('memfold.idempotency_keys', '');
 select pg_catalog.pg_extension_config_dump('memfold.judgements', '');

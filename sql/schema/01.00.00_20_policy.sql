@@ -15,6 +15,7 @@ create table memfold.policies (
     similar_threshold double precision check (similar_threshold between 0 and 1),
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
+    merge_veto double precision not null default 0.25 check (merge_veto between 0 and 1),
     on_ambiguous text collate "C" not null default 'judge'
     check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
@@ -73,6 +74,9 @@ comment on column memfold.policies.similar_threshold is
 'Cosine at or above which neighbours are reported in "similar". Null: the judge threshold.';
 comment on column memfold.policies.lexical_threshold is
 'Jaccard similarity of words above which a guard-clean neighbour merges. Null: the lexical tier is off.';
+comment on column memfold.policies.merge_veto is
+'Score of the words of two texts, in [0, 1], below which they do not merge by themselves: they are asked about (the veto). 0: off, as
+it is where the guard is off.';
 comment on column memfold.policies.on_ambiguous is
 'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert
 adds the text.';

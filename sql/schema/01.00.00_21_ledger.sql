@@ -170,9 +170,12 @@ create table memfold.memory_sources (
     tenant_id text collate "C" not null,
     source_turn_id text collate "C" not null,
     memory_id uuid not null,
+    event_id uuid not null,
     primary key (tenant_id, source_turn_id, memory_id)
 );
 comment on table memfold.memory_sources is 'Which conversation turns a text came from: one row per (turn, memory).';
+comment on column memfold.memory_sources.event_id is
+'The first ledger row, by id, of those in force by which this text was stated in this turn. It is independent evidence of the text.';
 
 create table memfold.memory_tokens (
     tenant_id text collate "C" not null,
@@ -231,10 +234,13 @@ create table memfold.memory_events (
     primary key (tenant_id, event_id, recorded_at)
 );
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
-create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id) where target_id is not null;
+-- by action and tier: a root has a row for each restatement of an alias
+create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
 create unique index memory_events_undoes_key on memfold.memory_events (tenant_id, undoes) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
-create index memory_events_pruned_idx on memfold.memory_events (tenant_id, memory_id, event_id) where action = 'pruned';
+-- What was decided of a text, without its restatements, of which there may be many: the condition is that of the view
+-- memfold_internal._decisions. It is short, for each INSERT prepares it anew.
+create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier <> 1 or on_timeline;
 -- The rows that erasure has to look for by what they say: those that name other memories with the guard's signals, which are
 -- words of both, and those whose source turn has no row in memory_sources, for they support nothing.
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
@@ -278,6 +284,32 @@ comment on column memfold.memory_events.first_observed_at is
 'Of method archived: when the earliest of them was observed; observed_at has the latest.';
 comment on column memfold.memory_events.turn_events is
 'Of method archived: for each of source_turn_ids the first of the archived rows that had it, so that n stays what it was.';
+
+create table memfold.memory_event_sums (
+    tenant_id text collate "C" not null,
+    memory_id uuid not null,
+    to_event uuid not null,
+    observations bigint not null,
+    without_turns bigint not null,
+    independent bigint not null,
+    source_confidence double precision,
+    extractor_confidence double precision,
+    first_seen timestamptz,
+    last_seen timestamptz,
+    has_metadata boolean not null,
+    repeated_turns bigint[] not null,
+    primary key (tenant_id, memory_id, to_event)
+);
+comment on table memfold.memory_event_sums is
+'Sums of ledger rows, so that what is derived from them need not read each: of a text''s observations in force, in the order of their
+ids, in blocks. A block ends with the row to_event, and begins after the block before it. What is after the last block has no sums yet.';
+comment on column memfold.memory_event_sums.to_event is 'The last ledger row that belongs to the block.';
+comment on column memfold.memory_event_sums.independent is
+'Observations that are the first of their text to have one of their source turns. Those without turns are in without_turns.';
+comment on column memfold.memory_event_sums.repeated_turns is
+'Hashes of the source turns that an observation of the block has, and another one of the text had before.';
+comment on column memfold.memory_event_sums.first_seen is 'Null, as the confidences and last_seen: none of the block is in force.';
+comment on column memfold.memory_event_sums.has_metadata is 'Some observation of the block has metadata, which is read from the ledger.';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,34 @@ from (values  -- noqa: LT02
         asset/liability assets/liabilities large/little big/little giant/little giant/tiny daytime/night
         daytime/nighttime some/every presence/absence opposite/same basic/complex basic/advanced beginner/expert
         win/losing winning/losing cancelled/confirmed cancelled/scheduled canceled/confirmed canceled/scheduled
-        vertebrate/invertebrate odd/even major/minor plus/minus north/west south/east debit/credit$pairs$),
+        vertebrate/invertebrate odd/even major/minor plus/minus north/west south/east debit/credit
+        quit/start quit/started quits/starts quit/begin quit/began quit/joined quits/joins quit/continued
+        stopped/began stopping/beginning finish/begin finished/began retain/lose retains/loses retained/lost
+        keep/lose keeps/loses kept/lost keep/sell kept/sold increasing/reducing increase/lower increases/lowers
+        increased/lowered raising/lowering raising/cutting growing/shrinking growing/falling rising/dropping
+        rose/dropped rise/drop rises/drops support/against supports/against supported/against supporting/against
+        supporting/opposing favour/against favor/against favours/opposes favors/opposes favoured/opposed
+        favored/opposed for/against accept/decline accepts/declines accepting/declining accepting/rejecting
+        agreed/refused agrees/refuses agree/refuse approves/declines approved/declined winning/lost wins/lost
+        win/lost won/loses bought/rented buys/rents owns/rents own/rent owned/rented hired/quit moved/stayed
+        moving/staying moves/stays stay/leave stays/leaves stayed/left come/go comes/goes came/went opening/closing
+        enabling/disabling adding/removing allowing/blocking locking/unlocking sending/receiving arriving/leaving
+        arriving/departing pushing/pulling lending/borrowing importing/exporting uploading/downloading front/behind
+        above/under above/beneath over/below over/beneath on/under onto/off into/out toward/away towards/away
+        upstream/downstream inbound/outbound incoming/outgoing ingress/egress uphill/downhill leftmost/rightmost
+        northwards/southwards eastwards/westwards inland/coastal top/under staging/production staging/prod
+        staging/live dev/staging dev/production dev/prod dev/test during/after during/before northernmost/southernmost
+        easternmost/westernmost development/production development/staging test/production
+        test/prod test/staging testing/production testing/staging qa/production qa/staging sandbox/production
+        preproduction/production beta/stable nightly/stable draft/final draft/published primary/secondary
+        primary/replica master/replica leader/follower vegan/vegetarian vegan/pescatarian vegetarian/pescatarian
+        vegetarian/nonvegetarian vegan/meat vegetarian/meat often/occasionally always/often always/usually all/most
+        all/several most/some everyone/few everybody/somebody everything/something anyone/nobody anybody/nobody
+        someone/nobody somebody/nobody former/future future/current previous/current previously/currently
+        formerly/currently formerly/now once/currently once/always since/until since/before from/until upper/bottom
+        hourly/monthly daily/yearly annually/daily weekly/annually fortnightly/weekly biweekly/weekly
+        weekday/weekend weekdays/weekends public/secret loosen/tighten loosens/tightens loosened/tightened hire/quit
+        borrower/lender exporter/importer$pairs$),
     ('de', $pairs$
         mag/hasst mögen/hassen mochte/hasste liebt/hasst lieben/hassen liebte/hasste liebe/hasse mag/meidet
         bevorzugt/meidet bevorzugt/vermeidet genießt/hasst gerne/ungern gern/ungern offen/geschlossen öffnen/schließen
@@ -309,7 +336,11 @@ from (values  -- noqa: LT02
     ('en', '{breakfast,lunch,dinner}'),
     ('en', '{guitar,piano,violin,drums,flute,cello,trumpet,saxophone}'),
     ('en', '{beer,wine,coffee,tea,water,milk,juice}'),
-    ('en', '{wood,wooden,metal,plastic,glass,stone,brick}'),
+    ('en', '{wood,metal,plastic,glass,stone,brick}'),
+    ('en', '{wooden,metal,plastic,glass,stone,brick}'),
+    ('en', '{north,south,east,west}'),
+    ('en', '{northern,southern,eastern,western}'),
+    ('en', '{northeast,northwest,southeast,southwest}'),
     ('en', '{car,bicycle,bus,train,plane,motorcycle}'),
     ('en', '{python,java,javascript,typescript,rust,golang,ruby,kotlin,swift,php}'),
     ('en', '{linux,windows,macos,android,ios}'),

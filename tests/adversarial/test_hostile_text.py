@@ -21,7 +21,8 @@ REPEATED = (  # noqa: SIM905 (read as words)
     "1 1,234, 1. 1- 1/ 1: . - , ' a' a A Aa_ A_ a_ $ $$ $5_ €1.000,00_ 20_mg_30kg_ 5kg_ 1-2_ 1,2_ a-b_ a/b_ a- A- a-b/c_ "
     "-a_ XIV_ %s % # a@b.c_ @ v1.2.3_ not_ no_yes_ un unhappy_happy_ don't_ l'été_ A's_ Mr._ U.S._ a.b._ ... :. a:_ e.g._ "
     "Alice_Bob_Carol_Dan_Erik_ Der_Hund_und_Ida_ January_5_2024_ 2024-01-01_ 10:30_pm_ one_hundred_and_twenty_three_ "
-    "hundred_ "
+    "hundred_ her_ only_ used_to_ quit_smoking_ Born_in_Aa_died_in_Bb_ içmiyor_ twenty_first_ every_other_ non-abcd- isnt_ "
+    "may_5_ per_hour_ more_than_5_ him_she_ "
     "一 三个 二十三个 星期三 不 好不好 ないで アリス_ アリス 喜欢 않다_ ไม่ ﷺ ½ x² \u0301 \u0301\u0316 \u0344 \u0f73 \u200b "
     "\u00a0 \u0645\u0627_ не_ Иван_Ивана_ ( [()] \\ <a>_ ~ ^ \U0001f468\u200d\U0001f469 and_ of_the_ Alice_and_ "
     "reports_to_Ann_ \n a\n _ İ Ǆ ϴ"
@@ -94,6 +95,14 @@ def test_the_guard(db: DB, size: int) -> None:
             except psycopg.errors.QueryCanceled:
                 slow.append(name)
     assert slow == []
+
+
+@pytest.mark.parametrize("form", ["?", "N?", "0", "un?"])
+def test_pages_of_other_words(db: DB, form: str) -> None:
+    """No word of one page is in the other. Before, the antonyms of 1,300 words took 0.9 s; a page takes 0.04 s now."""
+    a = distinct(form)(8000)
+    b = a.translate(str.maketrans("abcdefgh0123456789", "ijklmnop1234567890"))
+    within(db, 0.5, "select memfold_internal._guard('t', %s, %s)", a, b)
 
 
 def test_what_else_reads_texts(db: DB) -> None:

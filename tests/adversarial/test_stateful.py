@@ -237,7 +237,11 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         hypothesis.assume(self.failed or time.monotonic() < self.until)
         self.scopes = scopes
-        calls = [f"memfold.set_policy(%(tenant)s, '{b}', {rules})" for b, rules in BUCKETS.items()]
+        # the model knows what the guard tells apart, and no score of words
+        calls = [
+            f"memfold.set_policy(%(tenant)s, '{b}', merge_veto => 0, {rules})" for b, rules in BUCKETS.items()
+        ]
+        calls.append("memfold.set_policy(%(tenant)s, merge_veto => 0)")
         calls += [
             f"memfold.set_predicate('{p}', %(tenant)s, '{many}', {rule})" for p, many, rule in PREDICATES
         ]

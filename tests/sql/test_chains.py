@@ -183,6 +183,7 @@ def test_a_synthesised_text_is_not_replaced_through_an_alias(db: DB) -> None:
 
 def test_the_ledger_names_the_text_that_matched(db: DB) -> None:
     model(db)
+    db.execute("select set_policy('acme', merge_veto => 0)")
     root = ingest(db, "User likes tea", **angle(0))
     alias = ingest(db, "User enjoys tea", **angle(20))
     [row] = rows(db, "select memory_id from memories where root_id is not null")

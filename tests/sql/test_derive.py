@@ -19,10 +19,10 @@ DB = psycopg.Connection[Any]
 def take_back(db: DB, event_id: UUID | None) -> None:
     """Append what takes an event back, and derive both its memories again."""
     row = db.execute(
-        "insert into memory_events (tenant_id, bucket_id, action, memory_id, undoes, actor)"
-        " select tenant_id, bucket_id, 'undone', memory_id, event_id, 'test' from memory_events where event_id = %s"
-        " returning memory_id, (select target_id from memory_events where event_id = %s)",
-        [event_id, event_id],
+        "select e.memory_id, e.target_id from memory_events as e"
+        " cross join lateral memfold_internal._record_undone(e.tenant_id, array[e.event_id], null, null)"
+        " where e.event_id = %s",
+        [event_id],
     ).fetchone()
     assert row is not None
     db.execute("select derive_scope(array_remove(%s::uuid[], null), 'acme')", [list(row)])

@@ -31,7 +31,11 @@ DAMAGE = [
     ("update memory_vectors set memory_id = gen_random_uuid()", "vector: memory exists"),
     ("update memory_counters set memory_id = gen_random_uuid()", "counters: memory exists"),
     ("delete from memory_sources", "source"),
-    ("insert into memory_sources select tenant_id, 'x', memory_id from memories limit 1", "source"),
+    (
+        "insert into memory_sources select tenant_id, 'x', memory_id, gen_random_uuid() from memories limit 1",
+        "source",
+    ),
+    ("update memory_sources set event_id = gen_random_uuid()", "source: first event"),
     ("update memory_intervals set valid_to = '2001-01-01'", "interval"),
     ("delete from memory_intervals", "interval"),
     ("update idempotency_keys set event_id = null", "idempotency key: ledger row exists"),
@@ -57,6 +61,33 @@ def test_damage_is_noticed(db: DB, statement: str, invariant: str) -> None:
     ingest(db, "The user likes dark mode best", **vector(0.95))
     for place in ("VW", "Stripe"):
         ingest(db, f"Ann works at {place}", subject="Ann", predicate="works_at", object=place)
+    check(db)
+    db.execute(statement)
+    found = {row[0] for row in db.execute("select invariant from check_invariants('acme')").fetchall()}
+    assert invariant in found
+
+
+@pytest.mark.new_database
+@pytest.mark.parametrize(
+    ("statement", "invariant"),
+    [
+        ("update memory_event_sums set observations = 7", "sums of a block: observations"),
+        ("update memory_event_sums set without_turns = 7", "sums of a block: without_turns"),
+        ("update memory_event_sums set independent = 7", "sums of a block: independent"),
+        ("update memory_event_sums set source_confidence = 1", "sums of a block: source_confidence"),
+        ("update memory_event_sums set first_seen = '2001-01-01'", "sums of a block: first_seen"),
+        ("update memory_event_sums set has_metadata = true", "sums of a block: has_metadata"),
+        ("update memory_event_sums set repeated_turns = '{}'", "sums of a block: repeated_turns"),
+        ("update memory_event_sums set memory_id = gen_random_uuid()", "sums: memory exists"),
+    ],
+)
+def test_wrong_sums_are_noticed(db: DB, statement: str, invariant: str) -> None:
+    db.execute(
+        "create or replace function memfold_internal._block_size() returns bigint"
+        " language sql immutable parallel safe return 2"
+    )
+    for _ in range(4):
+        ingest(db, "User prefers dark mode", source_turn_ids=["t"])
     check(db)
     db.execute(statement)
     found = {row[0] for row in db.execute("select invariant from check_invariants('acme')").fetchall()}

@@ -37,14 +37,14 @@ def test_as_it_came(db: DB) -> None:
     model(db)
     db.execute("select memfold.set_policy('acme', 'default', neighbours => 7)")
     for text, cosine in (
-        ("Drinks tea", 1.0), ("Drinks green tea", 0.95), ("Drinks tea at 5", 0.9), ("Tea", 0.5), ("No vector", None),
+        ("Runs and cycles", 1.0), ("Runs, cycles, and does yoga", 0.95), ("Runs and cycles at 5", 0.9), ("Tea", 0.5), ("No vector", None),
     ):  # fmt: skip
         ingest(db, text, source_turn_ids=["t"], **({} if cosine is None else vector(cosine)))
     before = everything(db)
     assert replay(db) == [
-        ("Drinks tea", "inserted", None, None, []),
-        ("Drinks green tea", "replaced", "Drinks tea", 0.95, []),
-        ("Drinks tea at 5", "escalated", "Drinks green tea", 0.99, ["numeral: 5"]),
+        ("Runs and cycles", "inserted", None, None, []),
+        ("Runs, cycles, and does yoga", "replaced", "Runs and cycles", 0.95, []),
+        ("Runs and cycles at 5", "escalated", "Runs, cycles, and does yoga", 0.99, ["numeral: 5"]),
         ("Tea", "inserted", None, None, []),
     ]
     assert everything(db) == before
@@ -53,8 +53,8 @@ def test_as_it_came(db: DB) -> None:
 
 def test_by_a_calibration_that_is_not_applied(db: DB) -> None:
     model(db)
-    ingest(db, "Drinks tea", **vector(1))
-    ingest(db, "Has a cup of tea", **vector(0.88))
+    ingest(db, "Runs and cycles", **vector(1))
+    ingest(db, "She cycles and runs", **vector(0.88))
     assert [row[1] for row in replay(db)] == ["inserted", "escalated"]
     row = db.execute(
         "insert into memfold.calibrations (model, merge_threshold, judge_threshold, method, report, fingerprint)"

@@ -16,7 +16,7 @@ App = Callable[..., DB]
 TENANT_TABLES = {
     "memories", "memory_counters", "memory_counter_stripes", "memory_vectors", "memory_intervals", "memory_sources",
     "memory_tokens", "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options",
-    "predicates", "links", "antonyms", "runs", "memory_events_archive", "archive_positions",
+    "predicates", "links", "antonyms", "runs", "memory_events_archive", "memory_event_sums", "archive_positions",
 }  # fmt: skip
 
 
@@ -43,6 +43,13 @@ def two_tenants(db: DB) -> DB:
                 "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
                 [tenant],
             )
+        db.execute(
+            "insert into memfold.memory_event_sums select b.* from memfold.memory_events as e"
+            " cross join lateral memfold_internal._sum_block(e.tenant_id, e.memory_id,"
+            " '00000000-0000-0000-0000-000000000000', e.event_id) as b"
+            " where e.tenant_id = %s and e.content = 'Ann works at VW'",
+            [tenant],
+        )
         # one position and one archived row at least
         db.execute("select archive_events(clock_timestamp(), %s, 1000)", [tenant])
     return db
@@ -239,7 +246,7 @@ vectors as (
     select tenant_id, memory_id, 'm', 'default', scope_key, '[1,0,0,0]' from memories
 ),
 sources as (
-    insert into memfold.memory_sources select tenant, 'turn ' || n, id from texts
+    insert into memfold.memory_sources select tenant, 'turn ' || n, id, id from texts
 ),
 tokens as (
     insert into memfold.memory_tokens select tenant, 'default', 'word ' || n % 300, id from texts
@@ -288,6 +295,16 @@ PLANS = {
     ),
     "the ledger of a memory": (
         "select e.* from memfold.memory_events as e where e.tenant_id = 'acme' and e.memory_id = {id} order by e.event_id",
+        "memory_events_memory_idx",
+    ),
+    "what was decided of a memory": (
+        "select e.* from memfold_internal._decisions as e where e.tenant_id = 'acme' and e.memory_id = {id}",
+        "memory_events_decisions_idx",
+    ),
+    "observations after a block of sums": (
+        "select e.* from memfold_internal._observed as e where e.tenant_id = 'acme'"
+        " and (e.memory_id, e.event_id) > ({id}, {id})"
+        " and (e.memory_id, e.event_id) <= ({id}, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by e.memory_id, e.event_id",
         "memory_events_memory_idx",
     ),
     "the ledger of a run": (

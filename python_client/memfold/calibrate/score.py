@@ -185,16 +185,19 @@ def fit(
     *,
     seed: int = 0,
     names: Sequence[str] = (),
+    weights: npt.ArrayLike | None = None,
+    size: int | None = None,
 ) -> Score:
     """Fit a score: rows of features, whether each is a duplicate, and the text group that each belongs to.
 
-    How many trees there are is decided by the groups that a fold did not see. The same data and seed give the same
-    score. Thresholds must not be chosen on the pairs it was fitted to: see ``cross_scores``.
+    How many trees there are (``size``) is decided by the groups that a fold did not see, unless told; ``weights``: what
+    each row counts (default: 1). The same data and seed give the same score. Thresholds must not be chosen on the pairs it
+    was fitted to: see ``cross_scores``.
     """
     rows, truth, group = _checked(features, labels, groups)
     with _one_thread():
-        size = _best_size(rows, truth, group, seed)
-        score = _compile(_model(seed, size).fit(rows, truth), rows.shape[1])
+        size = size or _best_size(rows, truth, group, seed)
+        score = _compile(_model(seed, size).fit(rows, truth, sample_weight=weights), rows.shape[1])
     return Score(
         tuple(names) or tuple(f"f{place}" for place in range(rows.shape[1])), score.baseline, score.trees
     )

@@ -3,12 +3,7 @@ language plpgsql immutable strict parallel safe
 as $$
 declare
     -- English and Chinese function words, and the words that memories are classified by
-    v_stop_words constant text[] := array[
-        '的', '了', '在', '是', '把', '被', '给', '和', '与', '从', '到', '也', '都', '就', '对', '又', '所', '而', '且', '但', '或',
-        'a', 'an', 'the', 'is', 'are', 'was', 'were', 'be', 'to', 'of', 'and', 'in', 'for', 'on', 'with',
-        'preference', 'constraint', 'decision', 'observation', 'code', 'config', 'pattern', 'architecture', 'root_cause',
-        'tradeoff', 'revert'
-    ];
+    v_stop_words constant jsonb := memfold_internal._lexicon_words('t');
     v_text text collate "C" := memfold_internal._prose_1(content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
@@ -23,7 +18,7 @@ begin
             select pg_catalog.btrim(t.token, '.,;:!?()[]{}"''`…«»“”‘’、。，；：！？（）「」『』') as word
             from pg_catalog.unnest(pg_catalog.string_to_array(v_text, ' ')) as t (token)
         ) as w
-        where w.word <> '' and w.word <> all(v_stop_words)
+        where w.word <> '' and not pg_catalog.jsonb_exists(v_stop_words, w.word)
         order by 1
     );
 end;

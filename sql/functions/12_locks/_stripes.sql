@@ -42,6 +42,12 @@ comment on column memfold.memory_totals.observations is 'repetition_count + 1.';
 comment on column memfold.memory_totals.independent is
 'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';
 
+create or replace function memfold_internal._block_size() returns bigint
+language sql immutable parallel safe
+return 1024;
+revoke all on function memfold_internal._block_size() from public;
+comment on function memfold_internal._block_size() is 'How many ledger rows of a text a block of memory_event_sums is made of.';
+
 create or replace function memfold_internal._own_stripe() returns bigint
 language sql stable parallel safe
 return pg_catalog.pg_backend_pid() & 63;
@@ -154,7 +160,7 @@ begin
         limit 1
     ) as n
     where x.tenant_id = _add_to_stripe.tenant_id collate "C" and x.memory_id = _add_to_stripe.root_id
-        and x.stripe = memfold_internal._own_stripe()
+        and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
         -- a snapshot from before others' calls does not show what to come after
         and pg_catalog.current_setting('transaction_isolation') = 'read committed'
     returning x.* into s;
@@ -173,8 +179,8 @@ revoke all on function memfold_internal._add_to_stripe(text, uuid, double precis
 comment on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) is
 'Adds one observation of a root whose counters are striped to this process''s stripe, as an independent one. Returns the stripe as
 it is then, but with last_seen, when this was observed (null: now, after all that was stated), and last_event, its ledger row''s
-id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the transaction
-has one snapshot.';
+id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full
+(its rows wait for their sums), or the transaction has one snapshot.';
 
 create or replace function memfold_internal._join_stripes(tenant_id text, memory_ids uuid[]) returns boolean
 language plpgsql volatile
@@ -224,13 +230,12 @@ comment on function memfold_internal._join_stripes(text, uuid[]) is
 for who adds to a stripe, and the next one finds none and waits for the row: until this transaction ends, what is read and written
 of these counters is all there is. The caller has not written sources of theirs, which who has a stripe may wait for.';
 
-create or replace function memfold_internal._join_idle_stripes(tenant_id text, max_memories bigint) returns bigint
+create or replace function memfold_internal._join_idle_stripes(tenant_id text, max_memories bigint) returns setof uuid
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
     v_id uuid;
-    v_joined bigint := 0;
 begin
     for v_id in
         select x.memory_id from memfold.memory_counter_stripes as x
@@ -251,12 +256,12 @@ begin
             ) as free
         ) = 64 then
             perform memfold_internal._join_stripes(tenant_id, array[v_id]);
-            v_joined := v_joined + 1;
+            return next v_id;
         end if;
     end loop;
-    return v_joined;
 end;
 $$;
 revoke all on function memfold_internal._join_idle_stripes(text, bigint) from public;
 comment on function memfold_internal._join_idle_stripes(text, bigint) is
-'Joins the stripes of a tenant''s roots, of so many at most, to which nobody adds at this moment. Waits for nobody. Returns of how many.';
+'Joins the stripes of a tenant''s roots, of so many at most, to which nobody adds at this moment. Waits for nobody. Returns
+of which.';

@@ -17,6 +17,7 @@ create or replace function memfold.set_policy(
     lexical_neighbours bigint default null,
     session_neighbours bigint default null,
     guard text default null,
+    merge_veto double precision default null,
     on_ambiguous text default null,
     on_merge text default null,
     on_refinement text default null,
@@ -94,6 +95,7 @@ begin
     v_new.lexical_neighbours := coalesce(lexical_neighbours, v_new.lexical_neighbours);
     v_new.session_neighbours := coalesce(session_neighbours, v_new.session_neighbours);
     v_new.guard := coalesce(guard, v_new.guard);
+    v_new.merge_veto := coalesce(merge_veto, v_new.merge_veto);
     v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
     v_new.on_merge := coalesce(on_merge, v_new.on_merge);
     v_new.on_refinement := coalesce(on_refinement, v_new.on_refinement);
@@ -154,18 +156,18 @@ end;
 $$;
 revoke all on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
-    boolean, double precision[], bigint, bigint, bigint, text, text, text
+    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
+    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) from public;
 grant execute on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
-    boolean, double precision[], bigint, bigint, bigint, text, text, text
+    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
+    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) to memfold_app;
 comment on function memfold.set_policy(
     text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, text, text, text, text, text, text[], text, double precision,
-    boolean, double precision[], bigint, bigint, bigint, text, text, text
+    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
+    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
 it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
@@ -213,6 +215,8 @@ begin
         p.neighbours := 1;
         p.merge_threshold := 0.95;
         p.merge_inclusive := true;
+        -- what is so near is the same, by definition
+        p.merge_veto := 0;
         p.judge_threshold := 0.9;
         p.on_merge := 'replace';
         p.on_ambiguous := 'synthesise';
@@ -229,6 +233,7 @@ begin
         p.session_neighbours := 20;
         p.merge_threshold := 0.85;
         p.merge_inclusive := true;
+        p.merge_veto := 0;
         p.judge_threshold := 0.85;
         p.similar_threshold := 0.4;
         p.on_ambiguous := 'insert';

@@ -10,6 +10,22 @@ select
 from memfold.memory_events as e;
 comment on view memfold_internal._ledger is 'The ledger, and of each row whether it was undone: then it is no longer in force.';
 
+create or replace view memfold_internal._observed with (security_invoker = true) as
+select e.*
+from memfold_internal._ledger as e
+-- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
+where e.observation and not (e.tier = 1 and e.undone);
+comment on view memfold_internal._observed is 'The observations in force.';
+
+create or replace view memfold_internal._decisions with (security_invoker = true) as
+select e.*
+from memfold_internal._ledger as e
+-- the condition of memory_events_decisions_idx
+where e.tier <> 1 or e.on_timeline;
+comment on view memfold_internal._decisions is
+'What was decided of texts in tier 2 or 3, and all rows of values of timelines: found without the other observations of a text
+(memory_events_decisions_idx).';
+
 create or replace view memfold_internal._whole_ledger with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
@@ -80,13 +96,18 @@ begin
         )
         insert into memfold.memory_events select b.* from back as b order by b.event_id;
     end loop;
+    -- one of the rows that are gone may have stood for rows of several blocks
+    perform memfold_internal._renew_sums(_unarchive.tenant_id, pg_catalog.array_agg(b.memory_id), pg_catalog.array_agg(b.to_event))
+    from memfold.memory_event_sums as b
+    where b.tenant_id = _unarchive.tenant_id collate "C" and b.memory_id = any(v_ids)
+    having pg_catalog.count(*) > 0;
     perform memfold_internal._maintain(v_maintained);
 end;
 $$;
 revoke all on function memfold_internal._unarchive(text, uuid[]) from public;
 comment on function memfold_internal._unarchive(text, uuid[]) is
 'Brings all archived rows of these memories back into the ledger, and takes away the rows that stood for them: no state changes.
-Rows of the archive without a memory (candidates that a rule refused) stay there. The caller holds the lock.';
+Rows of the archive without a memory (candidates that a rule refused) stay there. The caller holds the lock, and the rows of the roots.';
 
 create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
 language plpgsql stable rows 1

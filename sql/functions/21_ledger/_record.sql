@@ -16,6 +16,11 @@ begin
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, judgement_id, memfold_internal._actor()
     );
+    if c.last_event_id is not null and observation then
+        -- its id may be below those of later candidates that were written before it
+        perform memfold_internal._drop_sums_from(c.tenant_id, memory_id, v_event_id);
+        perform memfold_internal._precede(c.tenant_id, memory_id, c.source_turn_ids, v_event_id);
+    end if;
     return v_event_id;
 end;
 $$;
@@ -188,12 +193,25 @@ begin
     select pg_catalog.array_agg(w.undoes order by w.event_id), pg_catalog.array_agg(w.event_id order by w.event_id)
     into undone, undo_ids
     from written as w;
+    -- the observations among them are withdrawn
+    perform memfold_internal._withdraw_turns(_record_undone.tenant_id, pg_catalog.array_agg(v.memory_id), pg_catalog.array_agg(t.turn),
+        pg_catalog.array_agg(v.event_id))
+    from pg_catalog.unnest(undone) as i (id)
+    cross join lateral (
+        select v.* from memfold.memory_events as v
+        where v.tenant_id = _record_undone.tenant_id collate "C" and v.event_id = i.id
+        offset 0
+    ) as v
+    left join lateral pg_catalog.unnest(v.source_turn_ids) as t (turn) on true
+    where v.tier = 1 and v.observation
+    having pg_catalog.count(*) > 0;
 end;
 $$;
 revoke all on function memfold_internal._record_undone(text, uuid[], text, uuid) from public;
 comment on function memfold_internal._record_undone(text, uuid[], text, uuid) is
 'Writes of each of these events, in their order, that it is undone, unless that is written already: which were (undone; null: none),
-and by which rows (undo_ids). The caller derives the state, and holds the locks.';
+and by which rows (undo_ids). Of observations that are withdrawn by it, turns and sums are set right. The caller derives the state, and
+holds the locks; for observations the rows of their roots too.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe

@@ -175,7 +175,7 @@ begin
                     offset 0
                 ) as s
                 cross join lateral (
-                    select from memfold.memory_events as e
+                    select from memfold_internal._decisions as e
                     where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.on_timeline
                         and e.action in ('inserted', 'superseded', 'historical')
                     union all
@@ -195,7 +195,7 @@ begin
             select e.id
             from unnest(v_new) as i (id)
             cross join lateral (
-                select e.target_id as id from memfold.memory_events as e
+                select e.target_id as id from memfold_internal._decisions as e
                 where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
                 union all
                 select e.memory_id from memfold.memory_events as e

@@ -40,7 +40,7 @@ begin
     select i.id, e.target_id, e.event_id
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
-        select e.target_id, e.event_id from memfold_internal._ledger as e
+        select e.target_id, e.event_id from memfold_internal._decisions as e
         where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.memory_id = i.id
             and e.action = 'merged' and e.tier >= 2 and not e.undone
         offset 0
@@ -62,7 +62,7 @@ comment on function memfold_internal._merges_in_force(text, uuid[]) is
 wait until it is undone. Only reads.';
 
 -- Longer than 150 lines: one statement, whose parts are read by one another.
-create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[])
+create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[], by_sums boolean default true)
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
     aliases bigint, observations bigint, independent bigint, source_confidence double precision,
@@ -90,14 +90,50 @@ begin
         from paths as p
         where not exists (select from edges as e where e.child = p.ancestor)
     ),
-    observed as (
-        -- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
-        select m.root, e.*
+    blocks as materialized (
+        select m.root, m.id, b.*, pg_catalog.lag(b.to_event, 1, '00000000-0000-0000-0000-000000000000')
+                over (partition by m.id order by b.to_event) as after
         from members as m
         cross join lateral (
-            select e.* from memfold_internal._ledger as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
-                and e.observation and not (e.tier = 1 and e.undone)
+            select b.* from memfold.memory_event_sums as b
+            where b.tenant_id = _derived_trees.tenant_id collate "C" and b.memory_id = m.id and by_sums
+            offset 0
+        ) as b
+    ),
+    -- Which turns the texts of a tree share is asked of the largest for each turn of the others: the rows of these are read.
+    largest as materialized (
+        select distinct on (b.root) b.root, b.id, (pg_catalog.array_agg(b.to_event order by b.to_event desc))[1] as to_event
+        from blocks as b
+        group by b.root, b.id
+        order by b.root, sum(b.observations - b.without_turns) desc, b.id
+    ),
+    summed as (
+        select b.*
+        from blocks as b
+        where b.without_turns = b.observations or b.id in (select l.id from largest as l)
+    ),
+    -- Apart: row level security hides from an index what is compared with more than a column. Below in pairs and in order: the range
+    -- alone might be looked for among all rows of the tenant, whatever the text.
+    spans as materialized (
+        select m.root, m.id, coalesce(t.to_event, '00000000-0000-0000-0000-000000000000') as after,
+            'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid as to_event
+        from members as m
+        left join (
+            select b.id, (pg_catalog.array_agg(b.to_event order by b.to_event desc))[1] as to_event from blocks as b group by b.id
+        ) as t on t.id = m.id
+        union all
+        select b.root, b.id, b.after, b.to_event
+        from blocks as b
+        where b.without_turns < b.observations and b.id not in (select l.id from largest as l)
+    ),
+    observed as materialized (
+        select s.root, e.*
+        from spans as s
+        cross join lateral (
+            select e.* from memfold_internal._observed as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C"
+                and (e.memory_id, e.event_id) > (s.id, s.after) and (e.memory_id, e.event_id) <= (s.id, s.to_event)
+            order by e.memory_id, e.event_id
             offset 0
         ) as e
     ),
@@ -107,7 +143,7 @@ begin
         from members as m
         cross join lateral (
             select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-            from memfold_internal._ledger as e
+            from memfold_internal._decisions as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
                 and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
             offset 0
@@ -119,8 +155,12 @@ begin
             select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
             from memfold_internal._ledger as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-                and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
-            offset 0
+                and e.action in ('superseded', 'historical')
+            union all
+            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+            from memfold_internal._ledger as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
+                and e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
         ) as e
     ),
     contests as (
@@ -139,9 +179,14 @@ begin
         )
     ),
     values_of_timelines as (
-        select o.root as id
-        from observed as o
-        where o.on_timeline and not o.undone and o.action in ('inserted', 'superseded', 'historical')
+        select m.root as id
+        from members as m
+        cross join lateral (
+            select from memfold_internal._decisions as e
+            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
+                and e.observation and e.on_timeline and not e.undone and e.action in ('inserted', 'superseded', 'historical')
+            limit 1
+        ) as e
         union
         select r.root
         from relations as r
@@ -158,7 +203,7 @@ begin
         select distinct i.id
         from pg_catalog.unnest(memory_ids) as i (id)
         cross join lateral (
-            select e.event_id from memfold_internal._ledger as e
+            select e.event_id from memfold_internal._decisions as e
             where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
                 and e.action = 'rejected' and e.tier = 3 and not e.undone
             offset 0
@@ -169,26 +214,104 @@ begin
     ),
     sums as (
         -- a row of method archived stands for several
-        select o.root, sum(coalesce(o.observations, 1))::bigint as n,
-            sum(coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end))::bigint as without_turns,
+        select o.root, sum(o.observations)::bigint as n, sum(o.without_turns)::bigint as without_turns,
             max(o.source_confidence) as source, max(o.extractor_confidence) as extractor,
-            min(coalesce(o.first_observed_at, o.observed_at)) as first_at, max(o.observed_at) as last_at
-        from observed as o
+            min(o.first_seen) as first_at, max(o.last_seen) as last_at
+        from (
+            select o.root, coalesce(o.observations, 1) as observations,
+                coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end) as without_turns,
+                o.source_confidence, o.extractor_confidence, coalesce(o.first_observed_at, o.observed_at) as first_seen,
+                o.observed_at as last_seen
+            from observed as o
+            union all
+            select b.root, b.observations, b.without_turns, b.source_confidence, b.extractor_confidence, b.first_seen, b.last_seen
+            from summed as b
+        ) as o
         group by o.root
     ),
-    turns as (
-        -- an observation is independent when it has a turn that none before it has
-        select f.root, pg_catalog.count(distinct f.event_id) as n
+    -- An observation is independent when it has a turn that none before it has. Of the rows that are read, the first with each turn,
+    -- and the one of the largest text's blocks that is the first there.
+    firsts as materialized (
+        select f.root, f.turn, f.event_id, s.event_id as summed_id
         from (
-            select distinct on (o.root, t.turn) o.root, coalesce(t.event_id, o.event_id) as event_id
+            select distinct on (o.root, t.turn) o.root, t.turn, coalesce(t.event_id, o.event_id) as event_id
             from observed as o, unnest(o.source_turn_ids, o.turn_events) as t (turn, event_id)
             order by o.root, t.turn, coalesce(t.event_id, o.event_id)
         ) as f
-        group by f.root
+        left join largest as l on l.root = f.root
+        left join lateral (
+            select s.event_id from memfold.memory_sources as s
+            where s.tenant_id = _derived_trees.tenant_id collate "C" and s.source_turn_id = f.turn and s.memory_id = l.id
+                and s.event_id <= l.to_event
+            offset 0
+        ) as s on true
+    ),
+    -- Rows of blocks that come too late with a turn: they count where they are first with another one.
+    late as (
+        select h.root, h.event_id
+        from (
+            select h.root, (pg_catalog.array_agg(h.event_id) filter (where h.event_id is not null))[1] as event_id,
+                pg_catalog.bool_or(h.is_late) as is_late
+            from (
+                select f.root, f.turn, null::uuid as event_id, true as is_late from firsts as f where f.event_id < f.summed_id
+                union all
+                -- each of its turns that none in its text had before
+                select x.root, t.turn, x.event_id, false
+                from (select distinct f.root, f.summed_id as event_id from firsts as f where f.event_id < f.summed_id) as x
+                join largest as l on l.root = x.root
+                cross join lateral (
+                    select e.source_turn_ids from memfold.memory_events as e
+                    where e.tenant_id = _derived_trees.tenant_id collate "C" and e.event_id = x.event_id
+                        and e.method is distinct from 'archived'
+                    union all
+                    select a.source_turn_ids from memfold.memory_events_archive as a
+                    where a.tenant_id = _derived_trees.tenant_id collate "C" and a.event_id = x.event_id
+                ) as e
+                cross join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn)
+                cross join lateral (
+                    select from memfold.memory_sources as s
+                    where s.tenant_id = _derived_trees.tenant_id collate "C" and s.source_turn_id = t.turn and s.memory_id = l.id
+                        and s.event_id = x.event_id
+                    offset 0
+                ) as s
+            ) as h
+            group by h.root, h.turn
+        ) as h
+        where h.event_id is not null
+        group by h.root, h.event_id
+        having pg_catalog.bool_and(h.is_late)
+    ),
+    turns as (
+        select x.root, sum(x.n)::bigint as n
+        from (
+            select b.root, b.independent as n from summed as b
+            union all
+            select f.root, pg_catalog.count(distinct f.event_id)
+            from firsts as f
+            where (f.summed_id < f.event_id) is not true
+            group by f.root
+            union all
+            select h.root, -1 from late as h
+        ) as x
+        group by x.root
     ),
     metadata_rows as (
         select o.root, o.metadata, p.metadata_merge, p.metadata_max, o.observed_at, o.event_id
-        from observed as o
+        from (
+            select o.root, o.metadata, o.observed_at, o.event_id from observed as o
+            union all
+            select b.root, e.metadata, e.observed_at, e.event_id
+            from summed as b
+            cross join lateral (
+                select e.metadata, e.observed_at, e.event_id from memfold_internal._observed as e
+                where e.tenant_id = _derived_trees.tenant_id collate "C"
+                    and (e.memory_id, e.event_id) > (b.id, b.after) and (e.memory_id, e.event_id) <= (b.id, b.to_event)
+                    and e.metadata <> '{}'
+                order by e.memory_id, e.event_id
+                offset 0
+            ) as e
+            where b.has_metadata
+        ) as o
         cross join lateral (
             select r.tenant_id, r.bucket_id, r.memory_type from memfold.memories as r
             where r.tenant_id = _derived_trees.tenant_id collate "C" and r.memory_id = o.root
@@ -245,7 +368,7 @@ begin
     left join maxima as x on x.root = m.id;
 end;
 $$;
-revoke all on function memfold_internal._derived_trees(text, uuid[]) from public;
-comment on function memfold_internal._derived_trees(text, uuid[]) is
+revoke all on function memfold_internal._derived_trees(text, uuid[], boolean) from public;
+comment on function memfold_internal._derived_trees(text, uuid[], boolean) is
 'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
-aggregates of the roots. Only reads.';
+aggregates of the roots. by_sums false: every row is read, whatever sums there are. Only reads.';

@@ -17,7 +17,7 @@ begin
     -- state, edges and aggregates are what the ledger says
     return query
     with derived as materialized (
-        select * from memfold_internal._derived_trees(v_tenant_id, v_ids)
+        select * from memfold_internal._derived_trees(v_tenant_id, v_ids, by_sums => false)
     ),
     current_values as (
         select i.memory_id, bool_or(i.valid_to is null) as is_current
@@ -100,27 +100,47 @@ begin
         union all
         select s.memory_id, 'stripe' from memfold.memory_counter_stripes as s where s.tenant_id = v_tenant_id
         union all
+        select b.memory_id, 'sums' from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id
+        union all
         select v.memory_id, 'vector' from memfold.memory_vectors as v where v.tenant_id = v_tenant_id
     ) as x
     where not exists (
         select from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = x.memory_id
     );
 
-    -- sources are the turns of the observations in force
+    -- sources are the turns of the observations in force, each with the first of them
     return query
     with expected as (
-        select distinct e.memory_id, t.turn
-        from memfold_internal._ledger as e, unnest(e.source_turn_ids) as t (turn)
-        where e.tenant_id = v_tenant_id and e.observation
+        select e.memory_id, t.turn, (array_agg(e.event_id order by e.event_id))[1] as event_id
+        from memfold_internal._whole_ledger as e, unnest(e.source_turn_ids) as t (turn)
+        where e.tenant_id = v_tenant_id and e.memory_id is not null and e.observation
             and not (e.tier = 1 and e.undone)
+        group by e.memory_id, t.turn
     ),
     actual as (
-        select s.memory_id, s.source_turn_id as turn from memfold.memory_sources as s where s.tenant_id = v_tenant_id
+        select s.memory_id, s.source_turn_id as turn, s.event_id
+        from memfold.memory_sources as s where s.tenant_id = v_tenant_id
     )
-    select coalesce(e.memory_id, a.memory_id), 'source', e.turn, a.turn
+    select coalesce(e.memory_id, a.memory_id), 'source' || x.name, x.expected, x.actual
     from expected as e
     full join actual as a on a.memory_id = e.memory_id and a.turn = e.turn
-    where e.turn is null or a.turn is null;
+    cross join lateral (values
+        ('', e.turn, a.turn),
+        (': first event', e.event_id::text, a.event_id::text)
+    ) as x (name, expected, actual)
+    where x.expected is distinct from x.actual;
+
+    -- sums are those of the observations in force
+    return query
+    select b.memory_id, 'sums of a block: ' || x.key, x.value #>> '{}', to_jsonb(b) ->> x.key
+    from (
+        select b.*, lag(b.to_event) over (partition by b.memory_id order by b.to_event) as after
+        from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id
+    ) as b
+    cross join lateral memfold_internal._sum_block(v_tenant_id, b.memory_id,
+        coalesce(b.after, '00000000-0000-0000-0000-000000000000'), b.to_event) as e
+    cross join lateral jsonb_each(to_jsonb(e)) as x
+    where x.value is distinct from to_jsonb(b) -> x.key;
 
     -- timelines
     return query

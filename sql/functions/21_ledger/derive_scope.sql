@@ -4,9 +4,8 @@ as $$
 declare
     v_pruned uuid;
 begin
-    -- the index has nothing but these
     select p.event_id into v_pruned
-    from memfold_internal._ledger as p
+    from memfold_internal._decisions as p
     where p.tenant_id = _is_pruned.tenant_id collate "C" and p.memory_id = _is_pruned.root_id and p.action = 'pruned'
         and not p.undone
     order by p.event_id desc
@@ -80,6 +79,33 @@ begin
         for no key update;
     end loop;
     perform memfold_internal._join_stripes(v_tenant_id, v_members);
+    -- What has long been without sums is read once. Of most trees there is too little for it, whatever the texts.
+    perform memfold_internal._extend_sums(v_tenant_id, i.id)
+    from unnest(v_members) as i (id)
+    -- apart: row level security hides from an index what is compared with more than a column
+    cross join lateral (
+        select coalesce((
+            select b.to_event from memfold.memory_event_sums as b
+            where b.tenant_id = v_tenant_id and b.memory_id = i.id
+            order by b.to_event desc
+            limit 1
+        ), '00000000-0000-0000-0000-000000000000') as to_event
+        offset 0
+    ) as b
+    where exists (
+        select from unnest(v_members) as r (id)
+        cross join lateral (
+            select k.observations from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = r.id
+            offset 0
+        ) as k
+        where k.observations >= 2 * memfold_internal._block_size()
+    ) and exists (
+        select from memfold.memory_events as n
+        where n.tenant_id = v_tenant_id and (n.memory_id, n.event_id) > (i.id, b.to_event)
+            and (n.memory_id, n.event_id) <= (i.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        order by n.memory_id, n.event_id
+        offset 2 * memfold_internal._block_size() - 1
+    );
 
     for d in
         -- nothing is written of what stays as it was: of a large tree that is most
@@ -160,35 +186,6 @@ begin
         set status = 'withdrawn'
         where m.tenant_id = v_tenant_id and m.memory_id = v_id and m.status in ('active', 'superseded');
     end loop;
-
-    for e in
-        select distinct i.id as memory_id, t.turn
-        from unnest(v_members) as i (id)
-        cross join lateral (
-            select l.source_turn_ids from memfold_internal._ledger as l
-            where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and l.tier = 1 and l.undone
-            offset 0
-        ) as l
-        cross join lateral unnest(l.source_turn_ids) as t (turn)
-    loop
-        delete from memfold.memory_sources as s
-        where s.tenant_id = v_tenant_id and s.source_turn_id = e.turn and s.memory_id = e.memory_id and not exists (
-            select from memfold_internal._ledger as l
-            where l.tenant_id = v_tenant_id and l.memory_id = e.memory_id and l.source_turn_ids @> array[e.turn]
-                and l.observation and not (l.tier = 1 and l.undone)
-        );
-    end loop;
-    insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-    select distinct v_tenant_id, t.turn, i.id
-    from unnest(v_members) as i (id)
-    cross join lateral (
-        select l.source_turn_ids from memfold_internal._ledger as l
-        where l.tenant_id = v_tenant_id and l.memory_id = i.id and l.observation and not (l.tier = 1 and l.undone)
-        offset 0
-    ) as l
-    cross join lateral unnest(l.source_turn_ids) as t (turn)
-    order by 2, 3
-    on conflict do nothing;
 
     -- of a long timeline nearly all stays as it was, and is not written again
     select array_agg(t.memory_id), array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(t.valid_from),
@@ -274,8 +271,8 @@ $$;
 revoke all on function memfold.derive_scope(uuid[], text) from public;
 comment on function memfold.derive_scope(uuid[], text) is
 'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
-force: status, edges, roots, counters, sources, metadata, intervals. The caller holds the lock of the scope (of the
-bucket, where trees reach over scopes) and has written the ledger. Only the owner may call it.';
+force: status, edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (of the
+bucket, where trees reach over scopes) and has written the ledger and the sources. Only the owner may call it.';
 
 create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile

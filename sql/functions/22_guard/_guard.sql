@@ -1,7 +1,8 @@
 -- The guard: the cheap facts of two texts, compared. It reads no locale: no class of regular expressions that depends
 -- on one, comparisons under collation "C", upper case by an explicit list of letters.
 -- Its parts: _guard_text.sql (words and what they are), _guard_facts.sql (negations, numbers, dates, units, identifiers),
--- _guard_names.sql (names, their order, prefixes).
+-- _guard_says.sql (time, mode, quantity, person), _guard_names.sql (names, the order of words, prefixes),
+-- _guard_roles.sql (names that change roles).
 
 create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
@@ -48,6 +49,9 @@ declare
     v_capitals_a integer;
     v_capitals_b integer;
     v_negates boolean := false;
+    v_says boolean := false;
+    v_says_a boolean := false;
+    v_says_b boolean := false;
     v_states boolean := false;
     v_capital boolean := false;
     v_content boolean := false;
@@ -55,11 +59,11 @@ declare
     v_facts_b text[];
     v_names_a text[];
     v_names_b text[];
-    v_kinds text[];
     v_text text;
     v_longest constant integer := memfold_internal._guard_limit();
     v_many constant text[] := '{#2,#3,#4,#5,#6,#7,#8,#9,#10,#12}'::text[];
     v_german boolean;
+    v_headline boolean;
     v_is_eastern boolean;
     -- regexps are cached by their text, so that the same one is written once
     v_german_words constant text collate "C" :=
@@ -140,9 +144,15 @@ begin
     foreach v_place in array v_only_a loop
         v_class := left(v_class_a[v_place], 1);
         v_token := v_a[v_place];
-        if v_class is null or v_class in ('S', 'p') then
+        v_found := memfold_internal._guard_sayings() ->> v_token;
+        if v_found is not null then
+            v_says_a := true;
+            v_says := v_says or strpos(v_found, '!') > 0;
+        end if;
+        if v_class is null or v_class in ('S', 'p', 'N') then
             v_words_a := v_words_a || v_token;
-            v_content := v_content or v_class is null or v_class = 'S';
+            v_content := v_content or v_class is distinct from 'p';
+            v_negates := v_negates or v_class = 'N';
             v_capital := v_capital or v_marked_a[v_place] <> v_token or left(v_token, 1) between 'ァ' and 'ヺ';
             v_states := v_states or v_token ~ '[0-9@_/.:]';
         elsif v_class in ('n', 'q') then
@@ -155,9 +165,15 @@ begin
     foreach v_place in array v_only_b loop
         v_class := left(v_class_b[v_place], 1);
         v_token := v_b[v_place];
-        if v_class is null or v_class in ('S', 'p') then
+        v_found := memfold_internal._guard_sayings() ->> v_token;
+        if v_found is not null then
+            v_says_b := true;
+            v_says := v_says or strpos(v_found, '!') > 0;
+        end if;
+        if v_class is null or v_class in ('S', 'p', 'N') then
             v_words_b := v_words_b || v_token;
-            v_content := v_content or v_class is null or v_class = 'S';
+            v_content := v_content or v_class is distinct from 'p';
+            v_negates := v_negates or v_class = 'N';
             v_capital := v_capital or v_marked_b[v_place] <> v_token or left(v_token, 1) between 'ァ' and 'ヺ';
             v_states := v_states or v_token ~ '[0-9@_/.:]';
         elsif v_class in ('n', 'q') then
@@ -175,14 +191,20 @@ begin
     if v_negates
         or v_is_eastern
             and array_to_string(v_words_a || v_words_b, '') ~ E'[不没沒无無別别未勿非なくずけぬんないまい않없못아니말\u0E44]'
+        or not v_is_eastern and octet_length(v_text) > length(v_text) and v_text ~ '[ığş]'
     then
-        v_count := memfold_internal._guard_negations(v_plain_a, v_class_a) - memfold_internal._guard_negations(v_plain_b, v_class_b);
-        if v_count % 2 <> 0 then
+        v_count := memfold_internal._guard_negations(v_plain_a, v_a, v_class_a)
+            - memfold_internal._guard_negations(v_plain_b, v_b, v_class_b);
+        -- ("used to" denies as much as "no longer" does)
+        if v_count <> 0 and not (v_says and abs(v_count) = 1
+            and position(' used to ' in ' ' || case when v_count > 0 then v_plain_b else v_plain_a end) > 0
+            and (case when v_count > 0 then v_plain_a else v_plain_b end) ~ ' (?:longer|anymore|(?:stopped|quit) [a-z]+ing)(?: |$)')
+        then
             v_found := null;
             foreach v_place in array case when v_count > 0 then v_only_a else v_only_b end loop
-                if v_count > 0 and left(v_class_a[v_place], 1) in ('n', 'q') then
+                if v_count > 0 and left(v_class_a[v_place], 1) in ('n', 'q', 'N') then
                     v_found := v_a[v_place];
-                elsif v_count < 0 and left(v_class_b[v_place], 1) in ('n', 'q') then
+                elsif v_count < 0 and left(v_class_b[v_place], 1) in ('n', 'q', 'N') then
                     v_found := v_b[v_place];
                 end if;
                 exit when v_found is not null;
@@ -196,39 +218,33 @@ begin
         v_facts_a := memfold_internal._guard_facts(v_a, v_marked_a, v_class_a);
         v_facts_b := memfold_internal._guard_facts(v_b, v_marked_b, v_class_b);
         if v_facts_a <> v_facts_b then
-            select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}') into v_kinds
-            from (
-                select facts.kind,
-                    concat_ws(' <> ', string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 1),
-                              string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 2))
-                        as difference,
-                    bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
-                from (
-                    select listed.kind, listed.value, listed.weight, listed.side,
-                        -- (a window, for a value that both texts state: a join would take the square of a page)
-                        min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
-                            as is_shared
-                    from (
-                        select distinct split_part(stated.fact, E'\x1f', 1) as kind,
-                            split_part(stated.fact, E'\x1f', 2) as value,
-                            split_part(stated.fact, E'\x1f', 3) as weight, stated.side
-                        from (select unnest(v_facts_a), 1 union all select unnest(v_facts_b), 2) as stated(fact, side)
-                    ) as listed
-                ) as facts
-                where not facts.is_shared
-                group by facts.kind
-            ) as compared
-            where compared.differs;
-            v_signals := v_signals || v_kinds;
+            v_signals := v_signals || memfold_internal._guard_fact_change(v_facts_a, v_facts_b);
         end if;
+    end if;
+
+    -- time, mode, quantity, person: what one text says alone, or both otherwise
+    if v_says or v_says_a and v_says_b then
+        v_signals := v_signals || memfold_internal._guard_saying_change(
+            v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b, cardinality(v_words_a) + cardinality(v_words_b) < 2);
+    end if;
+
+    -- "lived" / "lives", and nothing else
+    if v_content and cardinality(v_only_a) = 1 and cardinality(v_only_b) = 1
+        and (memfold_internal._guard_is_past(v_words_a[1], v_words_b[1])
+             or memfold_internal._guard_is_past(v_words_b[1], v_words_a[1]))
+    then
+        v_signals := v_signals || ('tense: ' || v_words_a[1] || ' <> ' || v_words_b[1]);
     end if;
 
     -- names of one text only
     if v_capital then
         v_german := (' ' || v_plain_a || ' ' || v_plain_b || ' ') ~ v_german_words;
+        v_headline := not v_german and (
+            v_capitals_a > 2 and memfold_internal._guard_is_headline(v_a, v_marked_a, v_class_a)
+            or v_capitals_b > 2 and memfold_internal._guard_is_headline(v_b, v_marked_b, v_class_b));
         v_text := memfold_internal._guard_name_change(
-            memfold_internal._guard_new_names(v_a, v_marked_a, v_class_a, v_only_a, v_b, v_german),
-            memfold_internal._guard_new_names(v_b, v_marked_b, v_class_b, v_only_b, v_a, v_german));
+            memfold_internal._guard_new_names(v_a, v_marked_a, v_class_a, v_only_a, v_b, v_german, v_headline),
+            memfold_internal._guard_new_names(v_b, v_marked_b, v_class_b, v_only_b, v_a, v_german, v_headline));
         if v_text is not null then
             v_signals := v_signals || ('name: ' || v_text);
         end if;
@@ -238,22 +254,25 @@ begin
     if v_content or v_words_a <> '{}' then
         if v_words_a <> '{}' and v_words_b <> '{}' then
             for v_token, v_found in
-                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table
+                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table (the other
+                -- text's words outside of it: an index sorts them anew for each probe)
                 select listed.word, found.antonym
                 from (select distinct unnest(v_words_a)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_b)
+                        and antonyms.word = listed.word collate "C"
                     offset 0) as found
+                where found.antonym = any (v_words_b)
                 union all
                 select found.antonym, listed.word
                 from (select distinct unnest(v_words_b)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C" and antonyms.antonym = any (v_words_a)
+                        and antonyms.word = listed.word collate "C"
                     offset 0) as found
+                where found.antonym = any (v_words_a)
             loop
                 v_signals := v_signals || ('antonym: ' || v_token || ' <> ' || v_found);
             end loop;
@@ -326,25 +345,11 @@ begin
             v_names_a := memfold_internal._guard_names(v_a, v_marked_a, v_class_a);
             v_names_b := memfold_internal._guard_names(v_b, v_marked_b, v_class_b);
         end if;
-        if cardinality(v_names_a) > 1 and cardinality(v_names_b) > 1 and v_names_a <> v_names_b then
-            with stated as (
-                select side, place, split_part(fact, E'\x1f', 1) as name, split_part(fact, E'\x1f', 2) as mark,
-                    split_part(fact, E'\x1f', 3)::integer as band
-                from (select 1, named.* from unnest(v_names_a) with ordinality as named
-                      union all select 2, named.* from unnest(v_names_b) with ordinality as named)
-                    as listed(side, fact, place)
-            ), shared as (
-                -- once in either text, and not in the same role
-                select name, min(band) filter (where side = 1) as band_a, min(band) filter (where side = 2) as band_b
-                from stated
-                group by name
-                having count(*) = 2 and min(side) <> max(side) and not (min(mark) = max(mark) and min(mark) <> '')
-            )
-            select string_agg(name, ', ' order by band_a, name) || ' <> '
-                || string_agg(name, ', ' order by band_b, name)
-            into v_text
-            from shared
-            having string_agg(name, ', ' order by band_a, name) <> string_agg(name, ', ' order by band_b, name);
+        if cardinality(v_names_a) > 1 and cardinality(v_names_b) > 1 and v_names_a <> v_names_b
+            and not memfold_internal._guard_is_headline(v_a, v_marked_a, v_class_a)
+            and not memfold_internal._guard_is_headline(v_b, v_marked_b, v_class_b)
+        then
+            v_text := memfold_internal._guard_role_change(v_names_a, v_names_b);
             if v_text is not null then
                 v_signals := v_signals || ('name: ' || v_text);
             end if;
@@ -361,8 +366,8 @@ $function$;
 revoke all on function memfold_internal._guard(text, text, text) from public;
 comment on function memfold_internal._guard(text, text, text) is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
-Kinds: negation, numeral, date, time, version, currency, unit, identifier, name, antonym, prefix, order; length: a text
-that is too long to compare (_guard_limit).';
+Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, name, antonym,
+prefix, order; length: a text that is too long to compare (_guard_limit).';
 
 create or replace function memfold_internal._guard_pair(
     tenant_id text, content text, other_content text, object text, other_object text

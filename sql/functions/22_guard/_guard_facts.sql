@@ -1,7 +1,7 @@
 -- The guard's facts of one text: negations, and what can be counted, dated or looked up.
 
 -- How often a text negates. In languages of negative concord "no ... nunca" is one negation.
-create or replace function memfold_internal._guard_negations(content text, classes text[])
+create or replace function memfold_internal._guard_negations(content text, tokens text[], classes text[])
 returns integer
 language plpgsql
 immutable
@@ -24,14 +24,29 @@ begin
             v_count := v_count - regexp_count(v_text, ' no ');
         end if;
     end if;
+    -- verbs that deny what follows ("stopped smoking", "failed to load"), where it follows
+    for v_at in 1..cardinality(tokens) loop
+        if left(classes[v_at], 1) = 'N' and (classes[v_at] = 'N'
+            or classes[v_at] = 'N>ing' and right(tokens[v_at + 1], 3) = 'ing'
+            or tokens[v_at + 1] = substr(classes[v_at], 3))
+        then
+            v_count := v_count + 1;
+        end if;
+    end loop;
     if octet_length(content) = length(content) then
         return v_count;
+    end if;
+    if content collate "C" ~ '[ığş]' then
+        -- Turkish: -mıyor, -maz, -madı, -mayacak and their like
+        v_count := v_count + regexp_count(
+            content collate "C", '[^ ]m(?:[ıiuü]yor|[ae]z|[ae]d[ıi]|[ae]ya?[ae]ca[kğ])(?:[sdt]?[ıiuü][mnz]|[mnk]|l[ae]r)?(?= |$)');
     end if;
     if content collate "C" ~ E'[\u3040-\u30FF\u3400-\u9FFF]' then
         v_text := replace(content, ' ', '');
         if v_text ~ E'[\u3040-\u309F]' then
             v_text := regexp_replace(
-                v_text, '(?:少|すく|つまら|くだら|もったい|かもしれ|違い|ちがい|切)ない|(?:かもしれ|すみ|すい)ません|必ず|かならず|'
+                v_text, 'な(?:ければ|くては|きゃ)(?:なら|いけ)(?:ない|ません)|ないといけ(?:ない|ません)|'
+                || '(?:少|すく|つまら|くだら|もったい|かもしれ|違い|ちがい|切)ない|(?:かもしれ|すみ|すい)ません|必ず|かならず|'
                 || 'わずか|不便|不安|無料', '', 'g');
             v_count := v_count + regexp_count(
                 v_text, 'ない|なかった|なけれ|なきゃ|ません|なく(?!な)|なし|ずに|せず|[わらかたまば]ず|まい|[不無未非]');
@@ -50,7 +65,7 @@ begin
     return v_count;
 end;
 $function$;
-revoke all on function memfold_internal._guard_negations(text, text[]) from public;
+revoke all on function memfold_internal._guard_negations(text, text[], text[]) from public;
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or
 -- 'w' for words that often mean something else) with U+001F between.
@@ -77,6 +92,7 @@ declare
     v_number numeric;
     v_add numeric;
     v_is_word boolean;
+    v_is_ordinal boolean;
     v_part text[];
     v_day integer;
     v_month integer;
@@ -89,10 +105,12 @@ begin
         if v_class is null then
             continue when v_token !~ '[0-9@_/.:²³¹⁰⁴-⁹]';
         else
-            continue when left(v_class, 1) not in ('#', '~', '*', 'o', 'm', 'M', 'w', '$');
+            continue when left(v_class, 1) not in ('#', '~', '*', 'o', 'm', 'M', 'w', '$', 'u')
+                or left(v_class, 1) = 'u' and length(v_token) < 3;
         end if;
         v_kind := null;
         v_weight := 's';
+        v_is_ordinal := false;
         v_day := null;
         v_month := null;
         v_year := null;
@@ -140,6 +158,14 @@ begin
                         v_at := v_at + 2;
                         continue;
                     end if;
+                    if left(v_next, 1) = 'o' and v_number between 20 and 90 and v_number % 10 = 0
+                        and substr(v_next, 2)::integer < 10
+                    then
+                        v_number := v_number + substr(v_next, 2)::integer;
+                        v_is_ordinal := true;
+                        v_at := v_at + 1;
+                        exit;
+                    end if;
                     exit when v_next is null or left(v_next, 1) not in ('#', '~');
                     v_add := substr(v_next, 2)::numeric;
                     exit when not (v_number between 20 and 90 and v_number % 10 = 0 and v_add < 10)
@@ -147,9 +173,11 @@ begin
                     v_number := v_number + v_add;
                     v_at := v_at + 1;
                 end loop;
-                v_value := trim_scale(v_number)::text;
+                v_value := trim_scale(v_number)::text || case when v_is_ordinal then 'th' else '' end;
                 v_next := classes[v_at + 1];
-                if v_next = '%' then
+                if v_is_ordinal then
+                    null;
+                elsif v_next = '%' then
                     v_value := v_value || '%';
                     v_at := v_at + 1;
                 elsif left(v_next, 1) = 't' and v_number between 0 and 24 then
@@ -187,6 +215,11 @@ begin
             v_kind := 'numeral';
             v_value := substr(v_class, 2) || 'th';
             v_weight := case when v_class in ('o1', 'o2') then 'w' else 's' end;
+        elsif left(v_class, 1) = 'u' then
+            -- a unit without a number: per minute, every week
+            v_kind := 'unit';
+            v_value := substr(v_class, 2);
+            v_weight := 'w';
         elsif left(v_class, 1) = '$' then
             v_kind := 'currency';
             v_value := substr(v_class, 2);
@@ -307,3 +340,39 @@ begin
 end;
 $function$;
 revoke all on function memfold_internal._guard_counted(text[], text[]) from public;
+
+-- The facts (_guard_facts) that only one text states, as signals.
+create or replace function memfold_internal._guard_fact_change(a text[], b text[])
+returns text[]
+language plpgsql
+immutable
+parallel safe
+as $function$
+begin
+    return (
+        select coalesce(array_agg(compared.kind || ': ' || compared.difference), '{}')
+        from (
+            select facts.kind,
+                concat_ws(' <> ', string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 1),
+                          string_agg(facts.value, ', ' order by facts.value) filter (where facts.side = 2))
+                    as difference,
+                bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
+            from (
+                select listed.kind, listed.value, listed.weight, listed.side,
+                    -- (a window, for a value that both texts state: a join would take the square of a page)
+                    min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
+                        as is_shared
+                from (
+                    select distinct split_part(stated.fact, E'\x1f', 1) as kind,
+                        split_part(stated.fact, E'\x1f', 2) as value,
+                        split_part(stated.fact, E'\x1f', 3) as weight, stated.side
+                    from (select unnest(a), 1 union all select unnest(b), 2) as stated(fact, side)
+                ) as listed
+            ) as facts
+            where not facts.is_shared
+            group by facts.kind
+        ) as compared
+        where compared.differs);
+end;
+$function$;
+revoke all on function memfold_internal._guard_fact_change(text[], text[]) from public;

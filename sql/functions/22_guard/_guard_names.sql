@@ -96,11 +96,35 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_order(text[], text[], text[], text[]) from public;
 
+-- Whether capitals say nothing in a text: nearly all its words have one, and it is long for a name with a verb ("Likes Star
+-- Wars"), or has one at a word that is no name.
+create or replace function memfold_internal._guard_is_headline(tokens text[], marked text[], classes text[])
+returns boolean
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_count integer := 0;
+    v_other boolean := false;
+begin
+    for v_at in 1..cardinality(tokens) loop
+        if marked[v_at] <> tokens[v_at] then
+            v_count := v_count + 1;
+            v_other := v_other
+                or v_at > 1 and left(classes[v_at], 1) in ('s', 'p', '&', 'n', 'N') and classes[v_at] not in ('st');
+        end if;
+    end loop;
+    return v_count > 2 and v_count * 10 > cardinality(tokens) * 7 and (v_other or v_count > 4);
+end;
+$function$;
+revoke all on function memfold_internal._guard_is_headline(text[], text[], text[]) from public;
+
 -- The names among the words that only one text has, each led by '!' where it surely is one, by '?' where that depends
 -- on the other text: the subject that begins a sentence, every noun of German, katakana; by '~' where it begins a
 -- sentence and nothing else speaks for a name.
 create or replace function memfold_internal._guard_new_names(
-    tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean)
+    tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean, is_headline boolean)
 returns text[]
 language plpgsql
 immutable
@@ -109,32 +133,36 @@ as $function$
 declare
     v_names text[] := '{}'::text[];
     v_place integer;
-    v_count integer := 0;
+    v_before integer;
+    v_is_first boolean;
     v_token text collate "C";
     v_next text collate "C";
     v_class text collate "C";
 begin
-    for v_at in 1..cardinality(tokens) loop
-        if marked[v_at] <> tokens[v_at] then
-            v_count := v_count + 1;
-        end if;
-    end loop;
-    -- headlines and shouting: capitals say nothing
-    if not is_german and v_count > 2 and v_count * 10 > cardinality(tokens) * 7 then
-        return v_names;
-    end if;
     foreach v_place in array only_here loop
+        -- (of a page the first names: each is compared with each of the other text)
+        exit when cardinality(v_names) = 40;
         v_token := tokens[v_place];
         if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
             v_names := v_names || ('?' || rtrim(v_token, 'ー'));
             continue;
         end if;
-        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]'
-            or v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
-        if v_place = 1 or tokens[v_place - 1] = '.' then
+        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]';
+        v_is_first := v_place = 1 or tokens[v_place - 1] = '.' and coalesce(classes[v_place - 2] not in ('st', 'St'), true);
+        if is_headline and not v_is_first then
+            -- what follows a preposition, an article or a conjunction, over a name's other words
+            v_before := v_place - 1;
+            while v_before > greatest(v_place - 3, 1) and classes[v_before] is null and marked[v_before] <> tokens[v_before] loop
+                v_before := v_before - 1;
+            end loop;
+            continue when (coalesce(left(classes[v_before], 1) not in ('p', '&'), true) or tokens[v_before] = 'to')
+                and tokens[v_before] not in ('the', 'a', 'an');
+        end if;
+        continue when v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
+        if v_is_first then
             v_next := tokens[v_place + 1];
             v_class := classes[v_place + 1];
-            if marked[v_place + 1] <> v_next and v_class is null and not is_german
+            if marked[v_place + 1] <> v_next and v_class is null and not is_german and not is_headline
                 or v_next in ('''s', 'is', 'was', 'has', 'had', 'does', 'did', 'will', 'would', 'can', 'ist', 'hat',
                               'war', 'wird', 'est', 'a', 'es', 'ha', 'está', 'tiene', 'è', 'é', 'tem')
                 or (v_class is null or v_class = 'S') and v_next ~ '[^s]s$' and v_token !~ 's$'
@@ -142,9 +170,11 @@ begin
                     and v_next ~ '(?:[^s]s|ed|t|e|a|ó|é|и|т|л|ла)$' and v_token !~ '(?:s|ed|ing)$'
             then
                 v_names := v_names || ('?' || v_token);
-            else
+            elsif not is_headline then
                 v_names := v_names || ('~' || v_token);
             end if;
+        elsif is_headline then
+            v_names := v_names || ('?' || v_token);
         elsif is_german then
             if left(classes[v_place - 1], 1) is distinct from 's' or tokens[v_place - 1] = 'ist' then
                 v_names := v_names || ('?' || v_token);
@@ -156,7 +186,7 @@ begin
     return v_names;
 end;
 $function$;
-revoke all on function memfold_internal._guard_new_names(text[], text[], text[], integer[], text[], boolean) from public;
+revoke all on function memfold_internal._guard_new_names(text[], text[], text[], integer[], text[], boolean, boolean) from public;
 
 -- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) make none.
 create or replace function memfold_internal._guard_name_change(a text[], b text[])
@@ -221,8 +251,9 @@ declare
     v_long text collate "C";
     v_prefix text collate "C";
     v_rest text collate "C";
-    v_prefixes constant text[] := '{un,dis,in,im,ir,il,non,anti,mis,miss,des,dés,mé,mal,не,бес,без,анти}'::text[];
-    v_innocent constant text[] := '{inside,instep,inform,invest,display,discover,impress,improve,discount}'::text[];
+    v_prefixes constant text[] := '{un,dis,in,im,ir,il,non,anti,mis,miss,des,dés,mé,mal,ne,не,бес,без,анти}'::text[];
+    v_innocent constant text[] := '{inside,instep,inform,invest,display,discover,impress,improve,discount,newest,
+        neural,network}'::text[];
     v_ending constant text := '(?:e?s|e?d|ing|ly|e|en|er|em|es|a|o|as|os|t)$';
 begin
     -- (long texts are not near-identical by their fortieth new word)
@@ -236,6 +267,8 @@ begin
             end if;
             continue when length(v_short) < 4;
             foreach v_prefix in array v_prefixes loop
+                -- (few words hold the beginning of another one)
+                exit when strpos(v_long, left(v_short, 3)) < 2;
                 if starts_with(v_long, v_prefix) then
                     v_rest := substr(v_long, length(v_prefix) + 1);
                     if left(v_rest, 3) = left(v_short, 3)
@@ -257,46 +290,3 @@ begin
 end;
 $function$;
 revoke all on function memfold_internal._guard_prefix(text[], text[]) from public;
-
--- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it),
--- and the number of the coordination ("Alice, Bob and Carol") it belongs to, with U+001F between.
-create or replace function memfold_internal._guard_names(tokens text[], marked text[], classes text[])
-returns text[]
-language plpgsql
-immutable
-parallel safe
-as $function$
-declare
-    v_names text[] := '{}'::text[];
-    v_group integer := 0;
-    v_last integer := -1;
-    v_back integer;
-    v_joined boolean;
-    v_ending constant text := '(?<=[а-я]{2})(?:ами|ой|ою|ей|ом|ем|ах|ам|ов|[аяуюеыийь])$';
-    v_mark text;
-begin
-    for v_at in 1..cardinality(tokens) loop
-        if marked[v_at] <> tokens[v_at] and (classes[v_at] is null or left(classes[v_at], 1) in ('S', 'u', '$')) then
-            v_back := v_at - 1;
-            v_joined := v_back = v_last;
-            while v_back > v_last and left(classes[v_back], 1) in ('&', 's') and tokens[v_back] <> '.' loop
-                v_joined := v_joined or classes[v_back] = '&';
-                v_back := v_back - 1;
-            end loop;
-            if v_last < 1 or v_back > v_last or not v_joined then
-                v_group := v_group + 1;
-                v_back := v_at - 1;
-                while v_back > 0 and (left(classes[v_back], 1) = 's' and tokens[v_back] not in ('.', '''s')) loop
-                    v_back := v_back - 1;
-                end loop;
-                v_mark := case when left(classes[v_back], 1) in ('p', 't') then tokens[v_back] else '' end;
-            end if;
-            v_names := v_names || (regexp_replace(tokens[v_at] collate "C", v_ending, '') || E'\x1f'
-                || case when tokens[v_at + 1] = '''s' then '''s' else v_mark end || E'\x1f' || v_group);
-            v_last := v_at;
-        end if;
-    end loop;
-    return v_names;
-end;
-$function$;
-revoke all on function memfold_internal._guard_names(text[], text[], text[]) from public;

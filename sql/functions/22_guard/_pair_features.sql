@@ -67,20 +67,10 @@ create or replace function memfold_internal._pair_features(
 language plpgsql immutable parallel safe
 as $$
 declare
-    -- (constants of their type: strings would be cast, through their text, in every call)
     -- grammar: may change without a change of what is said
-    v_grammar constant jsonb := jsonb '["a", "about", "after", "also", "am", "an", "and", "are", "as", "at", "be", "been",
-        "before", "being", "between", "but", "by", "can", "could", "did", "do", "does", "during", "for", "from", "had", "has",
-        "have", "he", "her", "him", "his", "i", "if", "in", "into", "is", "it", "its", "may", "me", "might", "my", "of", "on",
-        "onto", "or", "our", "out", "over", "shall", "she", "should", "so", "than", "that", "the", "their", "them", "then",
-        "there", "these", "they", "this", "those", "through", "to", "too", "up", "very", "was", "we", "were", "what", "when",
-        "where", "which", "while", "who", "will", "with", "would", "you", "your"]';
+    v_grammar constant jsonb := memfold_internal._lexicon_words('g');
     -- what turns a statement round, or takes from it
-    v_denial constant jsonb := jsonb '["anything", "away", "barely", "cannot", "cease", "ceased", "denied", "denies", "deny", "end",
-        "ended", "everyone", "everything", "except", "exclude", "excluded", "excluding", "fail", "failed", "fails", "false",
-        "hardly", "impossible", "incorrect", "instead", "lack", "lacked", "lacking", "lacks", "neither", "never", "no",
-        "nobody", "none", "nor", "not", "nothing", "nowhere", "prevent", "prevented", "rarely", "rather", "refuse", "refused",
-        "refuses", "reject", "rejected", "ruled", "stop", "stopped", "unable", "unless", "unlikely", "without", "wrong"]';
+    v_denial constant jsonb := memfold_internal._lexicon_words('d');
     -- in one order, whichever is the newer: the features of (a, b) are those of (b, a)
     v_first constant text collate "C" := least(coalesce(a, '') collate "C", coalesce(b, ''));
     v_second constant text collate "C" := greatest(coalesce(a, '') collate "C", coalesce(b, ''));
@@ -285,8 +275,8 @@ begin
         v_shift::double precision / greatest(v_shared_content * v_longer, 1),
         v_breaks::double precision / v_longer,
         v_neighbours::double precision / v_longer,
-        -- what the guard says: how much, and of which kind
-        coalesce(cardinality(guard), 0),
+        -- what the guard says: how much, and of which kind; substitution is a rule of its own, which no score repeats
+        coalesce(cardinality(guard), 0) - regexp_count(v_signals, E'\\nsubstitution:'),
         (strpos(v_signals, E'\nnegation:') > 0)::integer,
         (v_signals ~ E'\\n(numeral|date|time|version|currency|unit|identifier):')::integer,
         (strpos(v_signals, E'\nname:') > 0)::integer,

@@ -17,6 +17,7 @@ declare
     v_best double precision;
     v_mergeable boolean;
     v_guard jsonb;
+    v_veto text;
     v_entry jsonb;
     v_entries jsonb := '{}'::jsonb;
 begin
@@ -84,10 +85,13 @@ begin
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := coalesce(v_entry -> 'guard', case when v_policy.guard = 'on' then pg_catalog.to_jsonb(memfold_internal._guard_pair(
-                c.tenant_id, c.content, v_neighbour.root_content, c.object, v_neighbour.root_object)) else '[]' end);
-            v_entry := v_entry || pg_catalog.jsonb_build_object('guard', v_guard);
-            v_mergeable := v_mergeable and v_guard = '[]';
+            select pg_catalog.to_jsonb(m.guard), m.mergeable, m.veto into v_guard, v_mergeable, v_veto
+            from memfold_internal._check_merge(c.tenant_id, v_policy, c.content, v_neighbour.root_content, c.object,
+                v_neighbour.root_object, (
+                    select pg_catalog.array_agg(s.signal)
+                    from pg_catalog.jsonb_array_elements_text(v_entry -> 'guard') as s (signal)
+                ), v_mergeable) as m;
+            v_entry := v_entry || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('guard', v_guard, 'veto', v_veto));
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
                 v_best := case when v_mergeable then v_own else v_value end;
                 d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
@@ -96,6 +100,7 @@ begin
                 d.target_id := v_neighbour.root_id;
                 d.similarity := v_own;
                 d.guard := array(select pg_catalog.jsonb_array_elements_text(v_guard));
+                d.reason := v_veto;
             end if;
         end if;
         v_entries := v_entries || pg_catalog.jsonb_build_object(v_neighbour.root_id, v_entry);
@@ -113,5 +118,5 @@ $$;
 revoke all on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) is
 'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts
-and by their own. action: merged (the best guard-clean one whose own text is above the policy''s lexical_threshold), ambiguous (one
-that the guard tells apart, or of which an alias is above it), or null; similarity: Jaccard to its own text, in [0, 1]. Only reads.';
+and by their own. action: merged (the best one whose own text is above the policy''s lexical_threshold and passes guard and veto), ambiguous
+(one that guard or veto keep apart, or of which an alias is above it), or null; similarity: Jaccard to its own text, in [0, 1]. Only reads.';

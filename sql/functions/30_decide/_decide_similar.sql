@@ -96,6 +96,7 @@ declare
     v_newest constant bigint := memfold_internal._newest((c.policy).scope, c.subject, c.predicate);
     v_guard text[];
     v_signals text[];
+    v_veto text;
     -- by the memory's own text, and by the best of its texts
     v_own double precision;
     v_value double precision;
@@ -131,6 +132,7 @@ begin
         );
         v_guard := null;
         v_signals := null;
+        v_veto := null;
         if v_score is null then
             v_own := v_neighbour.similarity;
             v_value := v_neighbour.matched_similarity;
@@ -152,13 +154,13 @@ begin
         -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
         v_mergeable := coalesce(v_own > v_merge or v_own = v_merge and v_policy.merge_inclusive, false);
         v_unclear := coalesce(v_value >= v_judge, false);
-        -- the guard is asked of the best neighbour, and of further ones that would merge, until one is clean
+        -- guard and veto are asked of the best neighbour, and of further ones that would merge, until one may
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            v_guard := case when v_policy.guard = 'off' then '{}' else coalesce(v_signals, memfold_internal._guard_pair(
-                c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object)) end;
-            v_mergeable := v_mergeable and v_guard = '{}';
+            select m.guard, m.mergeable, m.veto into v_guard, v_mergeable, v_veto
+            from memfold_internal._check_merge(c.tenant_id, v_policy, c.content, v_neighbour.content, c.object, v_neighbour.object,
+                v_signals, v_mergeable) as m;
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
                 v_best := case when v_mergeable then v_own else v_value end;
                 d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
@@ -169,13 +171,14 @@ begin
                 d.memory_id := case when except_root is not null then v_neighbour.matched_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
-                d.reason := case when v_score is not null then 'score ' || pg_catalog.round(v_best::numeric, 4) end;
+                d.reason := nullif(pg_catalog.concat_ws('; ',
+                    case when v_score is not null then 'score ' || pg_catalog.round(v_best::numeric, 4) end, v_veto), '');
                 v_about := null;
             end if;
         end if;
         v_entry := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
             'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
-            'guard', pg_catalog.to_jsonb(v_guard)) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
+            'guard', pg_catalog.to_jsonb(v_guard), 'veto', v_veto) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
             else pg_catalog.jsonb_build_object(
                 'matched_id', v_neighbour.matched_id, 'matched_similarity', v_neighbour.matched_similarity) end);
         if v_neighbour.matched_similarity >= v_report then
@@ -194,6 +197,7 @@ $$;
 revoke all on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) from public;
 comment on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) is
 'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and
-guard-clean), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard and similarity
-are those of the memory''s own text. Method session: a neighbour that is looked at for being of the candidate''s session.
+passes guard and veto), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard, veto and
+similarity are those of the memory''s own text; reason names score and veto. Method session: a neighbour that is looked at for being
+of the candidate''s session.
 similar_memories: what is near enough to be reported, and what the decision is about. Only reads.';

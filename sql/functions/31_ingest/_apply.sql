@@ -153,8 +153,8 @@ language plpgsql volatile
 as $$
 begin
     if source_turn_ids <> '{}' then
-        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-        select _insert_counters.tenant_id, t.turn, _insert_counters.memory_id from pg_catalog.unnest(source_turn_ids) as t (turn);
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+        select _insert_counters.tenant_id, t.turn, _insert_counters.memory_id, _insert_counters.event_id from pg_catalog.unnest(source_turn_ids) as t (turn);
     end if;
     insert into memfold.memory_counters (
         tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen, last_event
@@ -186,6 +186,11 @@ begin
         -- whoever gives a row its observation derives it: not for what was recalled
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
+        end if;
+        -- so that its id is above those that others, who hold the root's row and no scope, give to restatements
+        if v_observation then
+            perform memfold_internal._lock_texts(c.tenant_id, memfold_internal._texts_to_lock(c.tenant_id,
+                pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
         end if;
         if d.action = 'merged' then
             d.on_timeline := exists (
@@ -245,6 +250,9 @@ begin
 
     v_event_id := memfold_internal._record(c, d, v_memory_id, v_observation, v_judgement_id);
     if v_derive then
+        if v_observation and c.source_turn_ids <> '{}' then
+            perform memfold_internal._add_turns(c.tenant_id, v_memory_id, c.source_turn_ids, v_event_id);
+        end if;
         perform memfold.derive_scope(pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null),
             c.tenant_id);
     end if;

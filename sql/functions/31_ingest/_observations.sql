@@ -1,5 +1,5 @@
 create or replace function memfold_internal._add_sources(
-    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[]
+    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], event_id uuid
 ) returns bigint
 language plpgsql volatile
 as $$
@@ -10,14 +10,7 @@ begin
     if source_turn_ids = '{}' then
         return 1;
     end if;
-    with added as (
-        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
-        select _add_sources.tenant_id, t.turn, _add_sources.memory_id
-        from pg_catalog.unnest(source_turn_ids) as t (turn)
-        on conflict do nothing
-        returning s.source_turn_id
-    )
-    select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
+    v_new := memfold_internal._add_turns(tenant_id, memory_id, source_turn_ids, event_id);
     if v_new is null then
         return 0;
     end if;
@@ -35,8 +28,8 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[]) from public;
-comment on function memfold_internal._add_sources(text, uuid, uuid, text[]) is
+revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) from public;
+comment on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) is
 'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
 tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
 
@@ -84,6 +77,7 @@ declare
     v_independent bigint := 1;
     v_last_event uuid;
     v_stripe bigint;
+    v_fills_block boolean;
 begin
     observed_at := v_seen;
     if c.origin = 'recalled' then
@@ -122,8 +116,9 @@ begin
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
         returning k.aliases, k.on_timeline,
             case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
-            case when c.observed_at is null then k.last_seen else v_seen end
-        into v_aliases, v_on_timeline, v_last_event, observed_at;
+            case when c.observed_at is null then k.last_seen else v_seen end,
+            k.observations % memfold_internal._block_size() = 0 or v_fills_block is not null
+        into v_aliases, v_on_timeline, v_last_event, observed_at, v_fills_block;
         exit when v_aliases is not null;
         -- Several turns may be new in part, which depends on who came before: not beside others.
         if c.metadata = '{}' and new_aliases = 0 and v_turns <= 1 and c.last_event_id is null
@@ -136,7 +131,7 @@ begin
             where s.stripe is not null;
             exit when v_aliases is not null;
         end if;
-        perform memfold_internal._join_stripes(c.tenant_id, array[root_id]);
+        v_fills_block := nullif(memfold_internal._join_stripes(c.tenant_id, array[root_id]), false);
     end loop;
     if v_aliases is null then
         return;
@@ -157,15 +152,18 @@ begin
         end if;
     end if;
     if v_turns = 1 and v_aliases = 0 then
-        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-        values (c.tenant_id, c.source_turn_ids[1], _record_observation.memory_id)
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+        values (c.tenant_id, c.source_turn_ids[1], _record_observation.memory_id, _record_observation.event_id)
         on conflict do nothing;
         get diagnostics v_independent = row_count;
     elsif v_turns > 0 then
-        v_independent := memfold_internal._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids);
+        v_independent := memfold_internal._add_sources(c.tenant_id, memory_id, root_id, c.source_turn_ids, event_id);
     end if;
     if v_independent = 0 then
         perform memfold_internal._not_independent(c.tenant_id, root_id, v_stripe);
+        if v_stripe is not null then
+            perform memfold_internal._precede(c.tenant_id, memory_id, c.source_turn_ids, event_id);
+        end if;
     end if;
     if c.metadata <> '{}' then
         update memfold.memories as m
@@ -173,6 +171,9 @@ begin
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.root_id
             and m.metadata <> memfold_internal._merge_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
+    end if;
+    if v_fills_block then
+        perform memfold_internal._extend_sums(c.tenant_id, memory_id);
     end if;
     on_timeline := v_on_timeline;
 end;

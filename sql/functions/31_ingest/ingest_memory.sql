@@ -16,6 +16,7 @@ declare
     v_last_event uuid;
     v_stripe bigint;
     v_is_striped boolean;
+    v_fills_block boolean;
 begin
     select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
         coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
@@ -53,8 +54,8 @@ begin
                 and not k.is_striped
                 and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
             returning k.aliases, k.on_timeline, case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end,
-                k.last_event
-            into v_aliases, v_on_timeline, v_stated_at, v_last_event;
+                k.last_event, k.observations % memfold_internal._block_size() = 0 or v_fills_block is not null
+            into v_aliases, v_on_timeline, v_stated_at, v_last_event, v_fills_block;
             exit when v_aliases is not null;
         end if;
         if metadata = '{}' then
@@ -75,7 +76,7 @@ begin
                 limit 1
             ) as n
             where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
-                and x.stripe = memfold_internal._own_stripe()
+                and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
                 and pg_catalog.current_setting('transaction_isolation') = 'read committed'
             returning 0, false, case when _ingest_fast_path.observed_at is null then x.last_seen else v_seen end, x.last_event, x.stripe
             into v_aliases, v_on_timeline, v_stated_at, v_last_event, v_stripe;
@@ -86,8 +87,8 @@ begin
                 exit;
             end if;
         end if;
-        -- what cannot be added beside others, or there were stripes until a moment ago
-        perform memfold_internal._join_stripes(tenant_id, array[v_memory_id]);
+        -- what cannot be added beside others, or there were stripes until a moment ago, or this one is full
+        v_fills_block := nullif(memfold_internal._join_stripes(tenant_id, array[v_memory_id]), false);
         v_is_striped := false;
     end loop;
     if v_aliases is null then
@@ -97,15 +98,18 @@ begin
     end if;
     if source_turn_ids <> '{}' then
         if v_aliases = 0 then
-            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id)
-            values (_ingest_fast_path.tenant_id, source_turn_ids[1], v_memory_id)
+            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+            values (_ingest_fast_path.tenant_id, source_turn_ids[1], v_memory_id, v_last_event)
             on conflict do nothing;
             get diagnostics v_added = row_count;
         else
-            v_added := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids);
+            v_added := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids, v_last_event);
         end if;
         if v_added = 0 then
             perform memfold_internal._not_independent(tenant_id, v_memory_id, v_stripe);
+            if v_stripe is not null then
+                perform memfold_internal._precede(tenant_id, v_memory_id, source_turn_ids, v_last_event);
+            end if;
         end if;
     end if;
     if v_last_event <> v_event_id then
@@ -132,6 +136,9 @@ begin
         _ingest_fast_path.extractor_confidence, _ingest_fast_path.session_id, _ingest_fast_path.origin, _ingest_fast_path.metadata,
         v_stated_at, memfold_internal._actor()
     );
+    if v_fills_block then
+        perform memfold_internal._extend_sums(tenant_id, v_memory_id);
+    end if;
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_last_event,
         null::jsonb);
 end;
@@ -373,16 +380,13 @@ begin
 end;
 $$;
 revoke all on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) from public;
 grant execute on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) to memfold_app;
 comment on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) is
 'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
 Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,

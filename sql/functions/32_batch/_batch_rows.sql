@@ -121,15 +121,17 @@ as $$
 declare
     v_classes constant text[] := b.classes;
     v_matched constant uuid[] := b.matched;
+    v_event_ids constant uuid[] := b.event_ids;
     v_turns memfold_internal.batch_turn[];
 begin
     with added as (
-        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id)
-        select b.tenant_id, t.turn, v_matched[c.ordinality]
+        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id, event_id)
+        select b.tenant_id, t.turn, v_matched[c.ordinality], v_event_ids[c.ordinality]
         from unnest(b.items) with ordinality as c
         cross join lateral unnest(c.source_turn_ids) as t (turn)
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-        order by 2, 3
+        -- of several in one turn the first
+        order by 2, 3, c.ordinality
         on conflict do nothing
         returning s.source_turn_id, s.memory_id
     )
@@ -145,7 +147,8 @@ comment on function memfold_internal._add_batch_sources(memfold_internal.batch) 
 'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts,
 and where a tree has aliases, to the whole tree.';
 
-create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[]) returns void
+create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[])
+returns uuid[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -160,54 +163,65 @@ declare
     v_event_ids constant uuid[] := b.event_ids;
     -- of at most one turn each, a new turn is one candidate's
     v_windows constant boolean := exists (select from unnest(b.items) as c where cardinality(c.source_turn_ids) > 1);
+    v_filled uuid[];
 begin
     -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
     -- rows that are there are held already.
-    insert into memfold.memory_counters as k (
-        tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
-        last_event
-    )
-    select b.tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
-        min(o.seen), max(o.seen), v_event_ids[max(o.i)]
-    from (
-        select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
-            c.extractor_confidence, coalesce(c.observed_at, b.told_at) as seen, c.ordinality as i
-        from unnest(b.items) with ordinality as c
-        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-        union all
-        select t.memory_id, 1, null, null, null, null from unnest(turns) as t where not v_windows
-        union all
-        -- one a candidate, the first of those that have a new turn
-        select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
+    with counted as (
+        insert into memfold.memory_counters as k (
+            tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
+            last_event
+        )
+        select b.tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
+            min(o.seen), max(o.seen), v_event_ids[max(o.i)]
         from (
-            select t.root_id, min(t.i) as i
+            select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
+                c.extractor_confidence, coalesce(c.observed_at, b.told_at) as seen, c.ordinality as i
+            from unnest(b.items) with ordinality as c
+            where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+            union all
+            select t.memory_id, 1, null, null, null, null from unnest(turns) as t where not v_windows
+            union all
+            -- one a candidate, the first of those that have a new turn
+            select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
             from (
-                select v_roots[c.ordinality] as root_id, t.turn, c.ordinality as i, false as is_new
-                from unnest(b.items) with ordinality as c
-                cross join lateral unnest(c.source_turn_ids) as t (turn)
-                where v_windows and v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-                union all
-                select t.memory_id, t.turn, null, true from unnest(turns) as t where v_windows
-            ) as t
-            group by t.root_id, t.turn
-            having bool_or(t.is_new)
-        ) as f
-    ) as o
-    group by o.root_id
-    order by o.root_id
-    on conflict (tenant_id, memory_id) do update
-    set observations = k.observations + excluded.observations,
-        independent = k.independent + excluded.independent,
-        source_confidence = greatest(k.source_confidence, excluded.source_confidence),
-        extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
-        first_seen = least(k.first_seen, excluded.first_seen),
-        last_seen = greatest(k.last_seen, excluded.last_seen),
-        last_event = greatest(k.last_event, excluded.last_event);
+                select t.root_id, min(t.i) as i
+                from (
+                    select v_roots[c.ordinality] as root_id, t.turn, c.ordinality as i, false as is_new
+                    from unnest(b.items) with ordinality as c
+                    cross join lateral unnest(c.source_turn_ids) as t (turn)
+                    where v_windows and v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+                    union all
+                    select t.memory_id, t.turn, null, true from unnest(turns) as t where v_windows
+                ) as t
+                group by t.root_id, t.turn
+                having bool_or(t.is_new)
+            ) as f
+        ) as o
+        group by o.root_id
+        order by o.root_id
+        on conflict (tenant_id, memory_id) do update
+        set observations = k.observations + excluded.observations,
+            independent = k.independent + excluded.independent,
+            source_confidence = greatest(k.source_confidence, excluded.source_confidence),
+            extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
+            first_seen = least(k.first_seen, excluded.first_seen),
+            last_seen = greatest(k.last_seen, excluded.last_seen),
+            last_event = greatest(k.last_event, excluded.last_event)
+        returning k.memory_id, k.observations
+    )
+    select array_agg(k.memory_id) into v_filled
+    from counted as k
+    -- it may have passed a multiple
+    where k.observations >= memfold_internal._block_size()
+        and k.observations % memfold_internal._block_size() < cardinality(v_classes);
+    return v_filled;
 end;
 $$;
 revoke all on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) from public;
 comment on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) is
-'Counters of the candidates that only add. turns: those that are evidence. The caller holds the rows of their roots.';
+'Counters of the candidates that only add. turns: those that are evidence. Returns the roots that may have a block to be summed by it
+(null: none). The caller holds the rows of their roots.';
 
 create or replace function memfold_internal._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]

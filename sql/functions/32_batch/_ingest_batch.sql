@@ -3,6 +3,7 @@ language plpgsql volatile
 as $$
 declare
     v_turns memfold_internal.batch_turn[];
+    v_filled uuid[];
     v_adds constant boolean := b.classes && array['hit', 'new', 'repeat'];
 begin
     if b.classes && array['new', 'repeat', 'rest'] then
@@ -17,12 +18,19 @@ begin
         ) then
             b.items := memfold_internal._seen_in_batch(b);
         end if;
-        v_turns := memfold_internal._add_batch_sources(b);
     end if;
     b.event_ids := memfold_internal._new_ids(pg_catalog.cardinality(b.items), memfold_internal._newest_event(b.tenant_id));
     if v_adds then
-        perform memfold_internal._add_batch_counters(b, v_turns);
+        v_turns := memfold_internal._add_batch_sources(b);
+        v_filled := memfold_internal._add_batch_counters(b, v_turns);
         perform memfold_internal._record_batch(b);
+        if v_filled is not null then
+            perform memfold_internal._extend_sums(b.tenant_id, t.memory_id)
+            from (
+                select distinct o.memory_id from unnest(b.classes, b.matched, b.roots) as o (class, memory_id, root_id)
+                where o.class = 'hit' and o.root_id = any(v_filled)
+            ) as t;
+        end if;
     end if;
     return b;
 end;

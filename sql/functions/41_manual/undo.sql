@@ -99,6 +99,19 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
+    -- With a restatement go its turns and what it adds to sums: under the rows of counters, as whoever restates has them.
+    v_sides := array(
+        select distinct x.id
+        from pg_catalog.unnest(event_ids) as i (id)
+        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
+        cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
+        where v.tier = 1 and v.observation and x.id is not null
+    );
+    if v_sides <> '{}' then
+        perform memfold_internal._lock_texts(_undo.tenant_id, memfold_internal._texts_to_lock(_undo.tenant_id, v_sides || array(
+            select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
+        )));
+    end if;
     -- an archived restatement is in force by a row that stands for many, and its metadata by what was left of its kind
     perform memfold_internal._unarchive(_undo.tenant_id, array(
         select v.memory_id
@@ -118,7 +131,11 @@ begin
     v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(v_undone) as i (id)
-        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        cross join lateral (
+            select v.* from memfold.memory_events as v
+            where v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+            offset 0
+        ) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where x.id is not null
         order by 1
@@ -129,7 +146,11 @@ begin
     for e in
         select v.*
         from pg_catalog.unnest(v_undone) with ordinality as i (id, place)
-        join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        cross join lateral (
+            select v.* from memfold.memory_events as v
+            where v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+            offset 0
+        ) as v
         order by i.place
     loop
         if e.action in ('superseded', 'historical') and e.tier >= 2
@@ -157,7 +178,11 @@ begin
     return query
     select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text
     from unnest(v_undone, v_undo_ids) as i (id, undo_id)
-    join memfold.memory_events as v on v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+    cross join lateral (
+        select v.* from memfold.memory_events as v
+        where v.tenant_id = _undo.tenant_id collate "C" and v.event_id = i.id
+        offset 0
+    ) as v
     cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
     join memfold.memories as m on m.tenant_id = _undo.tenant_id collate "C" and m.memory_id = x.id
     order by m.memory_id, i.undo_id desc;

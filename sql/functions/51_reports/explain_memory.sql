@@ -186,6 +186,10 @@ begin
                 return next '        log-odds: ' || v_score;
             end if;
         end if;
+        if r.reason like '%veto %' and r.target_content is not null then
+            return next format('        words: %s', memfold_internal._veto_reasons(coalesce(r.content, r.memory_content),
+                r.target_content));
+        end if;
     end loop;
 end;
 $$;
@@ -194,5 +198,5 @@ grant execute on function memfold.explain_memory(uuid, text) to memfold_app, mem
 grant execute on function memfold_internal._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
 'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
-its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, what added most to the score in
-force now. Raises MF018.';
+its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, or the veto, what added most
+to the score in force now. Raises MF018.';

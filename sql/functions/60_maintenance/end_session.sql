@@ -1,6 +1,6 @@
 create or replace function memfold_internal._session_texts(tenant_id text, bucket_id text, session_id text)
 returns table (
-    kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, guard text,
+    kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, rule memfold.policies,
     session_threshold double precision
 )
 language plpgsql stable
@@ -26,7 +26,7 @@ begin
         t.content::text, t.object::text, memfold_internal._tokens(t.content, (r.rule).segmenter),
         pg_catalog.row_number() over (
             order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
-        ), (r.rule).guard::text, r.session_threshold
+        ), r.rule, r.session_threshold
     from texts as t
     join rules as r on r.memory_type = t.memory_type
     cross join lateral (
@@ -95,10 +95,8 @@ begin
             ) as j
             where j.similarity > a.session_threshold
                 and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
-                and (
-                    a.guard = 'off'
-                    or memfold_internal._guard_pair(_session_merges.tenant_id, a.content, b.content, a.object, b.object) = '{}'
-                )
+                and (memfold_internal._check_merge(_session_merges.tenant_id, a.rule, a.content, b.content, a.object, b.object,
+                    null, true)).mergeable
         )
         select t.kind, t.ids, t.standings,
             -- of each memory, the later ones that are near to it

@@ -125,7 +125,9 @@ begin
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
     elsif task = 'counters' then
-        v_step.number := memfold_internal._join_idle_stripes(tenant_id, 1000);
+        select pg_catalog.count(*) into v_step.number
+        from memfold_internal._join_idle_stripes(tenant_id, 1000) as j (id)
+        cross join lateral (select memfold_internal._extend_sums(_maintenance_task.tenant_id, j.id) offset 0) as s;
         v_step.is_left := v_step.number >= 1000;
     elsif task = 'embed' then
         v_step.number := memfold.embed_pending(tenant_id);

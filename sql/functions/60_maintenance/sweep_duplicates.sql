@@ -1,8 +1,8 @@
 create or replace function memfold_internal._sweep_plan(
     tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
 ) returns table (
-    member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, on_merge text, on_ambiguous text,
-    is_guarded boolean, is_mergeable boolean
+    member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, on_merge text,
+    policy memfold.policies, is_mergeable boolean
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -19,10 +19,10 @@ declare
     v_near double precision[];
     v_merges boolean[];
     v_fold record;
-    v_guard text[];
+    v_check record;
     v_members integer[];
     v_leaders integer[];
-    -- folds that the guard has stopped
+    -- folds that guard or veto have stopped
     v_from integer[];
     v_into integer[];
     v_count bigint;
@@ -70,7 +70,7 @@ begin
         v_from := array[]::integer[];
         v_into := array[]::integer[];
         v_count := 0;
-        -- Whom the guard keeps from its leader may still say what another one says: three times, what is left then is asked.
+        -- Whom guard or veto keep from its leader may still say what another one says: three times, what is left then is asked.
         for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
             v_stopped := false;
             for v_fold in
@@ -106,10 +106,10 @@ begin
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
-                v_guard := case v_policy.guard when 'on' then memfold_internal._guard_pair(tenant_id, v_fold.content, v_fold.other_content,
-                    v_fold.object, v_fold.other_object) else '{}' end;
-                v_refines := v_guard = '{}' and memfold_internal._refines(v_policy, v_fold.content, v_fold.other_content);
-                if v_guard <> '{}' or v_refines and v_policy.on_refinement = 'escalate' then
+                v_check := memfold_internal._check_merge(tenant_id, v_policy, v_fold.content, v_fold.other_content, v_fold.object,
+                    v_fold.other_object, null, true);
+                v_refines := v_check.mergeable and memfold_internal._refines(v_policy, v_fold.content, v_fold.other_content);
+                if not v_check.mergeable or v_refines and v_policy.on_refinement = 'escalate' then
                     v_stopped := true;
                     v_from := v_from || v_fold.member;
                     v_into := v_into || v_fold.leader;
@@ -120,8 +120,8 @@ begin
                 v_count := v_count + 1;
                 return query
                 select array[v_ids[case when v_refines then v_fold.leader else v_fold.member end]],
-                    v_ids[case when v_refines then v_fold.member else v_fold.leader end], v_fold.similarity, v_guard, v_method,
-                    case when v_refines then 'replace' else v_policy.on_merge end, null::text, null::boolean, null::boolean;
+                    v_ids[case when v_refines then v_fold.member else v_fold.leader end], v_fold.similarity, v_check.guard, v_method,
+                    case when v_refines then 'replace' else v_policy.on_merge end, v_policy, null::boolean;
             end loop;
             exit when not v_stopped;
         end loop;
@@ -136,7 +136,7 @@ begin
                 and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
         )
         select array(select v_ids[i.place] from pg_catalog.unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
-            null::text[], v_method, v_policy.on_merge, v_policy.on_ambiguous, v_policy.guard = 'on', exists (
+            null::text[], v_method, v_policy.on_merge, v_policy, exists (
                 select from pg_catalog.unnest(c.members) as i (place)
                 where i.place in (
                     select x.place from unnest(v_a, v_b, v_merges) as e (a, b, merges)
@@ -153,8 +153,8 @@ $$;
 revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
 comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
 'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
-their own similarity, and the guard is clean; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to newest) that is to be asked about, as
-on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
+their own similarity, and guard and veto pass; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to newest) that is to be asked about, as
+the policy''s on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
 decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
 
 -- Longer than 150 lines: the rounds of a run, and what each of them tells: they share its counters.
@@ -179,7 +179,9 @@ declare
     r memfold.runs;
     p record;
     q record;
-    v_guard text[];
+    v_policy memfold.policies;
+    v_synthesises boolean;
+    v_check record;
     v_kind text;
     -- a row of the plan: a memory beside the one that it would fold into, or beside the oldest of its cluster
     v_actions text[] := array[]::text[];
@@ -232,6 +234,8 @@ begin
         v_number := v_number + 1;
         v_first := cardinality(v_ids) + 1;
         v_kind := null;
+        v_policy := p.policy;
+        v_synthesises := p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable;
         for q in
             select i.id, o.id as into_id, m.content, m.object, o.content as other_content, o.object as other_object
             from unnest(case when p.leader_id is null then p.member_ids[2:] else p.member_ids end) with ordinality as i (id, place)
@@ -248,11 +252,11 @@ begin
             ) as o
             order by i.place
         loop
-            v_guard := coalesce(p.guard, case
-                when p.is_guarded and (p.on_ambiguous <> 'insert' or p.on_merge = 'synthesise' and p.is_mergeable)
-                    then memfold_internal._guard_pair(tenant_id, q.content, q.other_content, q.object, q.other_object)
-                else '{}' end);
-            if p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable and v_guard = '{}' then
+            -- what is neither folded nor asked is not compared
+            v_check := memfold_internal._check_merge(tenant_id, v_policy, q.content, q.other_content, q.object, q.other_object,
+                case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not v_synthesises then '{}' else p.guard end,
+                v_synthesises);
+            if v_check.mergeable then
                 v_kind := 'synthesis';
             end if;
             v_numbers := array_append(v_numbers, v_number);
@@ -260,12 +264,12 @@ begin
             v_into_ids := array_append(v_into_ids, q.into_id);
             v_similarities := array_append(v_similarities, case when p.leader_id is null
                 then memfold_internal._similarity_of(tenant_id, q.id, q.into_id, v_model) else p.similarity end);
-            v_guards := array_append(v_guards, to_jsonb(v_guard));
+            v_guards := array_append(v_guards, to_jsonb(v_check.guard));
             v_actions := array_append(v_actions, case when p.leader_id is null then 'ask'
                 when p.on_merge = 'replace' then 'replace' else 'merge' end);
             v_methods := array_append(v_methods, p.method);
         end loop;
-        v_kind := coalesce(v_kind, case p.on_ambiguous
+        v_kind := coalesce(v_kind, case v_policy.on_ambiguous
             when 'judge' then 'consolidation' when 'synthesise' then 'synthesis' when 'review' then 'review' end);
         if p.leader_id is null and v_kind is null then
             for i in v_first..cardinality(v_ids) loop

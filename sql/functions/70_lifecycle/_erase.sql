@@ -89,6 +89,7 @@ declare
     v_named uuid[];
     v_sources uuid[];
     v_turns text[];
+    v_stated uuid[];
     v_removed uuid[];
     v_newest uuid;
 begin
@@ -105,13 +106,11 @@ begin
     ) as x;
     v_beside := memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
     v_named := texts || memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced']);
-    select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.turn) into v_sources, v_turns
-    from (
-        select distinct e.memory_id, t.turn
-        from memfold_internal._events_of(v_tenant_id, texts) as e
-        cross join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn)
-        where e.event_id = any(event_ids)
-    ) as x;
+    select pg_catalog.array_agg(e.memory_id), pg_catalog.array_agg(t.turn), pg_catalog.array_agg(e.event_id)
+    into v_sources, v_turns, v_stated
+    from memfold_internal._events_of(v_tenant_id, texts) as e
+    left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on _erase.turn is null or t.turn = _erase.turn
+    where e.event_id = any(event_ids) and e.observation;
 
     perform memfold_internal._maintain(true);
     v_removed := event_ids;
@@ -138,10 +137,9 @@ begin
     end if;
     v_removed := coalesce(v_removed, '{}');
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
-    -- what is still supported is derived below
-    delete from memfold.memory_sources as s
-    using unnest(v_sources, v_turns) as t (id, turn)
-    where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
+    if v_stated is not null then
+        perform memfold_internal._withdraw_turns(v_tenant_id, v_sources, v_turns, v_stated);
+    end if;
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_still_said, v_has

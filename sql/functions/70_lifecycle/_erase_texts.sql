@@ -92,6 +92,7 @@ begin
         delete from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.memory_id = v_id;
         delete from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = v_id;
         delete from memfold.memory_counter_stripes as s where s.tenant_id = v_tenant_id and s.memory_id = v_id;
+        delete from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id and b.memory_id = v_id;
         delete from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_id;
     end loop;
     -- Aliases and roots at once, for each foreign key is checked at the end of the statement.

@@ -122,6 +122,10 @@ begin
         group by f.memory_id, f.summary
     ) as t on t.memory_id = s.memory_id and t.summary = s.summary;
     get diagnostics v_result.summaries = row_count;
+    perform memfold_internal._renew_sums(_archive.tenant_id, pg_catalog.array_agg(g.memory_id), pg_catalog.array_agg(g.event_id))
+    from pg_catalog.unnest(v_gone) as g
+    where g.observation
+    having pg_catalog.count(*) > 0;
     v_result.is_left := true;
     perform memfold_internal._maintain(false);
     return v_result;
@@ -214,6 +218,11 @@ begin
             v_locked := v_locked || v_text.memory_id::text;
         end loop;
         if v_locked <> '{}' then
+            -- against _extend_sums(), which whoever restates calls without the scope's lock
+            perform from unnest(v_locked::uuid[]) as i (id)
+            join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
+            order by m.memory_id
+            for key share of m;
             -- again, what has been locked
             with plan as materialized (
                 select a.* from memfold_internal._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],

@@ -246,6 +246,10 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
+        -- sums are made anew, for they are not exported
+        perform memfold_internal._extend_sums(v_tenant_id, m.memory_id)
+        from memfold.memories as m
+        where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id;
     end if;
     return v_written;
 end;

@@ -46,8 +46,8 @@ memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfo
 memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
 memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms, memfold.embedding_models, memfold.calibrations,
-memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.archive_positions, memfold_internal._ledger,
-memfold_internal._whole_ledger
+memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.memory_event_sums, memfold.archive_positions,
+memfold_internal._ledger, memfold_internal._whole_ledger, memfold_internal._observed, memfold_internal._decisions
 to memfold_app, memfold_auditor;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on

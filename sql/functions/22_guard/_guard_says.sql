@@ -1,0 +1,220 @@
+-- The guard: what words say of time, mode, quantity and person (class f of _lexicon), and where two texts say otherwise.
+
+-- One word -> what it says: alternatives between '|', of which the first holds whose context fits. An alternative is facets
+-- between '+', and its context behind '>' (what follows) or '<' (what goes before). A facet is its letter; '!' where the word
+-- alone makes a difference, '.' where only another one of the same facet does; and letters for what it says. Two texts agree
+-- that have one of these letters in common. Folded to a constant when a caller is planned.
+create or replace function memfold_internal._guard_sayings()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(listed.word, listed.value)
+    from memfold_internal._lexicon() as listed
+    where listed.class = 'f';
+end;
+revoke all on function memfold_internal._guard_sayings() from public;
+
+-- Whether a number stands at a place.
+create or replace function memfold_internal._guard_is_number(token text, class text)
+returns boolean
+language sql
+immutable
+parallel safe
+return coalesce(left(class, 1) in ('#', '~', '*', '$') or token collate "C" ~ '^[-+]?[0-9]', false);
+revoke all on function memfold_internal._guard_is_number(text, text) from public;
+
+-- What the words at these places say: for each facet of 'tmqbSOPn' its letters, then for each of them '!' where a word alone
+-- makes a difference; null where they say nothing.
+create or replace function memfold_internal._guard_says(tokens text[], classes text[], places integer[])
+returns text[]
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_said text[];
+    v_nothing constant text[] := '{"","","","","","","","","","","","","","","",""}'::text[];
+    v_facet text collate "C";
+    v_number integer;
+    v_value text collate "C";
+    v_alternative text collate "C";
+    v_context text collate "C";
+    v_next text collate "C";
+    v_before text collate "C";
+    v_place integer;
+    v_at integer;
+    v_fits boolean;
+begin
+    foreach v_place in array places loop
+        v_value := memfold_internal._guard_sayings() ->> tokens[v_place];
+        continue when v_value is null;
+        foreach v_alternative in array string_to_array(v_value, '|') loop
+            v_at := strpos(translate(v_alternative, '<', '>'), '>');
+            if v_at = 0 then
+                v_fits := true;
+            else
+                v_context := substr(v_alternative, v_at + 1);
+                v_next := tokens[v_place + 1];
+                v_before := tokens[v_place - 1];
+                if substr(v_alternative, v_at, 1) = '<' then
+                    v_fits := case v_context
+                        when '#' then memfold_internal._guard_is_number(v_before, classes[v_place - 1])
+                        when 'be' then v_before in ('is', 'are', 'am', 'was', 'were', 'be', 'been', 'still', 'also',
+                            'now', 'currently', 'seriously')
+                        when 'as_a' then v_before = 'a' and tokens[v_place - 2] = 'as'
+                        else v_before = v_context end;
+                else
+                    v_fits := case v_context
+                        when '#' then memfold_internal._guard_is_number(v_next, classes[v_place + 1])
+                        when 'than#' then v_next = 'than'
+                            and memfold_internal._guard_is_number(tokens[v_place + 2], classes[v_place + 2])
+                        when 'to#' then v_next = 'to'
+                            and memfold_internal._guard_is_number(tokens[v_place + 2], classes[v_place + 2])
+                        -- a word of content, such as "her dog" has and "sees her" has not
+                        when 'word' then v_next is not null and coalesce(left(classes[v_place + 1], 1), 'S') not in
+                            ('s', 'p', '&', 'n', 'N')
+                        -- "is used to" says another thing
+                        when 'used' then v_next = 'to' and (v_before is null or v_before not in
+                            ('is', 'are', 'am', 'was', 'were', 'be', 'been', 'being', 'get', 'gets', 'got', 'not', 'often'))
+                        else v_next = v_context end;
+                end if;
+                v_alternative := left(v_alternative, v_at - 1);
+            end if;
+            if v_fits then
+                if v_said is null then
+                    v_said := v_nothing;
+                end if;
+                foreach v_facet in array string_to_array(v_alternative, '+') loop
+                    v_number := strpos('tmqbSOPn', left(v_facet, 1));
+                    v_said[v_number] := v_said[v_number] || substr(v_facet, 3);
+                    if substr(v_facet, 2, 1) = '!' then
+                        v_said[v_number + 8] := '!';
+                    end if;
+                end loop;
+                exit;
+            end if;
+        end loop;
+    end loop;
+    return v_said;
+end;
+$function$;
+revoke all on function memfold_internal._guard_says(text[], text[], integer[]) from public;
+
+-- Whether a word at one of these places ends so.
+create or replace function memfold_internal._guard_ends(tokens text[], places integer[], ending text)
+returns boolean
+language sql
+immutable
+parallel safe
+return exists (
+    select 1 from unnest(places) as listed(place) where right(tokens[listed.place], length(ending)) = ending
+);
+revoke all on function memfold_internal._guard_ends(text[], integer[], text) from public;
+
+-- The words at these places that may speak of one of these facets, or null.
+create or replace function memfold_internal._guard_sayers(tokens text[], places integer[], facets text)
+returns text
+language sql
+immutable
+parallel safe
+return (
+    select string_agg(tokens[listed.place], ', ')
+    from unnest(places) as listed(place)
+    where memfold_internal._guard_sayings() ->> tokens[listed.place] ~ ('(?:^|[|+])[' || facets || ']')
+);
+revoke all on function memfold_internal._guard_sayers(text[], integer[], text) from public;
+
+-- Where two texts say otherwise, as signals. The places are those of the words that only one text has; is_close says that they
+-- differ in little else.
+create or replace function memfold_internal._guard_saying_change(
+    a text[], a_classes text[], a_places integer[], b text[], b_classes text[], b_places integer[], is_close boolean
+)
+returns text[]
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_signals text[] := '{}'::text[];
+    v_a text[] := memfold_internal._guard_says(a, a_classes, a_places);
+    v_b text[] := memfold_internal._guard_says(b, b_classes, b_places);
+    v_kinds constant text[] := '{tense,mode,quantity,quantity,pronoun,pronoun,pronoun,negation}'::text[];
+    v_differs boolean;
+begin
+    if v_a is null and v_b is null or not '!' = any (v_a || v_b) and (v_a is null or v_b is null) then
+        return v_signals;
+    end if;
+    v_a := coalesce(v_a, array_fill(''::text, array[16]));
+    v_b := coalesce(v_b, array_fill(''::text, array[16]));
+    for v_at in 1..8 loop
+        continue when v_a[v_at] = v_b[v_at];
+        if v_a[v_at] <> '' and v_b[v_at] <> '' then
+            -- in another sentence another tense says little
+            v_differs := translate(v_a[v_at], v_b[v_at], '') = v_a[v_at]
+                and (is_close or v_at > 2 or v_a[v_at + 8] || v_b[v_at + 8] <> '');
+        else
+            v_differs := v_a[v_at + 8] || v_b[v_at + 8] <> '';
+            if v_differs and v_at = 1 then
+                v_differs := (is_close or translate(v_a[1] || v_b[1], 'f', '') <> '')
+                    -- "used to live" / "lived"
+                    and not (translate(v_a[1] || v_b[1], 'p', '') = '' and case when v_a[1] = ''
+                        then memfold_internal._guard_ends(a, a_places, 'ed') else memfold_internal._guard_ends(b, b_places, 'ed') end);
+            end if;
+        end if;
+        if v_differs then
+            v_signals := v_signals || (v_kinds[v_at] || ': ' || concat_ws(' <> ',
+                memfold_internal._guard_sayers(a, a_places, substr('tmqbSOPn', v_at, 1)),
+                memfold_internal._guard_sayers(b, b_places, substr('tmqbSOPn', v_at, 1))));
+        end if;
+    end loop;
+
+    -- "pays rent to her" / "she pays rent": the same person, the subject of one text only, not of a passive
+    if v_signals = '{}' and v_a[5] || v_b[5] <> '' and v_a[6] || v_b[6] <> ''
+        and (v_a[5] || v_b[6] = '' or v_b[5] || v_a[6] = '')
+        and translate(v_a[5] || v_b[5], v_a[6] || v_b[6], '') <> v_a[5] || v_b[5]
+        and 'by' <> all (a) and 'by' <> all (b)
+    then
+        v_signals := v_signals || ('pronoun: ' || concat_ws(' <> ',
+            memfold_internal._guard_sayers(a, a_places, 'SO'), memfold_internal._guard_sayers(b, b_places, 'SO')));
+    end if;
+    return v_signals;
+end;
+$function$;
+revoke all on function memfold_internal._guard_saying_change(text[], text[], integer[], text[], text[], integer[], boolean)
+from public;
+
+-- Verbs of irregular past, with their present. Folded to a constant when a caller is planned.
+create or replace function memfold_internal._guard_pasts()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(listed.word, listed.value)
+    from memfold_internal._lexicon() as listed
+    where listed.class = 'v';
+end;
+revoke all on function memfold_internal._guard_pasts() from public;
+
+-- Whether a word is the past of another one: lived / lives, studied / study, went / goes.
+create or replace function memfold_internal._guard_is_past(past text, present text)
+returns boolean
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_base constant text := memfold_internal._guard_pasts() ->> past;
+begin
+    if v_base is not null then
+        return present in (v_base, v_base || 's', v_base || 'es', left(v_base, -1) || 'ies');
+    end if;
+    return right(past, 2) = 'ed' and (
+        left(past, -2) in (present, left(present, -1)) or left(past, -1) in (present, left(present, -1))
+        or right(past, 3) = 'ied' and present in (left(past, -3) || 'y', left(past, -3) || 'ies'))
+        and right(present, 2) <> 'ed' and (length(present) < length(past) or right(present, 1) = 's');
+end;
+$function$;
+revoke all on function memfold_internal._guard_is_past(text, text) from public;

@@ -1,0 +1,97 @@
+-- The veto: what the words of two texts say against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
+
+create or replace function memfold_internal._veto_text(content text) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_words constant text[] := string_to_array(translate(memfold_internal._guard_text(content), E'\x01', ''), ' ');
+begin
+    return array_to_string(memfold_internal._stems(v_words, memfold_internal._guard_classes(v_words)), ' ');
+end;
+$$;
+revoke all on function memfold_internal._veto_text(text) from public;
+comment on function memfold_internal._veto_text(text) is
+'A text in the words that the veto compares: the guard''s, with numbers as digits, and without the commonest English endings.';
+
+create or replace function memfold_internal._veto_features(a text, b text) returns double precision[]
+language plpgsql immutable parallel safe
+as $$
+begin
+    -- neither cosine nor guard: the same for every model, and no second opinion on what the guard has seen
+    return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
+end;
+$$;
+revoke all on function memfold_internal._veto_features(text, text) from public;
+comment on function memfold_internal._veto_features(text, text) is
+'What the veto is computed from: the features of two texts (_pair_features), after _veto_text. The same for (a, b) and (b, a). A model is
+fitted to what this says: who changes it, or what it calls, fits another one (tools/fit_veto.py).';
+
+create or replace function memfold_internal._veto_score(a text, b text) returns double precision
+language plpgsql immutable parallel safe
+as $$
+begin
+    return memfold_internal._veto_trees(memfold_internal._veto_features(a, b));
+end;
+$$;
+revoke all on function memfold_internal._veto_score(text, text) from public;
+comment on function memfold_internal._veto_score(text, text) is
+'How likely two texts that are near by their vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a).
+Fitted to labelled pairs (docs/calibration.md); no probability where they are like none of these.';
+
+create or replace function memfold_internal._veto(merge_veto double precision, a text, b text) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_score double precision;
+begin
+    if merge_veto > 0 then
+        v_score := memfold_internal._veto_score(a, b);
+        if v_score < merge_veto then
+            -- cut, not rounded: what is below the threshold reads so
+            return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), merge_veto,
+                memfold_internal._veto_version());
+        end if;
+    end if;
+    return null;
+end;
+$$;
+revoke all on function memfold_internal._veto(double precision, text, text) from public;
+comment on function memfold_internal._veto(double precision, text, text) is
+'Why two texts do not merge by themselves, by their words: such as "veto 0.12 < 0.25 (veto/1)". Null: nothing speaks against it, or
+merge_veto is 0.';
+
+create or replace function memfold_internal._veto_reasons(a text, b text) returns text
+language plpgsql immutable parallel safe security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_names constant jsonb := jsonb '{
+        "length_ratio": "length of the shorter by the longer", "word_length": "letters a word", "capitals": "share of capitals",
+        "words": "words of the longer", "commas": "difference in commas", "prefix": "equal words at the beginning",
+        "suffix": "equal words at the end", "prefix_share": "share of equal words at the beginning",
+        "window_share": "share of words between equal ends", "window": "words between equal ends",
+        "shared": "shared words, of the longer", "contained": "shared words, of the shorter",
+        "letters": "letters of words that differ", "change": "share of letters that differ", "longest": "longest word that differs",
+        "alike": "words that differ in their end", "unlike": "words that differ", "replaced": "words exchanged in their place",
+        "grammar": "grammatical words that differ", "denial": "denials more in one", "denials": "denials in one only",
+        "names": "names in one only", "shared_content": "shared words in the changed part",
+        "shared_names": "shared names in the changed part", "turns": "words that moved ahead",
+        "content_turns": "content words that moved ahead", "name_turns": "names that moved ahead", "behind": "words behind their place",
+        "inversions": "pairs in another order", "inversion_share": "share of pairs in another order", "shift": "how far words moved",
+        "break_share": "breaks in the order", "neighbour_share": "words with another neighbour"}';
+begin
+    return (
+        select pg_catalog.string_agg(case when r.feature is null then 'any pair'
+            else coalesce(v_names ->> r.feature, r.feature) || ' ' || pg_catalog.round(r.feature_value::numeric, 2)::double precision end
+            || ' (' || pg_catalog.to_char(r.contribution, 'FMSG990.00') || ')', ', ' order by r.place)
+        from memfold_internal._explain_score(memfold_internal._veto_model(),
+            memfold_internal._veto_features(a, b)) with ordinality as r (feature, feature_value, contribution, place)
+        where r.place <= 6
+    );
+end;
+$$;
+revoke all on function memfold_internal._veto_reasons(text, text) from public;
+grant execute on function memfold_internal._veto_reasons(text, text) to memfold_app, memfold_auditor;
+comment on function memfold_internal._veto_reasons(text, text) is
+'What the score of two texts (_veto_score) comes from: its features in words with their values, and what they add most to it, in
+log-odds. Milliseconds, for explain_memory. It reads no table: a definer so that who may read memories need not be allowed all that it
+calls.';

@@ -1,0 +1,453 @@
+"""Sums of ledger rows: what is derived by them is what all rows say, whoever wrote, took back, moved or erased them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.support import check, counters, ingest, status
+
+DB = psycopg.Connection[Any]
+Connect = Callable[..., DB]
+pytestmark = pytest.mark.new_database
+BLOCK = """
+create or replace function memfold_internal._block_size() returns bigint
+language sql immutable parallel safe return {}
+"""
+HOT = "User likes tea"
+TURNS = [None, "a", "b", "c", "d", "e", "f", "g", "h"]
+
+
+def small_blocks(db: DB, size: int = 3) -> None:
+    db.execute(BLOCK.format(size).encode())
+
+
+def one(db: DB, query: str, *arguments: Any) -> Any:
+    row = db.execute(query.encode(), list(arguments)).fetchone()
+    assert row is not None
+    return row[0] if len(row) == 1 else row
+
+
+def blocks(db: DB, memory_id: UUID | None) -> list[tuple[int, int, int]]:
+    """Of each block of a text: observations, those without turns, independent ones."""
+    return db.execute(
+        "select observations, without_turns, independent from memfold.memory_event_sums where memory_id = %s"
+        " order by to_event",
+        [memory_id],
+    ).fetchall()
+
+
+def says(db: DB, memory_id: UUID | None) -> tuple[int, int]:
+    found = counters(db, memory_id)
+    return found["observations"], found["independent"]
+
+
+def undo(db: DB, event_id: UUID | None) -> None:
+    db.execute("select undo(%s, 'acme')", [event_id])
+
+
+def merge(db: DB, memory_id: UUID | None, into: UUID | None) -> UUID:
+    event: UUID = one(db, "select (merge_memories(%s, %s, 'acme')).event_id", memory_id, into)
+    return event
+
+
+def first_events(db: DB, memory_id: UUID | None) -> dict[str, UUID]:
+    return dict(
+        db.execute(
+            "select source_turn_id, event_id from memfold.memory_sources where memory_id = %s", [memory_id]
+        ).fetchall()
+    )
+
+
+def windows(rng: random.Random) -> list[str]:
+    """The turns of one observation: none, one, or several."""
+    return sorted({turn for turn in rng.choices(TURNS, k=rng.choice((1, 1, 2, 3))) if turn is not None})
+
+
+def restate(db: DB, rng: random.Random, texts: list[str]) -> None:
+    given = {"metadata": {rng.choice("xy"): rng.randrange(9)}} if rng.random() < 0.1 else {}
+    ingest(db, rng.choice(texts), source_turn_ids=windows(rng), source_confidence=rng.random(), **given)
+
+
+def restate_many(db: DB, rng: random.Random, texts: list[str]) -> None:
+    rows = [
+        {"tenant_id": "acme", "content": rng.choice(texts), "source_turn_ids": windows(rng)}
+        for _ in range(rng.randrange(2, 12))
+    ]
+    db.execute("select ingest_memories(%s, 'acme')", [Jsonb(rows)])
+
+
+def fold_two(db: DB, rng: random.Random, _: list[str]) -> None:
+    roots = [r[0] for r in db.execute("select memory_id from memfold.memories where status = 'active'")]
+    if len(roots) > 1:
+        merge(db, *rng.sample(sorted(roots), 2))
+
+
+UNDOABLE = """
+select e.event_id from memfold_internal._ledger as e
+where memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone and e.method <> 'archived' order by 1
+"""
+
+
+def take_back(db: DB, rng: random.Random, _: list[str]) -> None:
+    events = [r[0] for r in db.execute(UNDOABLE)]
+    if events:
+        undo(db, rng.choice(events))
+
+
+def reject(db: DB, rng: random.Random, _: list[str]) -> None:
+    roots = [
+        r[0] for r in db.execute("select memory_id from memfold.memories where status = 'active' order by 1")
+    ]
+    if len(roots) > 3:
+        event = one(db, "select (reject_memory(%s, 'acme')).event_id", rng.choice(roots))
+        undo(db, event)
+
+
+def archive(db: DB, rng: random.Random, _: list[str]) -> None:
+    db.execute("select archive_events(clock_timestamp(), 'acme', %s)", [rng.choice((4, 9, 1000))])
+
+
+def forget_turn(db: DB, rng: random.Random, _: list[str]) -> None:
+    db.execute("select erase_source(%s, 'acme')", [rng.choice(TURNS[1:])])
+
+
+def contend(db: DB, *_: Any) -> None:
+    db.execute("select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories")
+
+
+STEPS = (
+    [restate] * 30
+    + [restate_many] * 6
+    + [fold_two] * 4
+    + [take_back] * 8
+    + [reject, archive, archive, forget_turn, contend, contend]
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history(db: DB, seed: int) -> None:
+    """Windows and shared turns, merges, undos of either kind, batches, stripes, archive, erasure: in random order."""
+    rng = random.Random(seed)
+    small_blocks(db, rng.choice((2, 3, 5)))
+    texts = [f"User likes {what}" for what in ("tea", "coffee", "milk", "juice", "cocoa")]
+    blocks_seen = 0
+    for n in range(110):
+        step = rng.choice(STEPS)
+        step(db, rng, texts)
+        blocks_seen = max(blocks_seen, one(db, "select count(*) from memfold.memory_event_sums"))
+        if n % 5 == 0 or step not in (restate, restate_many):
+            found = db.execute("select * from check_invariants('acme')").fetchall()
+            assert found == [], (seed, n, step.__name__)
+    check(db)
+    assert blocks_seen > 5
+
+
+def test_a_call_that_fills_a_block_makes_its_sums(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
+    ingest(db, HOT)
+    assert blocks(db, memory) == []
+    ingest(db, HOT, source_turn_ids=["a"])
+    assert blocks(db, memory) == [(3, 1, 1)]
+    for turn in "bcde":
+        ingest(db, HOT, source_turn_ids=[turn])
+    assert blocks(db, memory) == [(3, 1, 1), (3, 0, 3)]
+    check(db)
+
+
+def test_a_batch_makes_the_sums_of_what_it_has_filled(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT).memory_id
+    row = {"tenant_id": "acme", "content": HOT}
+    db.execute(
+        "select ingest_memories(%s, 'acme')", [Jsonb([row, {**row, "source_turn_ids": ["a"]}, row, row, row])]
+    )
+    assert blocks(db, memory) == [(3, 2, 1), (3, 3, 0)]
+    check(db)
+
+
+def test_a_full_stripe_is_joined_and_its_rows_are_summed(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT).memory_id
+    contend(db)
+    for n in range(3):
+        ingest(db, HOT, source_turn_ids=[f"t{n}"])
+        assert one(db, "select is_striped from memfold.memory_counters")
+    ingest(db, HOT, source_turn_ids=["a"])
+    assert not one(db, "select is_striped from memfold.memory_counters")
+    assert blocks(db, memory) == [(3, 1, 2)]
+    assert says(db, memory) == (5, 5)
+    check(db)
+
+
+def test_maintenance_sums_what_it_joins(db: DB) -> None:
+    memory = ingest(db, HOT).memory_id
+    contend(db)
+    for _ in range(4):
+        ingest(db, HOT)
+    small_blocks(db)
+    db.execute("select run_maintenance('acme', '{counters}')")
+    assert blocks(db, memory) == [(3, 3, 0)]
+    check(db)
+
+
+@pytest.mark.parametrize("place", [0, 4, 7, 9])
+def test_a_restatement_undone_wherever_it_is(db: DB, place: int) -> None:
+    """In a block, or after the last one; the next one with its turn is evidence in its place."""
+    small_blocks(db)
+    memory = ingest(db, HOT).memory_id
+    turns = ["a", "b", "c", "d", "a", "b", "b", "a", "e", "f"]
+    events = [ingest(db, HOT, source_turn_ids=[turn]).event_id for turn in turns]
+    assert len(blocks(db, memory)) == 3
+    assert says(db, memory) == (11, 7)
+    undo(db, events[place])
+    left = turns[:place] + turns[place + 1 :]
+    assert says(db, memory) == (10, 1 + len(set(left)))
+    assert first_events(db, memory) == {
+        turn: next(e for e, t in zip(events, turns, strict=True) if t == turn and e != events[place])
+        for turn in set(left)
+    }
+    check(db)
+
+
+def test_turns_of_two_texts_count_once(db: DB) -> None:
+    """Of the text with the most rows only what the others share is looked up; its windows count by what is left."""
+    small_blocks(db)
+    many = ingest(db, HOT, source_turn_ids=["a", "b"]).memory_id
+    for turns in (["b", "c"], ["d"], ["e"], ["c"], ["f", "g"], ["h"]):
+        ingest(db, HOT, source_turn_ids=turns)
+    few = ingest(db, "User likes coffee", source_turn_ids=["e"]).memory_id
+    ingest(db, "User likes coffee", source_turn_ids=["g", "x"])
+    assert (says(db, many), says(db, few)) == ((7, 6), (2, 2))
+    fold = merge(db, few, many)
+    # e is known, x is new
+    assert says(db, many) == (9, 7)
+    check(db)
+    undo(db, fold)
+    assert (says(db, many), says(db, few)) == ((7, 6), (2, 2))
+    check(db)
+    # what came first counts: here the rows of the smaller text
+    early = ingest(db, "User likes milk", source_turn_ids=["y"]).memory_id
+    late = ingest(db, "User likes juice", source_turn_ids=["y"]).memory_id
+    for turns in (["y", "z"], ["z"], []):
+        ingest(db, "User likes juice", source_turn_ids=turns)
+    assert says(db, late) == (4, 3)
+    merge(db, early, late)
+    assert says(db, late) == (5, 3)
+    check(db)
+
+
+def test_metadata_of_blocks_is_read(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT, metadata={"x": 1}).memory_id
+    for n in range(2, 9):
+        ingest(db, HOT, metadata={"x": n} if n == 5 else {})
+    other = ingest(db, "User likes coffee", metadata={"y": 1}).memory_id
+    fold = merge(db, other, memory)
+    assert one(db, "select metadata from memfold.memories where memory_id = %s", memory) == {"x": 5, "y": 1}
+    undo(db, fold)
+    assert one(db, "select metadata from memfold.memories where memory_id = %s", memory) == {"x": 5}
+    check(db)
+
+
+def test_a_rejected_memory_and_back(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT).memory_id
+    for n in range(10):
+        ingest(db, HOT, source_turn_ids=[f"t{n % 4}"])
+    event = one(db, "select (reject_memory(%s, 'acme')).event_id", memory)
+    assert (status(db, memory), says(db, memory)) == ("rejected", (11, 5))
+    undo(db, event)
+    assert (status(db, memory), says(db, memory)) == ("active", (11, 5))
+    check(db)
+
+
+def test_archived_rows_and_back(db: DB) -> None:
+    """Rows that stand for others may stand for some of several blocks."""
+    small_blocks(db)
+    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
+    events = [
+        ingest(db, HOT, source_turn_ids=[f"t{n % 5}"], metadata={"x": 1} if n == 6 else {}).event_id
+        for n in range(14)
+    ]
+    sums = blocks(db, memory)
+    db.execute("select archive_events(clock_timestamp(), 'acme')")
+    assert one(db, "select count(*) from memfold.memory_events where method = 'archived'") > 0
+    assert len(blocks(db, memory)) == len(sums)
+    assert blocks(db, memory) != sums
+    check(db)
+    other = ingest(db, "User likes coffee", source_turn_ids=["t1"]).memory_id
+    fold = merge(db, other, memory)
+    assert says(db, memory) == (16, 6)
+    check(db)
+    undo(db, fold)
+    undo(db, events[1])
+    assert says(db, memory) == (14, 6)
+    assert one(db, "select count(*) from memfold.memory_events_archive") == 0
+    check(db)
+
+
+def test_an_erased_turn(db: DB) -> None:
+    small_blocks(db)
+    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
+    for turns in (["b"], ["b", "c"], ["c"], ["d"], ["b"], ["b", "d"]):
+        ingest(db, HOT, source_turn_ids=turns)
+    assert (blocks(db, memory), says(db, memory)) == ([(3, 0, 3), (3, 0, 1)], (7, 4))
+    db.execute("select erase_source('b', 'acme')")
+    assert (blocks(db, memory), says(db, memory)) == ([(2, 0, 2), (2, 0, 1)], (5, 3))
+    check(db)
+    db.execute("select erase_memory(%s, 'acme')", [memory])
+    assert one(db, "select count(*) from memfold.memory_event_sums") == 0
+    assert one(db, "select count(*) from memfold.memory_sources") == 0
+    check(db)
+
+
+def test_an_erased_bucket(db: DB) -> None:
+    small_blocks(db)
+    for _ in range(4):
+        ingest(db, HOT)
+    db.execute("select erase_bucket('acme', 'default')")
+    assert one(db, "select count(*) from memfold.memory_event_sums") == 0
+
+
+def test_exported_and_imported(db: DB) -> None:
+    """Sums are made again from the rows."""
+    small_blocks(db)
+    memory = ingest(db, HOT).memory_id
+    for n in range(8):
+        ingest(db, HOT, source_turn_ids=[f"t{n % 3}"])
+    other = ingest(db, "User likes coffee", source_turn_ids=["t1"]).memory_id
+    merge(db, other, memory)
+    lines = [row[0] for row in db.execute("select export_bucket('acme')").fetchall()]
+    with db.transaction():
+        db.execute("set local memfold.tenant_id = 'new'")
+        db.execute("select import_bucket(%s, 'new')", [Jsonb(lines)])
+    sums = "select array_agg(observations order by memory_id, to_event) from memfold.memory_event_sums where tenant_id = %s"
+    assert one(db, sums, "new") == one(db, sums, "acme")
+    check(db)
+
+
+def test_a_batch_whose_ids_are_below_those_of_its_later_rows(db: DB) -> None:
+    """A candidate that takes more than an addition is written after the others, in its place: no block has passed it."""
+    small_blocks(db)
+    memory = ingest(db, HOT, observed_at="2026-01-01").memory_id
+    row = {"tenant_id": "acme", "content": HOT, "source_turn_ids": ["a"]}
+    late = {**row, "metadata": {"x": 1}, "observed_at": "2025-01-01", "origin": "inferred"}
+    found = db.execute(
+        "select event_id from ingest_memories(%s, 'acme')",
+        [Jsonb([late, row, {**row, "source_turn_ids": ["b"]}, row, row])],
+    ).fetchall()
+    assert [r[0] for r in found] == sorted(r[0] for r in found)
+    check(db)
+    merge(db, ingest(db, "User likes coffee").memory_id, memory)
+    assert says(db, memory) == (7, 4)
+    check(db)
+
+
+READ = """
+select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_all_tables
+where relid = any('{memfold.memory_events,memfold.memory_sources}'::regclass[])
+"""
+
+
+def read_by(db: DB, call: str, *arguments: Any) -> int:
+    """How many rows of the ledger and of sources a call reads."""
+    with db.transaction():
+        before = one(db, READ)
+        db.execute(call.encode(), list(arguments))
+        after = one(db, READ)
+    found: int = after - before
+    return found
+
+
+@pytest.mark.parametrize("turns", ["each its own", "none", "one"])
+def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -> None:
+    """Whatever a memory of 6,000 observations goes through, fewer rows are read than it has, by far."""
+    small_blocks(db, 100)
+    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
+    other = ingest(db, "User likes coffee", source_turn_ids=["t 5", "t 3000"]).memory_id
+    for first in range(0, 6000, 1000):
+        db.execute(
+            "select ingest_memories((select jsonb_agg(jsonb_build_object('tenant_id', 'acme', 'content', %s::text,"
+            " 'source_turn_ids', case %s::text when 'none' then '{}'::text[] when 'one' then '{a}'"
+            " else array['t ' || n] end)) from generate_series(%s::int, %s::int) as n), 'acme')",
+            [HOT, turns, first, first + 999],
+        )
+    events = [
+        r[0] for r in db.execute("select event_id from memfold.memory_events where tier = 1 order by 1")
+    ]
+    assert len(events) == 6000
+    assert len(blocks(db, memory)) == 60
+    read = {"merge": read_by(db, "select merge_memories(%s, %s, 'acme')", other, memory)}
+    check(db)
+    fold = one(db, "select event_id from memfold.memory_events where tier = 3 and action = 'merged'")
+    read["undo of it"] = read_by(db, "select undo(%s, 'acme')", fold)
+    for name, event in (("oldest", events[0]), ("middle", events[3000]), ("newest", events[-1])):
+        read[f"undo of the {name}"] = read_by(db, "select undo(%s, 'acme')", event)
+    read["reject"] = read_by(db, "select reject_memory(%s, 'acme')", memory)
+    check(db)
+    assert max(read.values()) < 1200, read
+    # and what reads them all would be noticed
+    db.execute("delete from memfold.memory_event_sums")
+    small_blocks(db, 100_000)
+    rejection = one(db, "select event_id from memfold.memory_events where tier = 3 and action = 'rejected'")
+    assert read_by(db, "select undo(%s, 'acme')", rejection) > 6000
+
+
+def test_the_ledger_explains_what_many_writers_leave(db: DB, connect: Connect) -> None:
+    """Restatements in single calls and batches, of stripes too, beside merges and undos of merges and of restatements."""
+    small_blocks(db, 4)
+    texts = ["User likes tea", "User likes coffee", "User likes milk"]
+    for text in texts:
+        ingest(db, text)
+    errors: list[BaseException] = []
+    retried = (
+        psycopg.errors.SerializationFailure,
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.LockNotAvailable,
+    )
+    done = dict.fromkeys(("restate", "fold", "undo"), 0)
+
+    def work(kind: str, seed: int, connection: DB) -> None:
+        rng = random.Random(seed)
+        steps = {
+            "restate": [restate] * 6 + [restate_many],
+            "fold": [fold_two, take_back],
+            "undo": [take_back],
+        }[kind]
+        for _ in range(60 if kind == "restate" else 25):
+            try:
+                rng.choice(steps)(connection, rng, texts)
+                done[kind] += 1
+            except retried:
+                continue
+            except psycopg.Error as error:
+                # it was undone, merged or gone since it was chosen
+                if error.sqlstate not in ("MF033", "MF034"):
+                    errors.append(error)
+                    return
+            except BaseException as error:
+                errors.append(error)
+                return
+
+    kinds = ["restate", "restate", "restate", "fold", "undo"]
+    threads = [threading.Thread(target=work, args=(kind, n, connect())) for n, kind in enumerate(kinds)]
+    for thread in threads:
+        thread.start()
+    for n in range(10):
+        if n % 2:
+            contend(db)
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert min(done.values()) > 10
+    assert one(db, "select count(*) from memfold.memory_event_sums") > 5
+    check(db)

@@ -1,0 +1,164 @@
+"""Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs beside cosine and guard.
+
+    python tools/fit_veto.py --dsn DSN --version N OTHERS.jsonl MEMORIES.jsonl    fits it to labelled pairs
+    python tools/fit_veto.py                                                      makes the SQL of the model in the file
+    python tools/fit_veto.py --check                                              says whether the SQL is that of the model
+
+Pairs have a, b, label and cosine a line; of those that have a split, "train" alone is read. Any database with memfold will
+do: it computes the features, nothing is stored. The model is in the file that is written (``_veto_model``), no text is.
+
+Gradient-boosted trees over the features of ``_veto_features`` but for those of the cosine (so that it is the same for every
+model) and of the guard (it is asked where the guard is clean). docs/calibration.md says what it is fitted to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg.types.json import Jsonb
+
+from memfold.calibrate import described, groups_of, read_file
+from memfold.calibrate.pairs import Floats, Pair, feature_names
+from memfold.calibrate.score import Score, fit
+
+FILE = Path(__file__).parents[1] / "sql/functions/22_guard/_veto.sql"
+
+# What is farther apart than that never merges: it has nothing to teach. Nor have refinements, which are another rule's.
+FLOOR = 0.80
+# Trees: 60 tell a little less apart, 240 no more (grouped folds).
+SIZE = 100
+# What the last file (memories) counts, of all.
+SHARE = 0.4
+# What a pair counts that the guard tells apart: nobody asks the veto about it, but its words are evidence.
+RAISED = 0.3
+
+FEATURES = """
+select memfold_internal._veto_features(p.pair ->> 0, p.pair ->> 1)
+from jsonb_array_elements(%s) with ordinality as p (pair, place)
+order by p.place
+"""
+
+HEAD = """\
+-- Made by tools/fit_veto.py, from labelled pairs, or from the model in it; `--check` compares. Do not edit.
+
+create or replace function memfold_internal._veto_version() returns text
+language sql immutable parallel safe
+return 'veto/{version}';
+revoke all on function memfold_internal._veto_version() from public;
+comment on function memfold_internal._veto_version() is 'Which model the veto goes by: the ledger''s reasons name it.';
+
+create or replace function memfold_internal._veto_model() returns jsonb
+language sql immutable parallel safe
+as $model$
+select jsonb '
+{model}
+'
+$model$;
+revoke all on function memfold_internal._veto_model() from public;
+comment on function memfold_internal._veto_model() is
+'The model veto/{version}: {trees} trees, as memfold.calibrate has them. For _veto_reasons; _veto_trees is made of it.';
+
+{sql}\
+revoke all on function memfold_internal._veto_trees(double precision[]) from public;
+comment on function memfold_internal._veto_trees(double precision[]) is
+'The score veto/{version} of the features of two texts (_pair_features), in [0, 1]: made of _veto_model().
+It asks neither for the cosine nor for the guard.';
+"""
+
+
+def with_words(connection: psycopg.Connection[Any], pairs: Sequence[Pair]) -> list[Pair]:
+    """The same with the features of the veto."""
+    rows = connection.execute(FEATURES, [Jsonb([[pair.a, pair.b] for pair in pairs])]).fetchall()
+    return [replace(pair, features=tuple(row[0])) for pair, row in zip(pairs, rows, strict=True)]
+
+
+def words_only(names: Sequence[str], features: Floats) -> Floats:
+    """The features, those of a cosine and of the guard made constant: no tree asks for them."""
+    kept = [not name.startswith(("similarity", "apart_by_", "guard")) for name in names]
+    return np.where(kept, features, 0.0)
+
+
+def fit_veto(names: Sequence[str], files: Sequence[Sequence[Pair]]) -> Score:
+    """The score of described pairs (``memfold.calibrate.described``), file by file; the last one has memories."""
+    taught = [
+        [pair for pair in file if pair.cosine >= FLOOR and pair.label != "refinement"] for file in files
+    ]
+    pairs = [pair for file in taught for pair in file]
+    weights = np.array([RAISED if pair.guard else 1.0 for pair in pairs])
+    memories = np.arange(len(pairs)) >= len(pairs) - len(taught[-1])
+    if 0 < memories.sum() < len(pairs):
+        weights[memories] *= weights[~memories].sum() / weights[memories].sum() * SHARE / (1 - SHARE)
+    score = fit(
+        words_only(names, np.array([pair.features for pair in pairs], dtype=np.float64)),
+        np.array([pair.label == "duplicate" for pair in pairs]),
+        groups_of(pairs),
+        names=names,
+        weights=weights,
+        size=SIZE,
+    )
+    # what is written down is the model: no more digits than it needs
+    trees = (
+        tuple(replace(node, threshold=round(node.threshold, 6), value=round(node.value, 5)) for node in tree)
+        for tree in score.trees
+    )
+    return replace(score, baseline=round(score.baseline, 5), trees=tuple(trees))
+
+
+def text_of(score: Score, version: str) -> str:
+    stored = json.loads(score.to_json())
+    trees = stored.pop("trees")
+    model = json.dumps(stored, separators=(",", ":"))[:-1] + ',"trees":[\n'
+    model += ",\n".join(json.dumps(tree, separators=(",", ":")) for tree in trees) + "\n]}"
+    return HEAD.format(version=version, model=model, trees=len(trees), sql=score.sql("_veto_trees"))
+
+
+def read_model(text: str) -> tuple[Score, str]:
+    """The model of the file that text_of wrote, and its version."""
+    model = re.search(r"select jsonb '\n(.*?)\n'\n\$model\$", text, re.DOTALL)
+    version = re.search(r"return 'veto/(\w+)'", text)
+    if model is None or version is None:
+        raise SystemExit(f"{FILE.name} holds no model")
+    return Score.from_json(model[1]), version[1]
+
+
+def read_pairs(connection: psycopg.Connection[Any], path: Path) -> list[Pair]:
+    """The pairs of a file that may teach, with what the database says of them."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    pairs = with_words(connection, described(connection, read_file(path)))
+    return [pair for pair, line in zip(pairs, lines, strict=True) if line.get("split", "train") == "train"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs", type=Path, nargs="*")
+    parser.add_argument("--dsn")
+    parser.add_argument("--version")
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    if given.pairs:
+        if given.dsn is None or given.version is None:
+            parser.error("fitting needs --dsn and --version")
+        with psycopg.connect(given.dsn, autocommit=True) as connection:
+            files = [read_pairs(connection, path) for path in given.pairs]
+            text = text_of(fit_veto(feature_names(connection), files), given.version)
+    else:
+        text = text_of(*read_model(FILE.read_text(encoding="utf-8")))
+    if not given.check:
+        FILE.write_text(text, encoding="utf-8")
+    elif text != FILE.read_text(encoding="utf-8"):
+        sys.exit(f"{FILE} is not what the model makes: run tools/fit_veto.py without --check")
+
+
+if __name__ == "__main__":
+    main()
