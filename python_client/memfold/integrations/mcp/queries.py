@@ -36,7 +36,13 @@ cross join lateral (
 ) as f
 where f.score > 0
     and (%(subject)s::text is null
-        or memfold.canonicalize(c.subject, 'prose/1') = memfold.canonicalize(%(subject)s::text, 'prose/1'))
+        or memfold.canonicalize(c.subject, 'prose/1') = memfold.canonicalize(coalesce((
+            select l.name from memfold.links as l
+            where l.tenant_id = %(tenant_id)s and l.bucket_id in (%(bucket_id)s, '*') and l.kind = 'subject'
+                and l.alias = memfold.canonicalize(%(subject)s::text, 'prose/1')
+            order by l.bucket_id = '*'
+            limit 1
+        ), %(subject)s::text), 'prose/1'))
 order by f.score desc, c.confidence desc, c.valid_from desc, c.memory_id
 limit %(max_results)s
 """
