@@ -150,3 +150,51 @@ def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) ->
         # a call that had committed when the server went may not have been acknowledged: one each at most, of two facts
         assert sum(done) + len(facts) <= taken <= sum(done) + len(facts) + 8
         check(db)
+
+
+BATCH = 'select ingest_memories(\'[{"content": "likes tea", "subject": "Georg"}]\', \'acme\')'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "select ingest_memory('likes tea', 'acme', subject => 'Georg')",
+        "select ingest_memory('likes tea', 'acme', subject => 'Georg', origin => 'inferred')",
+        BATCH,
+    ],
+    ids=["fast path", "slow path", "batch"],
+)
+@pytest.mark.parametrize("unlinked", [False, True])
+def test_writer_that_waited_while_its_name_was_linked_comes_again(
+    db: DB, connect: Connect, call: str, unlinked: bool
+) -> None:
+    """It resolved its names before, and had to wait for the scope: what it knew of them no longer holds."""
+    holder, waiting = connect(), connect()
+    if unlinked:
+        link(db, "Georg", "Georg Maier")
+    holder.execute("begin")
+    if unlinked:
+        holder.execute("select unlink_subject('Georg', 'acme')")
+    else:
+        link(holder, "Georg", "Georg Maier")
+    codes: list[str | None] = []
+
+    def write() -> None:
+        try:
+            waiting.execute(call.encode())
+            codes.append("done")
+        except psycopg.Error as error:
+            codes.append(error.sqlstate)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    waits = "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+    until(lambda: db.execute(waits, [waiting.info.backend_pid]).fetchone() or codes, "the writer waits")
+    holder.execute("commit")
+    thread.join()
+    assert codes == ["40001"]
+    waiting.execute(call.encode())
+    assert db.execute("select subject from memories").fetchall() == [
+        ("Georg" if unlinked else "Georg Maier",)
+    ]
+    check(db)
