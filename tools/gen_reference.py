@@ -42,6 +42,15 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select set_predicate('lives_in', 'acme')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
         ],
+        "suggest_links": [],
+        "link_subject": [
+            "select link_subject('Evelyn', 'Eve', 'acme') is not null as linked",
+            "select bucket_id, kind, alias, name from links",
+        ],
+        "link_predicate": ["select link_predicate('resides in', 'lives_in', 'acme') is not null as linked"],
+        "unlink_subject": ["select unlink_subject('Evelyn', 'acme')"],
+        "unlink_predicate": ["select unlink_predicate('resides in', 'acme')"],
+        "take_up_links": [],
         "set_policy": [
             "select bucket_id, canonicalizer, merge_threshold, conflict\n"
             "from set_policy('acme', 'snippets', canonicalizer => 'code', merge_threshold => 0.97)",
@@ -375,7 +384,7 @@ NOT_USED = "Not used by this version."
 # Of the composite types, those that a caller meets.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "archived_rows", "erasure",
+    "archived_rows", "erasure", "link_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -43,6 +43,7 @@ BY_HAND = {"claim_judgements", "retry_judgements"}
 
 NOT_ROUTED = {
     "rehash_bucket": "a procedure that commits: PL/Proxy calls functions. Call it on the tenant's server.",
+    "take_up_links": "a procedure that commits: PL/Proxy calls functions. Call it on the tenant's server.",
     "run_maintenance_all": "a procedure that commits, over the tenants of one server. Run it on each.",
     "schedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
     "unschedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
@@ -69,6 +70,7 @@ VIEWS = {
     "policies": True,
     "options": True,
     "predicates": True,
+    "links": True,
     "embedding_models": False,
 }
 

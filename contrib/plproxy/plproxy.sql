@@ -364,6 +364,8 @@ create type memfold.found_memory as (memory_id uuid, content text, memory_type t
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
 
+create type memfold.link_suggestion as (kind text, alias text, name text, score double precision, reasons text[], evidence jsonb);
+
 create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamp with time zone);
 
 create type memfold.plain_rows as (ingested bigint, busy bigint);
@@ -595,6 +597,23 @@ select * from memfold_internal._read_predicates(coalesce(memfold_internal._tenan
 comment on view memfold.predicates is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.predicates to memfold_owner, memfold_app, memfold_auditor;
 
+create function memfold_internal._read_links(tenant text)
+returns table (tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid, linked_at timestamp with time zone)
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route_rows(tenant);
+    select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
+    cross join lateral (select * from memfold.links where s.t is not null offset 0) as v;
+$$;
+comment on function memfold_internal._read_links(text) is 'The rows of links, from the servers.';
+revoke all on function memfold_internal._read_links(text) from public;
+grant execute on function memfold_internal._read_links(text) to memfold_app, memfold_auditor, memfold_owner;
+create view memfold.links with (security_invoker = true) as
+select * from memfold_internal._read_links(coalesce(memfold_internal._tenant(), ''));
+comment on view memfold.links is 'As on a server, whole: conditions are tried here.';
+grant select on memfold.links to memfold_owner, memfold_app, memfold_auditor;
+
 create function memfold_internal._read_embedding_models(tenant text)
 returns table (model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision, calibration_id uuid, registered_at timestamp with time zone, score_function text, candidate_threshold double precision, score_merge_threshold double precision, score_judge_threshold double precision, replaced_by text, replaced_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
@@ -748,6 +767,9 @@ prose/1  U+200B, U+2060, U+FEFF and U+00AD dropped; superscripts, subscripts and
 flat/1   NFC, lower case; of that only letters with their marks, digits and full stops, of every script.
 code/1   line ends to LF; everything else stays.
 exact/1  the text as it is.
+
+predicate/1  of predicates, whatever the policy: a small letter and a capital after it are parted (worksAt), and a capital and a
+         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ - U+2010 become spaces; prose/1.
 
 Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
 its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
@@ -1102,7 +1124,7 @@ as $$
     select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
-'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, antonyms and labelled pairs. About
+'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. About
 max_memories (1 to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
 say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
@@ -1187,7 +1209,7 @@ comment on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
+policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
 revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
@@ -1262,6 +1284,39 @@ matched_id: the text itself; status: the memory''s). A known text needs no embed
 Nothing is written. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) from public;
 grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_app, memfold_owner;
+
+create function memfold.link_predicate(alias text, predicate text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns uuid
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.link_predicate("alias" => $1, "predicate" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
+$$;
+comment on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) is
+'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
+are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
+were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+revoke all on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
+
+create function memfold.link_subject(alias text, subject text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns uuid
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.link_subject("alias" => $1, "subject" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
+$$;
+comment on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) is
+'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
+subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
+subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
+call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 5 s for 1,000 texts.
+Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+revoke all on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
 create function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
@@ -1658,6 +1713,25 @@ add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF
 revoke all on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
+create function memfold.suggest_links(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 100)
+returns SETOF memfold.link_suggestion
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.suggest_links("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
+$$;
+comment on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) is
+'Names of a bucket that may be one, for a person or a judge to look at: nothing is linked. kind subject or predicate; alias, name: the
+arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
+contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
+model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
+how many facts each has (facts, name_facts) and both have (shared), and pairs of their memory ids. Names that the guard tells apart
+("Georg Maier", "Georg Huber") are never suggested. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
+Raises MF001 to MF003, MF022.';
+revoke all on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) from public;
+grant execute on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
+
 create function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
@@ -1723,9 +1797,38 @@ comment on function memfold.undo_run(run_id uuid, tenant_id text, reason text) i
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
-for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.undo_run(run_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
+
+create function memfold.unlink_predicate(alias text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns bigint
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.unlink_predicate("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3);
+$$;
+comment on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) is
+'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+revoke all on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
+
+create function memfold.unlink_subject(alias text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, subject text DEFAULT NULL::text)
+returns bigint
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.unlink_subject("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "subject" => $4);
+$$;
+comment on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) is
+'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
+linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
+merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
+another name now. In one transaction; writers of the bucket wait meanwhile. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+revoke all on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) from public;
+grant execute on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_unregister_embedding_model(embedding_model text)
 returns setof void

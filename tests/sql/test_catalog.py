@@ -24,14 +24,14 @@ PUBLIC = {
     "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket",
     "erase_memory", "erase_source", "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
-    "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
+    "known_memory", "link_predicate", "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
     "search_memories",
-    "set_options", "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates",
-    "text_index_ddl", "undo",
-    "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
+    "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links", "supersede_memory", "sweep_duplicates",
+    "take_up_links", "text_index_ddl", "undo",
+    "undo_calibration", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
     "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
@@ -42,7 +42,7 @@ OWNERS = {
     "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
-PROCEDURES = {"rehash_bucket", "run_maintenance_all"}
+PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # What reaches across tenants belongs to memfold_queue, whose policies let it.
@@ -186,7 +186,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
         "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair",
-        "_rehash_batch", "_rehash_begin", "_rehash_end", "_veto_reasons",
+        "_rehash_batch", "_rehash_begin", "_rehash_end", "_take_up_batch", "_veto_reasons",
     } | QUEUES  # fmt: skip
 
 

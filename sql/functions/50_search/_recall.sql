@@ -91,8 +91,9 @@ create or replace function memfold_internal._recall_candidates(
 language plpgsql stable
 as $$
 declare
-    v_subject constant text := memfold.canonicalize(subject, 'prose/1');
-    v_predicate constant text := memfold.canonicalize(predicate, 'prose/1');
+    v_name record;
+    v_subject text;
+    v_predicate text;
     v_at constant timestamptz := coalesce(as_of, pg_catalog.now());
     v_place bigint := 0;
     v_bucket text;
@@ -106,11 +107,16 @@ begin
     foreach v_bucket in array bucket_ids loop
         v_place := v_place + 1;
         select r.types, r.rules into v_rules from memfold_internal._recall_rules(tenant_id, v_bucket) as r;
+        -- what a name stands for is a bucket's own
+        select n.subject, n.predicate into v_name
+        from memfold_internal._resolve_names(tenant_id, v_bucket, _recall_candidates.subject, _recall_candidates.predicate, null) as n;
+        v_subject := memfold.canonicalize(v_name.subject, 'prose/1');
+        v_predicate := memfold_internal._predicate_1(v_name.predicate);
         if embedding is not null then
             select n.* into v_found
             from memfold_internal._knn_search(tenant_id, v_bucket, embedding, embedding_model, max_texts,
                 case when num_nulls(memory_type, subject, predicate) = 0
-                    then memfold_internal._scope_key(v_bucket, memory_type, subject, predicate) end,
+                    then memfold_internal._scope_key(v_bucket, memory_type, v_name.subject, v_name.predicate) end,
                 memory_type, v_subject, v_predicate, session_id, metadata, metadata_path, min_confidence, v_at, as_of,
                 v_rules.types, v_rules.rules) as n;
             v_count := coalesce(cardinality(v_found.root_ids), 0);

@@ -84,7 +84,7 @@ begin
     for v_near in
         with c as materialized (
             select i.place, m.memory_id, m.content, m.memory_type, memfold_internal._prose_1(m.subject) as subject,
-                memfold_internal._prose_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
+                memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
                 m.object as given_object, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (

@@ -74,7 +74,7 @@ as $$
         and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
         and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
         and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
-        and (_recallable.predicate is null or memfold_internal._prose_1(r.predicate) = _recallable.predicate collate "C")
+        and (_recallable.predicate is null or memfold_internal._predicate_1(r.predicate) = _recallable.predicate collate "C")
         and (_recallable.metadata is null or r.metadata @> _recallable.metadata)
         and (_recallable.metadata_path is null or r.metadata @@ _recallable.metadata_path)
         -- sums of doubles must not decide at a threshold

@@ -29,6 +29,8 @@ begin
             'max_results is 1 to 1000, threshold -1 to 1.');
     end if;
     perform memfold_internal._check_embedding(embedding, embedding_model);
+    select n.subject, n.predicate into subject, predicate
+    from memfold_internal._resolve_names(tenant_id, bucket_id, find_similar.subject, find_similar.predicate, null) as n;
     if find_similar.memory_type is not null then
         v_scope_key := memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate);
     elsif memfold_internal._vector_index(embedding_model) is not null then

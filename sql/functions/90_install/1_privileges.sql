@@ -47,7 +47,7 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_vectors,
 memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
-memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
+memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
 memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.memory_event_sums,
 memfold.archive_positions, memfold_internal._ledger, memfold_internal._whole_ledger, memfold_internal._observed,
 memfold_internal._decisions
