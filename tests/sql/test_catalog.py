@@ -110,7 +110,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
         "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_decay", "_canonicalizer_sample", "_require_autocommit",
         # what an index of words is made of: it is computed by whoever writes the row
-        "_word_text", "_word_keys", "_memory_words",
+        "_text_words", "_word_keys",
     }  # fmt: skip
 
 
