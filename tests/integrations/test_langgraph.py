@@ -348,6 +348,26 @@ def test_what_others_store_is_found_by_its_id(store: MemfoldStore, db: DB) -> No
     assert store.search(ALICE) == []
 
 
+def test_a_memory_of_others_is_shown_under_the_first_key_merged_into_it(
+    store: MemfoldStore, dsn: str, db: DB
+) -> None:
+    root = ingest(db, "Alice has a cat.", bucket_id="memories.alice").memory_id
+    assert root is not None
+    for key, text in (("a", "A cat lives with Alice."), ("b", "Alice keeps a cat.")):
+        store.put(ALICE, key, {"text": text})
+    with Memfold(dsn, "acme") as client:
+        for item in store.search(ALICE):
+            if item.key in "ab":
+                (memory,) = [
+                    one for one in client.list("memories.alice") if one.content == item.value["text"]
+                ]
+                client.merge(memory.memory_id, root)
+    (item,) = store.search(ALICE)
+    assert (item.key, item.value) == ("a", {"text": "A cat lives with Alice."})
+    # the text is its own
+    assert set(memories(db)) == {"Alice has a cat."}
+
+
 def test_tenants_do_not_meet(store: MemfoldStore, dsn: str) -> None:
     store.put(ALICE, "a", {"text": "Alice has a cat."})
     other = MemfoldStore(dsn, tenant_id="globex")
