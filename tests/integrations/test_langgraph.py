@@ -38,6 +38,9 @@ def test_it_is_a_store(store: MemfoldStore) -> None:
     assert not store.supports_ttl
     with pytest.raises(NotImplementedError, match="TTL"):
         store.put(ALICE, "k", {"text": "Alice has a cat."}, ttl=1)
+    with pytest.raises(NotImplementedError, match="TTL"):
+        store.batch([PutOp(ALICE, "k", {"text": "Alice has a cat."}, ttl=1)])
+    assert store.get(ALICE, "k") is None
 
 
 def test_an_item_is_put_read_changed_and_deleted(store: MemfoldStore) -> None:
