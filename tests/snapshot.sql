@@ -54,5 +54,7 @@ select line from (
     union all
     select 'antonyms ' || count(*)::text || ' ' || md5(string_agg(a::text, ',' order by a.word, a.antonym))
     from memfold.antonyms as a where a.tenant_id = '*'
+    union all
+    select 'lexicon ' || count(*)::text || ' ' || md5(string_agg(l::text, ',' order by l.word)) from memfold.lexicon as l
 ) as s (line)
 order by line collate "C"

@@ -32,14 +32,12 @@ from memfold.calibrate.score import Score, fit
 
 FILE = Path(__file__).parents[1] / "sql/functions/22_guard/_veto.sql"
 
-# What is farther apart than that never merges: it has nothing to teach. Nor have refinements, which are another rule's.
+# What is farther apart than that never merges: it has nothing to teach.
 FLOOR = 0.80
 # Trees: 60 tell a little less apart, 240 no more (grouped folds).
 SIZE = 100
 # What the last file (memories) counts, of all.
 SHARE = 0.4
-# What a pair counts that the guard tells apart: nobody asks the veto about it, but its words are evidence.
-RAISED = 0.3
 
 FEATURES = """
 select memfold_internal._veto_features(p.pair ->> 0, p.pair ->> 1)
@@ -87,16 +85,19 @@ def words_only(names: Sequence[str], features: Floats) -> Floats:
     return np.where(kept, features, 0.0)
 
 
+def teaches(pair: Pair) -> bool:
+    """Whether the veto could be asked about it; refinements are another rule's."""
+    return pair.cosine >= FLOOR and not pair.guard and pair.label != "refinement"
+
+
 def fit_veto(names: Sequence[str], files: Sequence[Sequence[Pair]]) -> Score:
     """The score of described pairs (``memfold.calibrate.described``), file by file; the last one has memories."""
-    taught = [
-        [pair for pair in file if pair.cosine >= FLOOR and pair.label != "refinement"] for file in files
-    ]
+    taught = [[pair for pair in file if teaches(pair)] for file in files]
     pairs = [pair for file in taught for pair in file]
-    weights = np.array([RAISED if pair.guard else 1.0 for pair in pairs])
+    weights = np.ones(len(pairs))
     memories = np.arange(len(pairs)) >= len(pairs) - len(taught[-1])
     if 0 < memories.sum() < len(pairs):
-        weights[memories] *= weights[~memories].sum() / weights[memories].sum() * SHARE / (1 - SHARE)
+        weights[memories] = (~memories).sum() / memories.sum() * SHARE / (1 - SHARE)
     score = fit(
         words_only(names, np.array([pair.features for pair in pairs], dtype=np.float64)),
         np.array([pair.label == "duplicate" for pair in pairs]),

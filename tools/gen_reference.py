@@ -32,6 +32,8 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select model, dimensions, merge_threshold, judge_threshold from embedding_models",
         ],
         "create_vector_index": ["select create_vector_index('toy')"],
+        "create_text_index": ["select create_text_index()"],
+        "text_index_ddl": ["select text_index_ddl('english')"],
         "vector_index_ddl": [
             "select register_embedding_model('toy:2500', 2500)",
             "select vector_index_ddl('toy:2500')",
@@ -125,6 +127,8 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "search_memories": [
             "select content, round(score::numeric, 3) as score, similarity, collapsed_count\n"
             "from search_memories('[0.9, 0.1, 0.4]', 'toy', 'acme', 'default', max_results => 3)",
+            "select content, round(word_share::numeric, 3) as word_share, complete\n"
+            "from search_memories(query => 'Which pets?', tenant_id => 'acme', max_results => 2)",
         ],
         "record_feedback": [
             "select f.* from memories as m, record_feedback(m.memory_id, true, 'acme') as f\n"
@@ -254,7 +258,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "remove_labelled_pair": [
             "select remove_labelled_pair(pair_id, 'acme') from labelled_pairs where content_b = 'Eve likes Rome.'",
         ],
-        "replay_bucket": [],
+        "replay_bucket": [
+            "select action, count(*) from replay_bucket('acme') group by 1 order by 1",
+        ],
         "apply_calibration": [
             "insert into calibrations (model, merge_threshold, judge_threshold, report, fingerprint)\n"
             "values ('toy', 0.97, 0.8, '{}', sha256('')) returning method, merge_threshold, judge_threshold",
@@ -288,6 +294,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "replace_embedding_model": ["select replace_embedding_model('toy:2500', 'toy')"],
         "drop_embeddings": ["select dropped from drop_embeddings('toy:2500', tenant_id => 'acme')"],
+        "drop_text_index_ddl": ["select drop_text_index_ddl()"],
         "drop_vector_index_ddl": ["select drop_vector_index_ddl('toy:2500')"],
         "unregister_embedding_model": ["select unregister_embedding_model('toy:2500')"],
     },

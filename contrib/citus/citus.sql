@@ -132,7 +132,7 @@ begin
     for v_row in
         select t.name from unnest(array[
             'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'options', 'predicates',
-            'antonyms'
+            'antonyms', 'lexicon'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place

@@ -360,7 +360,7 @@ create type memfold.decay_report as (run_id uuid, decayed bigint, remaining bigi
 
 create type memfold.erasure as (erased bigint, kept bigint, events bigint, remaining bigint);
 
-create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid, matched_content text);
+create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid, matched_content text, bucket_id text, word_share double precision, complete boolean);
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
 
@@ -564,7 +564,7 @@ comment on view memfold.policies is 'As on a server, whole: conditions are tried
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_options(tenant text)
-returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, updated_at timestamp with time zone)
+returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, updated_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -863,6 +863,35 @@ stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
 
+create function memfold_internal._all_create_text_index(text_search text)
+returns setof void
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on all;
+    select * from memfold.create_text_index("text_search" => $1);
+$$;
+comment on function memfold_internal._all_create_text_index(text) is
+'create_text_index() on every server that it is for.';
+revoke all on function memfold_internal._all_create_text_index(text) from public;
+grant execute on function memfold_internal._all_create_text_index(text) to memfold_owner;
+
+create function memfold.create_text_index(text_search text DEFAULT 'simple'::text)
+returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._all_create_text_index($1);
+end;
+$$;
+comment on function memfold.create_text_index(text_search text) is
+'Makes the index of words (GIN) of a text search configuration (set_options(text_search => ...)): search_memories() with a query then finds
+words in buckets of any size by it, instead of reading up to 100,000 texts. Does nothing where it is there; replaces one that an
+interrupted build has left behind. Writers wait until the transaction ends: on a database in use, run the statements of text_index_ddl()
+instead. Only for members of memfold_owner. Raises MF017.';
+revoke all on function memfold.create_text_index(text_search text) from public;
+grant execute on function memfold.create_text_index(text_search text) to memfold_owner;
+
 create function memfold_internal._all_create_vector_index(embedding_model text)
 returns setof void
 language plproxy volatile set search_path = pg_catalog, pg_temp
@@ -1151,7 +1180,7 @@ revoke all on function memfold.fail_judgement(judgement_id uuid, error text, ten
 grant execute on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) to memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.find_similar(embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
-returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text)
+returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text, complete boolean)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
@@ -1160,8 +1189,9 @@ as $$
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
@@ -1550,57 +1580,62 @@ status failed where a task has failed). Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
-create function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
+create function memfold.search_memories(query_embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false, query text DEFAULT NULL::text, bucket_ids text[] DEFAULT NULL::text[], bucket_prefix text DEFAULT NULL::text, metadata_path jsonpath DEFAULT NULL::jsonpath)
 returns SETOF memfold.found_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
+    select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16, "query" => $17, "bucket_ids" => $18, "bucket_prefix" => $19, "metadata_path" => $20);
 $$;
-comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
-'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
-texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-options''); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
-matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
-deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the options''
-search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
-object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;
-the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score). Where too few are left, it looks
-further, at up to 48 * max_results. Exact up to 10,000 vectors; of larger buckets by an index (create_vector_index), else
-their newest 10,000; exact, however many, of one session_id, and with as_of: what was believed at that time, values that were
-superseded since included, confidence as of then. touch (null: the options'', unless as_of is given or the transaction is read-only): counts
-what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
-revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
-grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
+comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) is
+'The active memories that fit a query best, each fact once: nearest to its vector (query_embedding), or with most of its words (query: in
+content, subject, predicate and object, rare words counting more, by the options'' text_search), or both. Candidates are the 3 *
+max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
+metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
+or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
+rank_feedback) * fit + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is
+matched_similarity, word_share, or of both 30.5 * (1 / (60 + rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false,
+memories that say the same are shown as one, those of several buckets too: cosine of at least dedup_threshold (null: the options''
+search_threshold, else the model''s judge threshold; where one has no vector, words in common of at least 0.8) with each other, the guard
+clean, same predicate, no other subject or object, not judged contradiction or distinct. Shown is the longest in canonical form, then the
+most confident, then the newest; the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score).
+Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
+larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
+then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
+and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the
+options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
+MF012 to MF015, MF022.';
+revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;
+grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval)
+create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text)
 returns setof memfold.options
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_rules(tenant_id);
-    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20);
+    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20, "text_search" => $21);
 $$;
-comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) is
+comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) is
 'set_options() on every server that it is for.';
-revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) from public;
-grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) to memfold_app, memfold_owner;
+revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) from public;
+grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) to memfold_app, memfold_owner;
 
-create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval)
+create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval, text_search text DEFAULT NULL::text)
 returns memfold.options
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) as r limit 1);
+    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) as r limit 1);
 end;
 $$;
-comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) is
+comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
 sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
-revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) from public;
-grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) to memfold_app, memfold_owner;
+revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) from public;
+grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
 returns setof memfold.policies

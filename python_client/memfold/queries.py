@@ -89,6 +89,10 @@ SEARCH = _function(
     "dedup_threshold",
     "touch",
     "show_collapsed",
+    "query",
+    "bucket_ids",
+    "bucket_prefix",
+    "metadata_path",
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
@@ -117,6 +121,13 @@ UPDATE = _function(
     "reason",
     "tenant_id",
 )
+
+# maintenance
+CONSOLIDATE = _function("consolidate", "tenant_id", "bucket_id", "approval", "dry_run")
+SWEEP = _function("sweep_duplicates", "tenant_id", "bucket_id", "dry_run")
+PRUNE = _function("prune_memories", "tenant_id", "bucket_id", "dry_run")
+APPROVE_RUN = _function("approve_run", "run_id", "tenant_id", "verdict")
+UNDO_RUN = _function("undo_run", "run_id", "tenant_id", "reason")
 
 # tier 3
 CLAIM = _function(
@@ -235,6 +246,14 @@ limit %(max_results)s
 """
 # Ids are time-ordered, and the key of a page is that of the table: what is written meanwhile comes on a later page.
 LIST = _MEMORY + _FILTERS
+
+# Whose login it is: as the role or the database is set up, else as the role is bound.
+TENANTS_OF_LOGIN = """
+select pg_catalog.current_setting('memfold.tenant_id', true) as tenant_id
+where pg_catalog.current_setting('memfold.tenant_id', true) <> ''
+union
+select r.tenant_id from memfold.tenant_roles as r where r.role_name = session_user
+"""
 
 # The names of a function's arguments, in order.
 SIGNATURE = """

@@ -15,7 +15,7 @@ create table memfold.policies (
     similar_threshold double precision check (similar_threshold between 0 and 1),
     lexical_threshold double precision check (lexical_threshold between 0 and 1),
     guard text collate "C" not null default 'on' check (guard in ('on', 'off')),
-    merge_veto double precision not null default 0.25 check (merge_veto between 0 and 1),
+    merge_veto double precision not null default 0.3 check (merge_veto between 0 and 1),
     on_ambiguous text collate "C" not null default 'judge'
     check (on_ambiguous in ('judge', 'synthesise', 'review', 'insert')),
     on_merge text collate "C" not null default 'strengthen'
@@ -139,6 +139,7 @@ create table memfold.options (
     consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
     sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
     prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
+    text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
     constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
@@ -171,6 +172,9 @@ comment on column memfold.options.consolidate_interval is
 'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the two that follow.';
 comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
+comment on column memfold.options.text_search is
+'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
+words as they are. Of rows for memory_type ''*''.';
 insert into memfold.options default values;
 
 create table memfold.predicates (

@@ -18,7 +18,7 @@ from mcp.client.client import Client
 from memfold import __version__
 from memfold.integrations.mcp import shown
 from memfold.integrations.mcp.shown import Shown
-from tests import mcp_inspector
+from tests import npm
 from tests.mcp_clients import (
     COMMAND,
     TOKEN,
@@ -509,10 +509,10 @@ def test_without_the_token_nothing_is_served(dsn: str, db: DB, tmp_path: Path) -
 @pytest.fixture(scope="session")
 def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The inspector's command. Where there is no npm, or it gets nothing, the run says so (conftest.py)."""
-    found, why = mcp_inspector.install(tmp_path_factory.mktemp("inspector"))
+    found, why = npm.install(npm.INSPECTOR, tmp_path_factory.mktemp("inspector"))
     if found is None:
         pytest.skip(why)
-    return found
+    return found / ".bin" / "mcp-inspector"
 
 
 @pytest.mark.slow

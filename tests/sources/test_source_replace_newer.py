@@ -251,7 +251,7 @@ def fan(db: DB, *degrees: float, bucket_id: str = "default") -> list[Result]:
     """Memories that were stored before there was any dedup, as vectors at these angles."""
     db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket_id])
     made = [
-        ingest(db, f"Alice has a cat, part {chr(97 + i)}", bucket_id=bucket_id, embedding_model="m",
+        ingest(db, f"Alice has a cat{', there' * i}", bucket_id=bucket_id, embedding_model="m",
                embedding=json.dumps([math.cos(math.radians(d)), math.sin(math.radians(d)), 0, 0]))
         for i, d in enumerate(degrees)
     ]  # fmt: skip
@@ -304,12 +304,12 @@ def test_the_batch_asks_in_between(replace_newer: DB) -> None:
     assert run is not None
     assert run[1] == "ask"
     asked = replace_newer.execute("select content, other_content, kind from open_judgements").fetchone()
-    assert asked == ("Alice has a cat, part b", "Alice has a cat, part a", "synthesis")
+    assert asked == ("Alice has a cat, there", "Alice has a cat", "synthesis")
     answer(replace_newer, "duplicate", 0.9, merged_text="Alice has a cat in two parts")
     assert texts(replace_newer) == {"Alice has a cat in two parts"}
     replace_newer.execute("select undo_run(%s, tenant_id => 'acme')", [run[0]])
     assert statuses(replace_newer, a, b) == ["active", "active"]
-    assert texts(replace_newer) == {"Alice has a cat, part a", "Alice has a cat, part b"}
+    assert texts(replace_newer) == {"Alice has a cat", "Alice has a cat, there"}
     check(replace_newer)
 
 

@@ -184,9 +184,7 @@ def candidate(rnd: random.Random) -> Candidate:
         made["embedding_model"] = rnd.choice(["m", "m", "m2"])
     if rnd.random() < 0.3:
         # texts that differ by no more than a word, and come again
-        made["content"] = (
-            f"Ann {rnd.choice(['truly', 'really', 'surely', 'mostly', 'plainly'])} likes green tea"
-        )
+        made["content"] = f"Ann {rnd.choice(['also', 'very', 'too', 'so', 'quite'])} likes green tea"
         made["embedding"] = [1.0, rnd.gauss(0, 0.1), rnd.gauss(0, 0.1), 0.0]
         made["embedding_model"] = "m"
     if rnd.random() < 0.15:

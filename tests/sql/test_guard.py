@@ -141,12 +141,12 @@ def test_a_word_says_what_its_context_says(db: psycopg.Connection[Any], a: str, 
 
 
 def test_a_tenant_extends_the_antonyms(db: psycopg.Connection[Any]) -> None:
-    a, b = "Deploys use the canary ring.", "Deploys use the stable ring."
+    a, b = "Deploys use the quick ring.", "Deploys use the fast ring."
     assert guard(db, a, b) == []
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
-    db.execute("insert into memfold.antonyms (tenant_id, word, antonym) values ('acme', 'canary', 'stable')")
-    assert guard(db, a, b) == ["antonym: canary <> stable"]
-    assert guard(db, b, a) == ["antonym: stable <> canary"]
+    db.execute("insert into memfold.antonyms (tenant_id, word, antonym) values ('acme', 'quick', 'fast')")
+    assert guard(db, a, b) == ["antonym: quick <> fast"]
+    assert guard(db, b, a) == ["antonym: fast <> quick"]
     assert guard(db, a, b, tenant_id="other") == []
 
 

@@ -23,8 +23,8 @@ DB = psycopg.Connection[Any]
 
 FUNCTIONS = servers.ROOT / "sql" / "functions"
 SCHEMA = servers.ROOT / "sql" / "schema"
-# Schema files that are named after no module: tables of the client, row level security of all tables.
-OTHER_FILES = {"80_adopt", "90_tenant_isolation"}
+# Schema files that are named after no module: words of the guard, tables of the client, row level security of all tables.
+OTHER_FILES = {"22_lexicon", "80_adopt", "90_tenant_isolation"}
 
 # A call into a later module that cannot be avoided, with its reason: {("_caller", "_called"): "why"}.
 EXCEPTIONS: dict[tuple[str, str], str] = {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +13,6 @@ from psycopg.types.json import Jsonb
 from tests.support import check, counters, ingest, status
 
 DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
 pytestmark = pytest.mark.new_database
 BLOCK = """
 create or replace function memfold_internal._block_size() returns bigint
@@ -400,54 +397,3 @@ def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -
     small_blocks(db, 100_000)
     rejection = one(db, "select event_id from memfold.memory_events where tier = 3 and action = 'rejected'")
     assert read_by(db, "select undo(%s, 'acme')", rejection) > 6000
-
-
-def test_the_ledger_explains_what_many_writers_leave(db: DB, connect: Connect) -> None:
-    """Restatements in single calls and batches, of stripes too, beside merges and undos of merges and of restatements."""
-    small_blocks(db, 4)
-    texts = ["User likes tea", "User likes coffee", "User likes milk"]
-    for text in texts:
-        ingest(db, text)
-    errors: list[BaseException] = []
-    retried = (
-        psycopg.errors.SerializationFailure,
-        psycopg.errors.DeadlockDetected,
-        psycopg.errors.LockNotAvailable,
-    )
-    done = dict.fromkeys(("restate", "fold", "undo"), 0)
-
-    def work(kind: str, seed: int, connection: DB) -> None:
-        rng = random.Random(seed)
-        steps = {
-            "restate": [restate] * 6 + [restate_many],
-            "fold": [fold_two, take_back],
-            "undo": [take_back],
-        }[kind]
-        for _ in range(60 if kind == "restate" else 25):
-            try:
-                rng.choice(steps)(connection, rng, texts)
-                done[kind] += 1
-            except retried:
-                continue
-            except psycopg.Error as error:
-                # it was undone, merged or gone since it was chosen
-                if error.sqlstate not in ("MF033", "MF034"):
-                    errors.append(error)
-                    return
-            except BaseException as error:
-                errors.append(error)
-                return
-
-    kinds = ["restate", "restate", "restate", "fold", "undo"]
-    threads = [threading.Thread(target=work, args=(kind, n, connect())) for n, kind in enumerate(kinds)]
-    for thread in threads:
-        thread.start()
-    for n in range(10):
-        if n % 2:
-            contend(db)
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert min(done.values()) > 10
-    assert one(db, "select count(*) from memfold.memory_event_sums") > 5
-    check(db)

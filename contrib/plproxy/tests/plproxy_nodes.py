@@ -99,7 +99,7 @@ where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.r
     and c.relkind in ('r', 'p', 'v') and not c.relispartition
 """
 # Those that have the same rows on each server.
-RULES = ("embedding_models", "calibrations", "antonyms")
+RULES = ("embedding_models", "calibrations", "antonyms", "lexicon")
 
 
 @dataclass

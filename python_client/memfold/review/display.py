@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from memfold._text import escape, escape_line
 from memfold.judging import Question, Side
-from memfold.judging.questions import LETTERS
+from memfold.review.answers import lettered
 
 Span: TypeAlias = tuple[str, bool]
 """Some text, and whether the other side lacks it."""
@@ -138,7 +138,7 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _rows(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
+def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
     """Label, older side, newer side; of what only one has, the other is empty."""
     sides = (question.other, question.memory)
     yield "", *differences(*(escape(side.content) for side in sides))
@@ -183,7 +183,7 @@ def one_below_the_other(question: Question, width: int, colours: bool) -> str:
     """A cluster as text: its memories by letter, oldest to newest, each with where and when it was said."""
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + _about(question) + reset]
-    for letter, side in zip(LETTERS, question.sides, strict=False):
+    for letter, side in lettered(question).items():
         spans = [(token, False) for token in _TOKEN.findall(escape_line(side.content))]
         for number, (text, _) in enumerate(_column(spans, "A", max(width - 3, 20), colours)):
             lines.append(f"{bold}{letter}{reset}  {text}" if number == 0 else f"   {text}")
@@ -202,7 +202,7 @@ def side_by_side(question: Question, width: int, colours: bool) -> str:
     """The pair as text: the older memory as A, the newer one as B, what differs marked."""
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + _about(question) + reset]
-    rows = list(_rows(question))
+    rows = list(rows_of(question))
     beside = width >= 2 * 28 + _LABEL + len(_GAP)
     column = (width - _LABEL - len(_GAP)) // 2 if beside else max(width - _LABEL, 20)
     if beside:

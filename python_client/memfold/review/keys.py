@@ -10,10 +10,6 @@ from collections.abc import Iterator
 
 import click
 
-from memfold.judging import Verdict
-
-VERDICTS: dict[str, Verdict] = {"d": "duplicate", "r": "refinement", "c": "contradiction", "k": "distinct"}
-
 
 class Keys:
     """One key at a time from a terminal, one line at a time from anything else."""

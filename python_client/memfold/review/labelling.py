@@ -15,8 +15,9 @@ import click
 from memfold import queries
 from memfold.client import Memfold
 from memfold.judging import Question, Side, Verdict
+from memfold.review.answers import VERDICTS
 from memfold.review.display import count_of, side_by_side
-from memfold.review.keys import VERDICTS, Keys, interruptible
+from memfold.review.keys import Keys, interruptible
 
 __all__ = ["Labelling"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -19,8 +18,16 @@ from memfold._text import escape_line
 from memfold.client import Memfold
 from memfold.judging import Question, Side, Verdict
 from memfold.judging.questions import LETTERS
+from memfold.review.answers import (
+    VERDICTS,
+    answer_manually,
+    describe_closed,
+    describe_outcome,
+    lettered,
+    take_back,
+)
 from memfold.review.display import count_of, one_below_the_other, side_by_side
-from memfold.review.keys import VERDICTS, Keys, interruptible
+from memfold.review.keys import Keys, interruptible
 
 __all__ = ["Review"]
 
@@ -193,10 +200,7 @@ class Review:
                     chosen = self._fuller(question, given, about)
                     if chosen == "back":
                         continue
-                    names = {
-                        letter.lower(): side.memory_id
-                        for letter, side in zip(LETTERS, question.sides, strict=False)
-                    }
+                    names = {letter.lower(): side.memory_id for letter, side in lettered(question).items()}
                     richer_memory_id = names.get(chosen)
                 self._answer(pair, VERDICTS[key[:1]], richer_memory_id, about)
                 return True
@@ -214,7 +218,7 @@ class Review:
         letters = {letter for letter in given if letter not in " ,"}
         if not letters:
             return question.sides
-        names = {letter.lower(): side for letter, side in zip(LETTERS, question.sides, strict=False)}
+        names = {letter.lower(): side for letter, side in lettered(question).items()}
         if len(letters) < 2 or not letters <= names.keys():
             click.echo(f"-> name at least two of a to {last}")
             return None
@@ -234,7 +238,7 @@ class Review:
         """A letter, nothing (the longest text), or back."""
         names = {
             letter.lower(): side
-            for letter, side in zip(LETTERS, question.sides, strict=False)
+            for letter, side in lettered(question).items()
             if about is None or side in about
         }
         longer = max(names, key=lambda letter: len(names[letter].content)).upper()
@@ -276,14 +280,8 @@ class Review:
             click.echo(f"-> not applied: {escape_line(error.message)}")
             return
         self._leased.pop(question.judgement_id, None)
-        if resolution.status == "open":
-            click.echo(
-                "-> not applied: one of them has changed meanwhile; the question as it is now is queued"
-                if question.members
-                else "-> not applied: one of the two has changed meanwhile; the pair as it is now is queued"
-            )
-        elif resolution.status != "done":
-            click.echo("-> not applied: there is nothing to decide any more")
+        if resolution.status != "done":
+            click.echo(f"-> not applied: {describe_closed(question, resolution.status)}")
         else:
             self._note(question, verdict, resolution.action, resolution.memory_id, resolution.event_id)
 
@@ -298,58 +296,14 @@ class Review:
     ) -> None:
         self._history.append(_Done(question, verdict, action, event_id, manual))
         self.verdicts[verdict] += 1
-        names = {side.memory_id: letter for letter, side in zip(LETTERS, question.sides, strict=False)}
-        holds = names.get(memory_id, str(memory_id)) if memory_id is not None else ""
-        said = {
-            "merged": f"merged, {holds} stands for both",
-            "replaced": f"merged, {holds} stands for both",
-            "superseded": f"superseded, {holds} holds now and the other is history",
-            "rejected": "rejected, the bucket keeps A and refuses B",
-            "escalated": "queued for a person, as the policy says",
-        }.get(action or "", "both are kept")
-        if question.members:
-            said = {
-                "merged": f"merged, {holds} stands for those named",
-                "replaced": f"merged, {holds} stands for those named",
-                "superseded": f"superseded, {holds} holds now and the others named are history",
-                "rejected": f"rejected, the bucket keeps {holds} and refuses the others named",
-                "escalated": "queued for a person, as the policy says",
-            }.get(action or "", "all are kept")
-        click.echo(f"-> {verdict}: {said}")
+        click.echo(f"-> {describe_outcome(question, verdict, action, memory_id)}")
 
     def _answer_manually(
         self, question: Question, verdict: Verdict, richer_memory_id: UUID | None, about: tuple[Side, ...]
     ) -> None:
-        """Another answer for memories whose judgement is closed."""
-        if verdict == "distinct":
-            self._note(question, verdict, "judged", None, None)  # as they are since the undo
-            return
-        winner = about[0]
-        if verdict == "contradiction":
-            function, other_id = queries.SUPERSEDE, "by_id"
-            for side in about:
-                if winner.last_seen is None or side.last_seen is None or side.last_seen >= winner.last_seen:
-                    winner = side
-        else:
-            function, other_id = queries.MERGE, "into_id"
-            if verdict == "refinement":
-                longest = max(about, key=lambda side: len(side.content))
-                winner = next((side for side in about if side.memory_id == richer_memory_id), longest)
-        events: list[UUID] = []
-        for loser in about:
-            if loser is winner:
-                continue
-            given = {
-                "memory_id": loser.memory_id,
-                other_id: winner.memory_id,
-                "reason": f"{verdict}, in review",
-            }
-            result = self._client._drive(self._core.manual_action(function, given, question.tenant_id))
-            if result.event_id is not None:
-                events.append(result.event_id)
-        self._note(
-            question, verdict, result.action, winner.memory_id, events[-1] if events else None, tuple(events)
-        )
+        done = self._client._drive(answer_manually(self._core, question, verdict, richer_memory_id, about))
+        last = done.event_ids[-1] if done.event_ids else None
+        self._note(question, verdict, done.action, done.memory_id, last, done.event_ids)
 
     def _undo(self, current: _Pair | None) -> bool:
         """Take the last answer back and show its pair again, then the present one."""
@@ -359,9 +313,7 @@ class Review:
         last = self._history[-1]
         try:
             if last.action in _UNDOABLE and last.event_id is not None:
-                for event_id in self._events(last):
-                    with contextlib.suppress(errors.AlreadyUndoneError):
-                        self._client.undo(event_id, "in review", last.question.tenant_id)
+                self._client._drive(take_back(self._core, last.question, self._events(last)))
             again = self._again(last.question)
         except errors.MemfoldError as error:
             if error.sqlstate != _NOT_PERMITTED:

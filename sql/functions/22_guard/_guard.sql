@@ -1,8 +1,7 @@
 -- The guard: the cheap facts of two texts, compared. It reads no locale: no class of regular expressions that depends
 -- on one, comparisons under collation "C", upper case by an explicit list of letters.
--- Its parts: _guard_text.sql (words and what they are), _guard_facts.sql (negations, numbers, dates, units, identifiers),
--- _guard_says.sql (time, mode, quantity, person), _guard_names.sql (names, the order of words, prefixes),
--- _guard_roles.sql (names that change roles).
+-- Its parts: _guard_text (words and what they are), _guard_facts (negations, numbers, dates, units, identifiers), _guard_says (time, mode,
+-- quantity, person), _guard_names (names, order, prefixes), _guard_roles, _guard_turned (who does what), _guard_substitution (words exchanged).
 
 create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
@@ -356,6 +355,17 @@ begin
         end if;
     end if;
 
+    if v_signals = '{}' then
+        v_signals := array_remove(array[memfold_internal._guard_turned(v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b)], null);
+    end if;
+    -- a few words of content exchanged, in texts that share most of theirs
+    if v_signals = '{}' and cardinality(v_words_a) between 1 and 5 and cardinality(v_words_b) between 1 and 5
+        and least(v_length_a - cardinality(v_only_a), v_length_b - cardinality(v_only_b)) * 5
+            >= greatest(v_length_a, v_length_b) * 3
+    then
+        v_signals := array_remove(v_signals || memfold_internal._guard_substitution(
+            v_a, v_marked_a, v_class_a, v_only_a, v_b, v_marked_b, v_class_b, v_only_b), null);
+    end if;
     if v_signals <> '{}' then
         v_signals := array(
             select distinct left(listed.signal, 200) collate "C" from unnest(v_signals) as listed(signal) order by 1);
@@ -366,8 +376,8 @@ $function$;
 revoke all on function memfold_internal._guard(text, text, text) from public;
 comment on function memfold_internal._guard(text, text, text) is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
-Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, name, antonym,
-prefix, order; length: a text that is too long to compare (_guard_limit).';
+Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, place, name, antonym,
+prefix, order, substitution; length: a text that is too long to compare (_guard_limit).';
 
 create or replace function memfold_internal._guard_pair(
     tenant_id text, content text, other_content text, object text, other_object text

@@ -57,7 +57,7 @@ end;
 $$;
 revoke all on function memfold_internal._veto(double precision, text, text) from public;
 comment on function memfold_internal._veto(double precision, text, text) is
-'Why two texts do not merge by themselves, by their words: such as "veto 0.12 < 0.25 (veto/1)". Null: nothing speaks against it, or
+'Why two texts do not merge by themselves, by their words: such as "veto 0.12 < 0.3 (veto/1)". Null: nothing speaks against it, or
 merge_veto is 0.';
 
 create or replace function memfold_internal._veto_reasons(a text, b text) returns text

@@ -6,6 +6,7 @@ return coalesce(
     or tier = 1 and observation, false
 );
 revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
+grant execute on function memfold_internal._is_undoable(text, integer, boolean) to memfold_app, memfold_auditor;
 comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
 
 create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void

@@ -1,4 +1,4 @@
-"""The official inspector of MCP servers, from npm, for the tests that ask it."""
+"""What tests take from npm: the official inspector of MCP servers, and axe-core, which finds what shuts people out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-PACKAGE = "@modelcontextprotocol/inspector"
-VERSION = "0.15.0"
+INSPECTOR = "@modelcontextprotocol/inspector@0.15.0"
 """The first of which these tests know that it runs on Node.js 20."""
+AXE = "axe-core@4.10.3"
 NODE = 20
 
 
 @functools.cache
 def why_not() -> str | None:
-    """Why it cannot be had here; None: npm can be asked for it."""
+    """Why nothing can be had here; None: npm can be asked."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         return "npm is not installed"
@@ -27,15 +27,15 @@ def why_not() -> str | None:
     return None
 
 
-def install(directory: Path) -> tuple[Path | None, str]:
-    """Install it into a directory; its command, or None and why not."""
+def install(package: str, directory: Path) -> tuple[Path | None, str]:
+    """Install a package into a directory; its node_modules, or None and why not."""
     if why := why_not():
         return None, why
     done = subprocess.run(
         ["npm", "install", "--prefix", directory, "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error",
-         f"{PACKAGE}@{VERSION}"],
+         package],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
         raise RuntimeError(f"npm install failed: {done.stderr[-500:]}")
-    return directory / "node_modules" / ".bin" / "mcp-inspector", ""
+    return directory / "node_modules", ""

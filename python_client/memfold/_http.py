@@ -1,0 +1,78 @@
+"""What listens on HTTP: where, by which names it may be called, and the token that it is called with."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+from collections.abc import Iterable
+
+from memfold.errors import InvalidOptionError
+
+SHORTEST_TOKEN = 16
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Secret:
+    """What a caller has to know. Compared by its digest, so that the time says nothing of its length either."""
+
+    def __init__(self, value: str) -> None:
+        self._digest = hashlib.sha256(value.encode()).digest()
+
+    def matches(self, given: bytes) -> bool:
+        return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest)
+
+
+def check_token(token: str) -> None:
+    """Raises InvalidOptionError for a token that is too short, or that no client can send."""
+    if len(token) < SHORTEST_TOKEN:
+        raise InvalidOptionError(
+            "the token is too short",
+            detail=f"It has {len(token)} characters.",
+            hint=f"Take {SHORTEST_TOKEN} or more, such as those of: openssl rand -hex 32",
+        )
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise InvalidOptionError(
+            "no client can send the token",
+            detail="It has a space, a line break, or a character that is not ASCII.",
+            hint="Take one line of letters and digits, such as that of: openssl rand -hex 32",
+        )
+
+
+def bare(host: str) -> str:
+    """An address without the brackets that it has in a URL."""
+    return host.removeprefix("[").removesuffix("]")
+
+
+def in_url(host: str) -> str:
+    """The address as a URL names it."""
+    return f"[{bare(host)}]" if ":" in host else host
+
+
+def allowed_hosts(names: Iterable[str]) -> list[str]:
+    """By which names it may be called, with any port (``:*``) or none.
+
+    Against DNS rebinding: a page of another origin, or a call by another name, is refused.
+    """
+    return [form for name in (*LOOPBACK, *names) for form in (name, f"{name}:*")]
+
+
+def is_allowed(host: str, allowed: Iterable[str]) -> bool:
+    """Whether what the header ``Host`` says is one of them."""
+    name, _, port = host.lower().rpartition(":")
+    forms = {form.lower() for form in allowed}
+    return host.lower() in forms or (port.isdecimal() and f"{name}:*" in forms)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Port 0 takes a free one. Raises InvalidOptionError where nothing can listen."""
+    try:
+        if not host:
+            raise OSError("it is empty, which would be every address of this machine")
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as error:
+        raise InvalidOptionError(
+            "the server cannot listen there",
+            detail=f"Address {host!r}, port {port}: {getattr(error, 'strerror', None) or error}.",
+            hint="Take another port, 0 for one that is free; an address is one of this machine's.",
+        ) from error

@@ -1,0 +1,77 @@
+"""From rows to HTML: everything is escaped, and what would steer a reader's eyes is spelled out, as on a terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from memfold._text import escape
+from memfold.review.display import Span, count_of, differences
+
+HERE = Path(__file__).parent
+
+
+def _finalize(value: object) -> object:
+    """What stands in ``{{ }}``: control characters, bidirectional ones too, are spelled out; autoescape does the rest."""
+    if value is None:
+        return ""
+    return escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _time(value: datetime | None) -> str:
+    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def runs_of(spans: Sequence[Span]) -> list[Span]:
+    """Neighbours that are marked alike as one."""
+    return [
+        ("".join(text for text, _ in run), mark)
+        for mark, run in itertools.groupby(spans, key=lambda span: span[1])
+    ]
+
+
+def marked(one: str, other: str) -> tuple[list[Span], list[Span]]:
+    """Two texts with what differs marked."""
+    older, newer = differences(escape(one), escape(other))
+    return runs_of(older), runs_of(newer)
+
+
+def bars(values: Sequence[float], most: float, height: int = 60) -> list[tuple[int, int, int]]:
+    """Bars of a chart: x, y and height of each; ``most`` is as high as the chart."""
+    tall = [round(height * float(value) / float(most or 1)) for value in values]
+    return [(12 * place, height - size, size) for place, size in enumerate(tall)]
+
+
+def link(path: str, given: Mapping[str, Any]) -> str:
+    """A URL of this server's; what is None or empty is left out, True is a flag."""
+    pairs = [
+        (name, "" if value is True else str(value))
+        for name, value in given.items()
+        if value not in (None, "", False)
+    ]
+    return path + ("?" + urlencode(pairs) if pairs else "")
+
+
+def make_environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(time=_time, number=_number, runs=runs_of)
+    made.globals.update(marked=marked, bars=bars, count_of=count_of)
+    return made

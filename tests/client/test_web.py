@@ -1,0 +1,415 @@
+"""memfold web over plain HTTP: what it shows and does, without a browser."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from memfold import Embedder, errors
+from memfold.web import Place
+from memfold.web.database import resolve_tenant
+from tests.conftest import Connect
+from tests.maintenance import policy, storing
+from tests.support import DB, check, ingest, model, status, vector
+from tests.web_pages import HOSTILE, form_of, links_of, pairs, persons, served, text_of
+
+pytestmark = pytest.mark.one_server
+
+
+@pytest.fixture
+def login(db: DB, dsn: str, app: Connect) -> str:
+    """The database as an application's login, which row level security binds."""
+    return f"{dsn} user={app().info.user}"
+
+
+def counts(db: DB) -> tuple[Any, ...]:
+    row = db.execute(
+        "select (select count(*) from memfold.memory_events), (select count(*) from memfold.judgements),"
+        " (select count(*) from memfold.runs), (select sum(access_count) from memfold.memory_counters)"
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+# looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_pages_are_read_without_a_word_written_and_their_sql_gives_what_they_show(
+    db: DB, login: str, app: Connect
+) -> None:
+    persons(db)
+    pairs(db, 2)
+    for text in ("Bob has a dog.", "Bob's dog", "bob has a dog"):
+        ingest(db, text, subject="Bob", source_turn_ids=["turn 1"], session_id="session 1", **vector(1, 2))
+    reader = app("acme")
+    before = counts(db)
+    seen: set[str] = set()
+    statements = 0
+    with served(login) as site:
+        waiting = [
+            "/",
+            "/queue",
+            "/search?q=has",
+            *(f"/runs/plan?kind={kind}" for kind in ("consolidation", "sweep", "pruning")),
+        ]
+        while waiting:
+            path = waiting.pop()
+            if path in seen or path.startswith("/static/"):
+                continue
+            seen.add(path)
+            page = site.get(path)
+            assert re.search(r"<(?:script|style)>|<[^>]* (?:style|on\w+)=|javascript:", page) is None
+            waiting += links_of(page)
+            if "sql" in path.partition("?")[2]:
+                for sql in re.findall(r'<pre tabindex="0">(.*?)</pre>', page, re.S):
+                    rows = reader.execute(html.unescape(sql).encode()).fetchall()
+                    statements += 1
+                    shown = [value for row in rows for value in row if value == "Bob has a dog."]
+                    assert not shown or "Bob has a dog." in text_of(page)
+    assert len(seen) > 25
+    assert statements > 50
+    assert counts(db) == before
+
+
+def test_a_memory_is_shown_with_its_aliases_timeline_sources_and_ledger(db: DB, login: str) -> None:
+    model(db)
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
+    one = ingest(db, "Bob has a dog.", source_turn_ids=["turn 7"], session_id="session 9", **vector(1))
+    ingest(db, "Bob owns a dog.", source_turn_ids=["turn 8"], **vector(0.999))
+    city = ingest(db, "Bob lives in Rome.", subject="Bob", predicate="lives_in", object="Rome")
+    with served(login) as site:
+        page = text_of(site.get(f"/memory/{one.memory_id}"))
+        for part in ("Bob has a dog.", "Aliases", "Bob owns a dog.", "Sources", "turn 7", "session 9", "said 2 times",
+                     "Ledger", "tier 2 vector", "cosine 0.999"):  # fmt: skip
+            assert part in page
+        assert "Timeline current from" in text_of(site.get(f"/memory/{city.memory_id}"))
+
+
+def test_buckets_tell_rates_warnings_costs_and_runaways(db: DB, login: str) -> None:
+    model(db)
+    ingest(db, "Bob has a dog.", bucket_id="notes", **vector(1))
+    for _ in range(25):
+        ingest(db, "bob has a dog", bucket_id="notes", source_turn_ids=["turn 1"])
+    ingest(db, "Bob has got a dog at home.", bucket_id="notes", **vector(0.9))
+    db.execute(
+        "update memfold.judgements set created_at = now() - interval '1 hour', cost = 0.25, attempts = 3"
+    )
+    with served(login) as site:
+        page = site.get("/buckets")
+    text = text_of(page)
+    for part in ("notes", "92.6 %", "nobody judges", "0.2500", "said 26 times"):
+        assert part in text
+    # the bar of what was not needed is as high as the chart, that of three calls is lower
+    assert re.search(r'<rect class="avoided" x="0" y="0" width="5" height="60"/>', page)
+    assert re.search(r'<rect class="calls" x="5" y="53" width="5" height="7"/>', page)
+
+
+def test_hostile_texts_are_text(db: DB, login: str) -> None:
+    persons(db)
+    text = HOSTILE.replace("\x1b", "")  # which no bucket may be called
+    bucket = "b<script>\u202e'\""
+    first = ingest(
+        db, HOSTILE, bucket_id=bucket, subject=text, session_id=text, source_turn_ids=[text], **vector(1)
+    )
+    second = ingest(db, HOSTILE + " more words", bucket_id=bucket, subject=text, **vector(0.9))
+    assert second.action == "escalated"
+    with served(login) as site:
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=%3Cscript%3E&bucket="
+                     + "b%3Cscript%3E%E2%80%AE%27%22", "/queue?bucket=%22%3E%3Cscript%3E%E2%80%AE"):  # fmt: skip
+            page = site.get(path)
+            assert not re.search(
+                r"<script(?! src=\"/static/\w+(?:\.min)?\.js\" defer>)|<img|<a href=javascript", page
+            ), path
+            assert not set("\u202e\u202c\u200f\x07\x1b") & set(page), path
+        shown = text_of(site.get(f"/memory/{first.memory_id}"))
+        assert r"\u202eevil\u202c" in shown
+        assert "{{ 7*7 }} {% raw %}" in shown
+        assert "&amp; end" in shown
+        # what a link leads to is named exactly, whatever its name
+        (link,) = {one for one in links_of(site.get("/buckets")) if "bucket=" in one and "sql" not in one}
+        assert "window.owned" in site.get(link)
+
+
+def test_search_goes_by_characters_and_by_meaning(db: DB, login: str) -> None:
+    model(db)
+    ingest(db, "Bob has a dog.", **vector(1))
+    ingest(db, "Rome is old.", **vector(0, 2))
+    words = {"pets": [1.0, 0, 0, 0]}
+    down = False
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if down:
+            raise ConnectionError("sk-secret-key-of-somebody")
+        return [words[text] for text in texts]
+
+    with served(login) as site:
+        page = text_of(site.get("/search?q=DOG"))
+        assert "By characters only" in page
+        assert "Bob has a dog." in page
+        assert "Rome" not in page
+        assert "Nothing found" in text_of(site.get("/search?q=100%25_"))
+    with served(login, embedder=Embedder(embed=embed, model="m")) as site:
+        page = text_of(site.get("/search?q=pets&sql"))
+        assert "Bob has a dog. fact 1" in page
+        assert "touch => false" in page
+        down = True
+        page = text_of(site.get("/search?q=dog"))
+        assert "No vector of the query" in page
+        assert "secret" not in page
+        assert "Bob has a dog." in page
+
+
+# judging ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verdict", "older", "newer", "said"),
+    [
+        ("duplicate", "active", "merged", "duplicate: merged, A stands for both"),
+        ("refinement", "merged", "active", "refinement: merged, B stands for both"),
+        ("contradiction", "superseded", "active", "contradiction: superseded, B holds now and the other is history"),
+        ("distinct", "active", "active", "distinct: both are kept"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_applied_and_taken_back(
+    db: DB, login: str, verdict: str, older: str, newer: str, said: str
+) -> None:
+    persons(db)
+    ((one, other),) = pairs(db, 1)
+    with served(login) as site:
+        done = site.post(form_of(site.get("/queue"), "/queue/answer"), verdict=verdict)
+        assert said in text_of(done)
+        assert "Nothing waits" in text_of(done)
+        assert (status(db, one), status(db, other)) == (older, newer)
+        again = site.post(form_of(done, "/queue/undo"))
+        assert "undone, all are kept" in text_of(again)
+        assert (status(db, one), status(db, other)) == ("active", "active")
+        # the same pair, to be answered otherwise, and that taken back as well
+        done = site.post(form_of(again, "/queue/answer"), verdict="duplicate")
+        assert "duplicate: merged, A stands for both" in text_of(done)
+        assert status(db, other) == "merged"
+        site.post(form_of(done, "/queue/undo"))
+        assert (status(db, one), status(db, other)) == ("active", "active")
+    check(db)
+
+
+def test_what_was_closed_meanwhile_is_told(db: DB, login: str) -> None:
+    persons(db)
+    pairs(db, 2)
+    with served(login) as site:
+        page = site.get("/queue")
+        path = form_of(page, "/queue/answer")
+        site.post(path, verdict="duplicate")
+        told = text_of(site.post(path, 409, verdict="distinct"))
+        assert "MF027" in told
+        assert "done: duplicate" in told
+        assert "unknown verdict" in text_of(site.post(path, 400, verdict="perhaps"))
+
+
+def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: DB, login: str) -> None:
+    model(db)
+    ingest(db, "Bob has a dog.", subject="Bob", **vector(1))
+    ingest(db, "Bob has got a dog at home.", subject="Bob", **vector(0.9))  # for a model
+    db.execute("select memfold.set_policy('acme', on_ambiguous => 'review')")
+    pairs(db, 2)
+    with served(login) as site:
+        page = site.get("/queue")
+        assert "2 for a person, 1 for a model." in text_of(page)
+        seen = []
+        while "Nothing more waits" not in page:
+            seen.append(re.findall(r"(Alice \d|Bob) has", text_of(page))[0])
+            (skip,) = {link for link in links_of(page) if "after=" in link and "sql" not in link and link.endswith(
+                re.findall(r"judgement=([0-9a-f-]+)", page)[-1])}  # fmt: skip
+            page = site.get(skip)
+        assert seen == ["Alice 0", "Alice 1", "Bob"]
+
+
+def cluster(db: DB) -> list[UUID]:
+    """Four memories that are near to each other, as one question for a person."""
+    model(db)
+    made = [
+        ingest(db, f"Bob keeps {number} dogs.", subject="Bob", predicate=f"p{number}", **vector(1))
+        for number in range(3)
+    ]
+    made.append(ingest(db, "Bob keeps a cat.", subject="Bob", predicate="p9", **vector(0.99, 2)))
+    db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
+    return [one.memory_id for one in made if one.memory_id is not None]
+
+
+def test_of_a_cluster_those_that_are_named_are_merged(db: DB, login: str) -> None:
+    ids = cluster(db)
+    with served(login) as site:
+        page = site.get("/queue")
+        path = form_of(page, "/queue/answer")
+        assert len(re.findall(r'name="member"', page)) == 4
+        assert "at least two" in text_of(site.post(path, 400, verdict="duplicate", member=str(ids[0])))
+        done = site.post(path, verdict="duplicate", member=[str(one) for one in ids[:3]])
+        assert "stands for those named" in text_of(done)
+        assert [status(db, one) for one in ids] == ["active", "merged", "merged", "active"]
+        site.post(form_of(done, "/queue/undo"))
+        assert [status(db, one) for one in ids] == ["active"] * 4
+    check(db)
+
+
+def test_each_row_of_the_ledger_can_be_undone(db: DB, login: str) -> None:
+    model(db)
+    one = ingest(db, "Bob has a dog.", **vector(1))
+    other = ingest(db, "Bob owns a dog.", **vector(0.999))
+    assert other.action == "merged"
+    alias = db.execute("select memory_id from memfold.memories where status = 'merged'").fetchone()
+    assert alias is not None
+    with served(login) as site:
+        path = form_of(site.get(f"/memory/{one.memory_id}"), "/undo")
+        page = text_of(site.post(path))
+        assert "Aliases" not in page
+        assert "undone" in page
+        assert status(db, alias[0]) == "active"
+        assert "MF033" in text_of(site.post(path, 409))
+    check(db)
+
+
+# runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_tried_done_approved_and_undone(db: DB, login: str) -> None:
+    ids = cluster(db)
+    db.execute("select memfold.undo_run(run_id, 'acme') from memfold.runs")
+    db.execute("delete from memfold.judgements")
+    with served(login) as site:
+        page = site.get("/runs/plan?kind=consolidation")
+        assert "Nothing is written yet. It would ask 3." in text_of(page)
+        assert "both, until question 1 is answered" in text_of(page)
+        page = site.post(form_of(page, "/runs/start"))
+        assert "1 waiting" in text_of(page)
+        assert "Bob keeps a cat" in text_of(page)
+        approve, undo = form_of(page, "/runs/").replace("/undo", "/approve"), form_of(page, "/runs/")
+        page = site.post(approve, verdict="duplicate")
+        assert "3 merged" in text_of(page)
+        assert [status(db, one) for one in ids] == ["active", "merged", "merged", "merged"]
+        page = text_of(site.post(undo))
+        assert "Undo the run" not in page
+        assert [status(db, one) for one in ids] == ["active"] * 4
+        assert "MF039" in text_of(site.post(undo, 409))
+        assert "undone" in text_of(site.get("/runs"))
+    check(db)
+
+
+@pytest.mark.parametrize("kind", ["sweep", "pruning"])
+def test_a_dry_run_says_what_the_run_does(db: DB, login: str, kind: str) -> None:
+    model(db)
+    storing(db)
+    ingest(db, "Bob has a dog.", subject="Bob", observed_at="2020-01-01Z", source_confidence=0.1, **vector(1))
+    ingest(
+        db,
+        "Bob owns a dog.",
+        subject="Bob",
+        observed_at="2020-01-02Z",
+        source_confidence=0.1,
+        **vector(0.999),
+    )
+    policy(db, preset="three_tier")
+    told = {"sweep": "It would merge 1", "pruning": "It would withdraw 2"}[kind]
+    with served(login) as site:
+        page = site.get(f"/runs/plan?kind={kind}")
+        assert told in text_of(page)
+        site.post(form_of(page, "/runs/start"))
+        statuses = [
+            row[0] for row in db.execute("select status from memfold.memories order by memory_id").fetchall()
+        ]
+        assert statuses == {"sweep": ["active", "merged"], "pruning": ["withdrawn"] * 2}[kind]
+        assert "nothing to do" in text_of(site.get(f"/runs/plan?kind={kind}"))
+
+
+# whose memories --------------------------------------------------------------------------------------------------
+
+
+def test_a_login_sees_its_tenants_and_no_other(db: DB, dsn: str, login: str, app: Connect) -> None:
+    model(db)
+    mine = ingest(db, "Bob has a dog.")
+    theirs = ingest(db, "Eve has a secret.", tenant_id="globex")
+    with served(login) as site:
+        assert "secret" not in site.get("/search?q=secret&tenant=globex").replace("q=secret", "").replace(
+            'value="secret"', ""
+        )
+        site.get(f"/memory/{theirs.memory_id}?tenant=globex", 404)
+        site.get(f"/memory/{mine.memory_id}?tenant=globex")
+    # who sees all chooses
+    with served(dsn, None) as site:
+        page = site.get("/")
+        assert [link for link in links_of(page) if "tenant=" in link and "sql" not in link] == [
+            "/queue?tenant=acme", "/queue?tenant=globex",
+        ]  # fmt: skip
+        assert "Eve has a secret." in text_of(site.get(f"/memory/{theirs.memory_id}?tenant=globex"))
+        site.get(f"/memory/{mine.memory_id}?tenant=globex", 404)
+        assert "Whose memories?" in text_of(site.get("/queue"))
+    # a pooled login has to say; a bound one has nothing to choose
+    with pytest.raises(errors.TenantMissingError):
+        resolve_tenant(Place(login))
+    role = app().info.user
+    db.execute(f"grant memfold_tenant to {role}")
+    db.execute("insert into memfold.tenant_roles (role_name, tenant_id) values (%s, 'globex')", [role])
+    with served(login, None) as site:
+        site.get(f"/memory/{theirs.memory_id}")
+        site.get(f"/memory/{mine.memory_id}?tenant=acme", 404)
+
+
+def test_who_may_only_read_reads(db: DB, dsn: str) -> None:
+    persons(db)
+    pairs(db, 1)
+    role = f"auditor_{db.info.dbname}"
+    db.execute(f"create role {role} login in role memfold_auditor")
+    try:
+        with served(f"{dsn} user={role}") as site:
+            page = site.get("/queue")
+            assert "Alice 0" in text_of(page)
+            site.get(links_of(page)[-3])
+            told = site.client.post(
+                form_of(page, "/queue/answer"),
+                data={"verdict": "duplicate", "csrf": re.findall(r'name="csrf" value="(\w+)"', page)[0]},
+            )
+            assert told.status_code == 403
+            assert "permission denied" in told.text
+    finally:
+        db.execute(f"drop role {role}")
+
+
+def test_what_is_not_there_is_told(db: DB, login: str) -> None:
+    model(db)
+    with served(login) as site:
+        for path, code, part in (
+            (f"/memory/{uuid4()}", 404, "no such memory"),
+            (f"/runs/{uuid4()}", 404, "no such run"),
+            (f"/queue?judgement={uuid4()}", 404, "no such judgement"),
+            ("/queue?judgement=x%00<b>", 400, "judgement is not a UUID"),
+            ("/search?q=%00", 400, "cannot be stored"),
+            ("/runs/plan?kind=erasure", 400, "unknown kind of run"),
+            ("/nowhere", 404, "Not Found"),
+            ("/static/../app.py", 404, "Not Found"),
+        ):
+            assert part in text_of(site.get(path, code)), path
+        assert "Nothing waits" in text_of(site.get("/queue"))
+        db.execute("alter schema memfold rename to gone")
+        try:
+            page = text_of(site.get("/queue", 400))
+            assert "memfold is not installed" in page
+        finally:
+            db.execute("alter schema gone rename to memfold")
+
+
+def test_a_database_that_is_gone_is_told_without_its_address(
+    db: DB, login: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(login) as site:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise psycopg.OperationalError("connection to db.internal refused")
+
+        monkeypatch.setattr(psycopg, "connect", refuse)
+        page = text_of(site.get("/queue", 503))
+    assert "the database cannot be reached" in page
+    assert "internal" not in page

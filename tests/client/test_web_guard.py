@@ -1,0 +1,188 @@
+"""memfold web: who is let in, and how the command starts and ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+from starlette.routing import Route
+
+from memfold.cli import main
+from memfold.web import Place, make_app
+from tests.mcp_clients import COMMAND, environment
+from tests.support import DB
+from tests.web_pages import pairs, persons, served
+
+pytestmark = pytest.mark.one_server
+
+PATHS = {
+    route.path.replace("{memory_id:uuid}", "01a20fe4-7d52-737a-a375-94a04ab385c3").replace(
+        "{run_id:uuid}", "01a20fe4-7d52-737a-a375-94a04ab385c3"
+    ): "POST" if "POST" in (route.methods or ()) else "GET"
+    for route in make_app(Place("dbname=x"), "csrf").routes
+    if isinstance(route, Route)
+}  # fmt: skip
+
+
+def written(db: DB) -> object:
+    return db.execute(
+        "select (select count(*) from memfold.memory_events), (select count(*) from memfold.runs),"
+        " (select count(*) from memfold.judgements where status = 'open')"
+    ).fetchone()
+
+
+def test_without_the_cookie_nothing_is_shown_or_done(db: DB, dsn: str) -> None:
+    persons(db)
+    pairs(db, 1)
+    before = written(db)
+    assert sum(kind == "POST" for kind in PATHS.values()) == 6
+    with served(dsn) as site:
+        page = site.get("/queue")
+        csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
+        own = site.client.cookies
+        (name,) = own.keys()
+        assert name == f"memfold_{urlsplit(site.url).port}"
+        for cookies in ({}, {name: "guessed"}, {name: ""}, {name: site.token}, {"memfold": own[name]}):
+            with httpx2.Client(base_url=site.url, cookies=cookies) as stranger:
+                for path, kind in PATHS.items():
+                    answer = stranger.request(kind, path, data={"csrf": csrf} if kind == "POST" else None)
+                    assert (answer.status_code, "Alice" in answer.text) == (401, False), path
+                    assert answer.headers["cache-control"] == "no-store"
+                # what the page is made of is no secret
+                assert stranger.get("/static/style.css").status_code == 200
+        with httpx2.Client(base_url=site.url) as stranger:
+            for given in ("wrong", site.token[:-1], site.token + "0", own[name], ""):
+                answer = stranger.get("/", params={"token": given})
+                assert answer.status_code in (401, 403)
+                assert "set-cookie" not in answer.headers
+            assert stranger.get(f"/?token={site.token}&token=x").status_code == 403
+            answer = stranger.get(f"/?token={site.token}")
+            assert (answer.status_code, answer.headers["location"]) == (303, "/")
+            assert answer.headers["set-cookie"] == f"{name}={own[name]}; HttpOnly; SameSite=Strict; Path=/"
+    assert written(db) == before
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Host": "127.0.0.1:80:80"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+    ids=str,
+)
+def test_another_name_or_page_is_refused(db: DB, dsn: str, headers: dict[str, str], code: int) -> None:
+    with served(dsn) as site:
+        site.get("/runs/plan?kind=sweep")
+        site.get("/queue")
+        before = written(db)
+        for path, kind in PATHS.items():
+            if kind == "POST" or code == 421:
+                answer = site.client.request(kind, path, headers=headers)
+                assert answer.status_code == code, path
+        assert written(db) == before
+
+
+def test_every_form_needs_what_its_page_carries(db: DB, dsn: str) -> None:
+    persons(db)
+    pairs(db, 1)
+    with served(dsn) as site:
+        site.get("/queue")
+        before = written(db)
+        for path, kind in PATHS.items():
+            if kind == "POST":
+                for csrf in (None, "", "0" * 64, site.token, "\udcff", site.csrf.upper()):
+                    data = {} if csrf is None else {"csrf": csrf.encode("utf-8", "surrogateescape")}
+                    answer = site.client.post(path, data=data, headers={"Origin": site.url})
+                    assert (answer.status_code, "of another page" in answer.text) == (403, True), path
+                assert site.client.get(path).status_code == 405
+        assert written(db) == before
+
+
+def test_what_a_browser_is_told(db: DB, dsn: str) -> None:
+    with served(dsn) as site:
+        for path in ("/queue", "/static/keys.js", "/nowhere"):
+            headers = site.client.get(path).headers
+            policy = dict(
+                part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";")
+            )
+            assert policy["default-src"] == "'none'"
+            assert (policy["script-src"], policy["style-src"]) == ("'self'", "'self'")
+            assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+            assert policy["form-action"] == "'self'"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "same-origin"
+        page = site.get("/queue")
+        assert not re.search(r'(?:src|href|action)="(?:https?:)?//', page)
+        assert "server" not in site.client.get("/queue").headers
+
+
+# the command -----------------------------------------------------------------------------------------------------
+
+
+def test_it_prints_its_url_serves_and_ends(db: DB, dsn: str) -> None:
+    process = subprocess.Popen(
+        [COMMAND, "web", "--port", "0"],
+        env=environment(dsn),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
+        with httpx2.Client() as client:
+            answer = client.get(url, follow_redirects=True)
+            assert (answer.status_code, answer.url.path) == (200, "/queue")
+            with pytest.raises(httpx2.ConnectError):
+                client.get(f"http://127.0.0.2:{answer.url.port}/")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, log = process.communicate(timeout=60)
+    assert (process.returncode, out, log) == (-signal.SIGTERM, "", "")
+
+
+def test_who_listens_for_others_is_warned(db: DB, dsn: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for host, warned in (
+            ("127.0.0.1", False),
+            ("localhost", False),
+            ("192.0.2.1", True),
+            ("nowhere.invalid", True),
+        ):
+            done = CliRunner().invoke(
+                main, ["web", "--dsn", dsn, "--tenant", "acme", "--port", port, "--host", host]
+            )
+            assert (done.exit_code, "cannot listen there" in done.output) == (1, True)
+            assert ("is not this machine alone" in done.output) == warned
+
+
+def test_what_is_wrong_with_the_database_is_said(db: DB, dsn: str) -> None:
+    for arguments, part in (
+        (["--dsn", "host=/nowhere dbname=x"], "No such file or directory"),
+        (
+            ["--dsn", f"{dsn} dbname=template1", "--tenant", "acme"],
+            "memfold is not installed in this database",
+        ),
+        (["--dsn", dsn], "no tenant"),
+        (["--dsn", dsn, "--embed-url", "http://127.0.0.1:9/v1"], "--embed-url needs --embed-model"),
+    ):
+        done = CliRunner().invoke(main, ["web", *arguments], env={"MEMFOLD_TENANT": None})
+        assert done.exit_code in (1, 2)
+        assert part in done.output
+        assert "token=" not in done.output

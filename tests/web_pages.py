@@ -1,0 +1,105 @@
+"""What tests of the page say often: a server of a database, what somebody with its token gets, memories to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+import httpx2
+
+from memfold._http import listen
+from memfold.web import Place
+from memfold.web.serving import make_server
+from tests.support import DB, ingest, model, vector
+
+# What a browser must neither run nor obey: markup, an attribute's end, a template's, control and bidirectional characters.
+HOSTILE = (
+    "<script>window.owned=1</script><img src=x onerror=window.owned=1>\"'><a href=javascript:window.owned=1>"
+    " {{ 7*7 }} {% raw %} \u202eevil\u202c \u200f \x07\x1b[31m \u05e9\u05dc\u05d5\u05dd &amp; end"
+)
+
+
+@dataclass
+class Site:
+    """A server, and a client that has opened its URL."""
+
+    url: str
+    token: str
+    client: httpx2.Client
+
+    csrf: str = ""
+    """What forms carry, as the last page with a form has said."""
+
+    def get(self, path: str, status: int = 200) -> str:
+        return self._page(self.client.get(path, follow_redirects=True), status)
+
+    def post(self, path: str, status: int = 200, **fields: Any) -> str:
+        """Send a form as its page would, and follow where it leads."""
+        data = {"csrf": self.csrf, **fields}
+        headers = {"Origin": self.url}
+        return self._page(self.client.post(path, data=data, headers=headers, follow_redirects=True), status)
+
+    def _page(self, answer: httpx2.Response, status: int) -> str:
+        assert answer.status_code == status, answer.text
+        found = re.search(r'name="csrf" value="(\w+)"', answer.text)
+        self.csrf = found[1] if found is not None else self.csrf
+        return answer.text
+
+
+@contextlib.contextmanager
+def served(dsn: str, tenant: str | None = "acme", embedder: Any = None) -> Iterator[Site]:
+    with listen("127.0.0.1", 0) as listening:
+        server, url = make_server(Place(dsn, tenant, embedder), listening, "127.0.0.1")
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        base = url.partition("/?")[0]
+        try:
+            with httpx2.Client(base_url=base, timeout=60) as client:
+                assert client.get(url).status_code == 303
+                yield Site(base, parse_qs(urlsplit(url).query)["token"][0], client)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def persons(db: DB) -> None:
+    """What is unclear is for a person."""
+    model(db)
+    db.execute("select memfold.set_policy('acme', on_ambiguous => 'review')")
+
+
+def pairs(db: DB, count: int) -> list[tuple[UUID, UUID]]:
+    """Pairs that wait for a person, each of a subject of its own: the older and the newer memory."""
+    made = []
+    for number in range(count):
+        subject = f"Alice {number}"
+        older = ingest(db, f"{subject} has a cat.", subject=subject, **vector(1))
+        newer = ingest(db, f"{subject} has got a cat at home.", subject=subject, **vector(0.9))
+        assert newer.action == "escalated"
+        assert older.memory_id is not None
+        assert newer.memory_id is not None
+        made.append((older.memory_id, newer.memory_id))
+    return made
+
+
+def text_of(page: str) -> str:
+    """What a reader of a page reads, on one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def form_of(page: str, path: str) -> str:
+    """The address that a form of a page is sent to."""
+    found = re.search(rf'<form method="post" action="({re.escape(path)}[^"]*)"', page)
+    assert found is not None, page
+    return html.unescape(found[1])
+
+
+def links_of(page: str) -> list[str]:
+    return [html.unescape(link) for link in re.findall(r'href="(/[^"]*)"', page)]

@@ -1,0 +1,103 @@
+"""Take the pictures of docs/web.md: the page over the demo's memories, in a real browser.
+
+DSN is an empty database that holds memfold (.venv/bin/memfold up --data DIR prints one). Needs Debian's chromium and
+chromium-driver. The pictures are the page as it is; ids and times differ at each run.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests import browser  # noqa: E402
+from tests.support import until  # noqa: E402
+from tests.web_pages import served  # noqa: E402
+
+TO = ROOT / "docs" / "web"
+TENANT, MODEL, PILE = "demo", "all-MiniLM-L6-v2", "pile"
+COLOURS = 48
+
+RULES = """
+select memfold.register_embedding_model('{model}', 384);
+select memfold.set_predicate('lives_in', '{tenant}');
+select memfold.set_policy('{tenant}', on_ambiguous => 'review');
+select memfold.set_policy('{tenant}', '{pile}', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert');
+"""
+MERGED = """
+select memory_id from memfold.memory_audit
+where tenant_id = %s and status = 'active'
+order by aliases desc nulls last, memory_id
+limit 1
+"""
+
+
+def fill(dsn: str) -> None:
+    """The demo's memories as the demo hands them in, and once more into a bucket that had no rules for what is similar."""
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(RULES.format(tenant=TENANT, model=MODEL, pile=PILE).encode())
+    demo = ROOT / "demo"
+    pile = TO / "pile.jsonl"
+    lines = (demo / "memories.jsonl").read_text().replace('"bucket_id": "maria"', f'"bucket_id": "{PILE}"')
+    pile.write_text("".join(line + "\n" for line in lines.splitlines() if f'"{PILE}"' in line))
+    for file in (demo / "memories.jsonl", pile):
+        subprocess.run(
+            [Path(sys.executable).with_name("memfold"), "ingest", file, "--dsn", dsn, "--tenant", TENANT, "--source",
+             file.name, "--no-resume", "--vectors", demo / "vectors.npz", "--model", MODEL, "--state", TO / "state"],
+            check=True,
+        )  # fmt: skip
+    pile.unlink()
+    (TO / "state").unlink(missing_ok=True)
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute("select memfold.set_policy(%s, %s, preset => 'three_tier')", [TENANT, PILE])
+
+
+def take(driver: webdriver.Chrome, name: str, most: int = 800) -> None:
+    """The page from its top, as far as it goes, in few colours: a picture of some kilobytes."""
+    width, height = driver.execute_script(
+        "return [innerWidth, Math.ceil(document.body.getBoundingClientRect().bottom)]"
+    )
+    clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
+    taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    image = Image.open(io.BytesIO(base64.b64decode(taken["data"]))).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(TO / f"{name}.png", optimize=True)
+
+
+def main(dsn: str) -> None:
+    TO.mkdir(exist_ok=True)
+    fill(dsn)
+    with psycopg.connect(dsn) as db:
+        row = db.execute(MERGED, [TENANT]).fetchone()
+    assert row is not None  # noqa: S101 (the demo merges)
+    with served(dsn, TENANT) as site, browser.started() as driver:
+        browser.look(driver)
+        driver.get(f"{site.url}/?token={site.token}")
+        driver.get(f"{site.url}/queue?bucket=sam")
+        take(driver, "queue")
+        browser.look(driver, dark=True, narrow=True)
+        take(driver, "queue-narrow-dark")
+        browser.look(driver)
+        driver.get(f"{site.url}/memory/{row[0]}")
+        take(driver, "memory", 1000)
+        driver.get(f"{site.url}/runs/plan?kind=sweep&bucket={PILE}")
+        take(driver, "dry-run", 620)
+        driver.find_element(By.CSS_SELECTOR, "main button").click()
+        until(lambda: "plan" not in driver.current_url, "the run is done")
+        driver.get(driver.current_url)
+        take(driver, "run", 620)
+    for picture in sorted(TO.glob("*.png")):
+        print(f"{picture.relative_to(ROOT)}: {picture.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
