@@ -375,3 +375,27 @@ def test_export_has_the_links_of_all_buckets(db: DB) -> None:
     assert again.action == "merged"
     db.execute("select unlink_subject('Georg', 'globex', '*')")
     assert db.execute("select subject from memories where tenant_id = 'globex'").fetchall() == [("Georg",)]
+
+
+def test_near_texts_of_the_names_are_left_to_the_next_sweep(db: DB) -> None:
+    model(db)
+    one = ingest(db, "likes tea", subject="Georg", **vector(1.0))
+    other = ingest(db, "likes some tea", subject="Georg Maier", **vector(0.999))
+    sweep = "select action, memory_id from sweep_duplicates('acme', dry_run => %s)"
+    assert db.execute(sweep, [True]).fetchall() == []
+    link(db, "Georg", "Georg Maier")
+    assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (2,)
+    # as ingest would compare them: merged, or asked about
+    assert len(db.execute(sweep, [True]).fetchall()) == 1
+    found = db.execute(
+        "select memory_id, collapsed_ids from search_memories(%s, 'm', 'acme', subject => 'Georg')",
+        [vector(1.0)["embedding"]],
+    ).fetchall()
+    assert {i for memory, collapsed in found for i in (memory, *collapsed)} == {
+        one.memory_id,
+        other.memory_id,
+    }
+    asked = db.execute("select count(*) from consolidate('acme', embedding_model => 'm')").fetchone()
+    assert asked is not None
+    assert asked[0] >= 1
+    check(db)

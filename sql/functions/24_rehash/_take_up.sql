@@ -5,6 +5,9 @@
 create or replace function memfold_internal._rename_text(tenant_id text, memory_id uuid, subject text, predicate text, run_id uuid)
 returns void
 language plpgsql volatile
+-- by their index, also by a plan that was made when there were few rows
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     m memfold.memories;
@@ -52,8 +55,12 @@ begin
         perform memfold_internal._assign_hash(m, v_policy, run_id, null);
         perform memfold_internal._assign_hashes(tenant_id, v_ids, run_id, null);
     end if;
-    -- the slot that it was in, and the one that it is in
-    perform memfold.derive_scope(v_texts || memory_id, tenant_id);
+    -- the slot that it was in, and the one that it is in; a text that was merged here is derived by that
+    if pg_catalog.cardinality(v_texts) > 1 or exists (
+        select from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.on_timeline
+    ) then
+        perform memfold.derive_scope(v_texts || memory_id, tenant_id);
+    end if;
 end;
 $$;
 revoke all on function memfold_internal._rename_text(text, uuid, text, text, uuid) from public;

@@ -97,6 +97,6 @@ grant execute on procedure memfold.take_up_links(text, text, bigint) to memfold_
 comment on procedure memfold.take_up_links(text, text, bigint) is
 'Takes up what is stored under the aliases of a tenant''s links: those of one bucket (''*'': those of all buckets), or of every link (null).
 It goes on where link_subject() and link_predicate() have left off, and does all for links of all buckets. It commits after each batch of at
-most batch_size texts (1 to 100,000; about 5 ms each), beside writers: a text that is not taken up yet is found by what its
+most batch_size texts (1 to 100,000; 1 to 10 ms each), beside writers: a text that is not taken up yet is found by what its
 name was. Interrupted, call it again. Near texts of the two names are compared by the next sweep_duplicates() or consolidate(). Not inside a transaction
 block (25001). Raises MF001, MF002, MF022.';
