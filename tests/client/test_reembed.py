@@ -113,7 +113,9 @@ def filled(db: DB, dsn: str, texts: int = 5) -> list[Any]:
 
 def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -> None:
     models(db)
-    db.execute("select set_predicate('lives_in', 'acme', 'one'), set_policy('acme', on_refinement => 'merge')")
+    db.execute(
+        "select set_predicate('lives_in', 'acme', 'one'), set_policy('acme', on_refinement => 'merge')"
+    )
     with db.transaction():
         for n in range(300):
             store(db, f"text {n}", tenant="acme" if n % 3 else "globex", subject=f"s{n % 40}")

@@ -97,7 +97,8 @@ def test_buckets_tell_rates_warnings_costs_and_runaways(db: DB, login: str) -> N
         ingest(db, "bob has a dog", bucket_id="notes", source_turn_ids=["turn 1"])
     ingest(db, "Bob has got a dog at home.", bucket_id="notes", **vector(0.9))
     db.execute(
-        "update memfold.judgements set created_at = now() - interval '1 hour', cost = 0.25, attempts = 3"
+        "update memfold.judgements set created_at = now() - interval '1 hour', resolved_at = now(), cost = 0.25,"
+        " attempts = 3"
     )
     with served(login) as site:
         page = site.get("/buckets")
