@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -16,7 +16,7 @@ from memfold.web.database import resolve_tenant
 from tests.conftest import Connect
 from tests.maintenance import policy, storing
 from tests.support import DB, check, ingest, model, status, vector
-from tests.web_pages import HOSTILE, form_of, links_of, pairs, persons, served, text_of
+from tests.web_pages import HOSTILE, cluster, form_of, links_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 
@@ -228,18 +228,6 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
                 re.findall(r"judgement=([0-9a-f-]+)", page)[-1])}  # fmt: skip
             page = site.get(skip)
         assert seen == ["Alice 0", "Alice 1", "Bob"]
-
-
-def cluster(db: DB) -> list[UUID]:
-    """Four memories that are near to each other, as one question for a person."""
-    model(db)
-    made = [
-        ingest(db, f"Bob keeps {number} dogs.", subject="Bob", predicate=f"p{number}", **vector(1))
-        for number in range(3)
-    ]
-    made.append(ingest(db, "Bob keeps a cat.", subject="Bob", predicate="p9", **vector(0.99, 2)))
-    db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
-    return [one.memory_id for one in made if one.memory_id is not None]
 
 
 def test_of_a_cluster_those_that_are_named_are_merged(db: DB, login: str) -> None:
