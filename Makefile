@@ -28,7 +28,8 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus lint $(LINT) bench clean
+.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
+        bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
 
@@ -135,6 +136,18 @@ test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
+
+# Each pins what the others, or memfold's own tests, have in other versions.
+FRAMEWORKS := crewai llamaindex
+test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test the adapters whose frameworks are large (1 GB), each in an environment of its own
+	for name in $(FRAMEWORKS); do .venv-$$name/bin/python -m pytest tests/integrations/test_$$name.py || exit; done
+
+.venv-%/$(MADE_FOR): python_client/pyproject.toml
+	@$(ENOUGH_PYTHON)
+	@test -e $@ && $(@D)/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(@D)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[facts,server,$*]' 'numpy>=1.26,<3' \
+	    'pytest>=8,<10' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
+	@touch $@
 
 # All at once; each tool's output in one piece, where this make can do that (4.0 and newer).
 lint: setup ## check the sources

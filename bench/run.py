@@ -26,6 +26,7 @@ import language
 import memory
 import newfact
 import peers
+import recall
 import replay
 import search
 import soak
@@ -42,8 +43,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, storage, isolation, peers, memory, consolidation,"
-        " erasure, soak or language (default: all but the last five)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, recall, storage, isolation, peers, memory,"
+        " consolidation, erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -81,6 +82,9 @@ def main() -> int:
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
         "search": lambda server: search.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "recall": lambda server: recall.run(
+            server, rounds=given.rounds, memories=min(given.memories, 100_000)
+        ),
         "consolidation": lambda server: consolidation.run(
             server, data(), memories=given.rows or consolidation.MEMORIES
         ),

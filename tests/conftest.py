@@ -13,6 +13,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import psycopg
@@ -68,6 +69,9 @@ TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
         "test_connection_loss", "test_differential"}  # fmt: skip
+# Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
+LARGE = {"crewai": "integrations/test_crewai.py", "llama_index": "integrations/test_llamaindex.py"}
+collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
 
@@ -107,6 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     if why := npm.why_not():
         LEFT_OUT.append(f"tests/client/test_mcp.py, the official inspector: {why}")
+    for file in collect_ignore:
+        LEFT_OUT.append(f"tests/{file}: its framework is not installed: make test-frameworks")
         LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
     if why := browser.why_not():
         LEFT_OUT.append(f"tests/client/test_web_browser.py, the page in a browser: {why}")

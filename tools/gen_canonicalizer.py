@@ -6,7 +6,7 @@
 
 The data come from Python's unicodedata, which must be Unicode 14.0.0 (Python 3.11): the profiles of
 version 1 are frozen at it. Once released, only --check has a use; a profile of version 2 gets its own
-generator. The checksums of the self-test are computed here, in Python, from `prose_1` and `flat_1`, so
+generator. The checksums of the self-test are computed here, in Python, from `prose_1`, `flat_1` and `predicate_1`, so
 that they are a second opinion on the SQL and not its echo.
 """
 
@@ -136,6 +136,12 @@ def flat_1(text: str) -> str:
     return fold_1(normalize("NFC", DROPPED_RUN.sub("", normalize("NFC", text))))
 
 
+def predicate_1(text: str) -> str:
+    """Profile predicate/1."""
+    parted = re.sub("([A-Z])([A-Z][a-z][a-z])", r"\1 \2", re.sub("([a-z])([A-Z])", r"\1 \2", text))
+    return prose_1(re.sub("[_\u2010-]", " ", prose_1(parted))) or prose_1(text)
+
+
 # SQL --------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +217,7 @@ def data_section() -> str:
 
 def block_checksum(profile: str, points: list[int]) -> str:
     """SHA-256 over the canonical forms of the block's texts."""
-    canonical = {"prose/1": prose_1, "flat/1": flat_1}[profile]
+    canonical = {"prose/1": prose_1, "flat/1": flat_1, "predicate/1": predicate_1}[profile]
     texts = []
     for group in sorted({point // GROUP for point in points}):
         members = [chr(point) for point in points if point // GROUP == group]
@@ -239,7 +245,7 @@ def checksum_function() -> str:
         blocks.setdefault(point // BLOCK, []).append(point)
     rows = [
         f"    ('{profile}', {block * BLOCK}, '{block_checksum(profile, points)}')"
-        for profile in ("prose/1", "flat/1")
+        for profile in ("prose/1", "flat/1", "predicate/1")
         for block, points in blocks.items()
     ]
     return (

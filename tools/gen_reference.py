@@ -32,6 +32,8 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select model, dimensions, merge_threshold, judge_threshold from embedding_models",
         ],
         "create_vector_index": ["select create_vector_index('toy')"],
+        "create_text_index": ["select create_text_index()"],
+        "text_index_ddl": ["select text_index_ddl('english')"],
         "vector_index_ddl": [
             "select register_embedding_model('toy:2500', 2500)",
             "select vector_index_ddl('toy:2500')",
@@ -40,6 +42,15 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select set_predicate('lives_in', 'acme')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
         ],
+        "suggest_links": [],
+        "link_subject": [
+            "select link_subject('Evelyn', 'Eve', 'acme') is not null as linked",
+            "select bucket_id, kind, alias, name from links",
+        ],
+        "link_predicate": ["select link_predicate('resides in', 'lives_in', 'acme') is not null as linked"],
+        "unlink_subject": ["select unlink_subject('Evelyn', 'acme')"],
+        "unlink_predicate": ["select unlink_predicate('resides in', 'acme')"],
+        "take_up_links": [],
         "set_policy": [
             "select bucket_id, canonicalizer, merge_threshold, conflict\n"
             "from set_policy('acme', 'snippets', canonicalizer => 'code', merge_threshold => 0.97)",
@@ -116,6 +127,8 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "search_memories": [
             "select content, round(score::numeric, 3) as score, similarity, collapsed_count\n"
             "from search_memories('[0.9, 0.1, 0.4]', 'toy', 'acme', 'default', max_results => 3)",
+            "select content, round(word_share::numeric, 3) as word_share, complete\n"
+            "from search_memories(query => 'Which pets?', tenant_id => 'acme', max_results => 2)",
         ],
         "record_feedback": [
             "select f.* from memories as m, record_feedback(m.memory_id, true, 'acme') as f\n"
@@ -281,6 +294,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "replace_embedding_model": ["select replace_embedding_model('toy:2500', 'toy')"],
         "drop_embeddings": ["select dropped from drop_embeddings('toy:2500', tenant_id => 'acme')"],
+        "drop_text_index_ddl": ["select drop_text_index_ddl()"],
         "drop_vector_index_ddl": ["select drop_vector_index_ddl('toy:2500')"],
         "unregister_embedding_model": ["select unregister_embedding_model('toy:2500')"],
     },
@@ -370,7 +384,7 @@ NOT_USED = "Not used by this version."
 # Of the composite types, those that a caller meets.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "archived_rows", "erasure",
+    "archived_rows", "erasure", "link_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

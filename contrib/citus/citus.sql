@@ -144,7 +144,7 @@ begin
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
             'memory_event_sums',
             'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
-            'archive_positions'
+            'archive_positions', 'links'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place

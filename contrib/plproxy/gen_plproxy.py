@@ -31,8 +31,8 @@ CHECKS = [
 
 # Without a tenant, or with the tenant '*' that is everyone's: on every server.
 EVERYWHERE = {
-    "register_embedding_model", "create_vector_index", "replace_embedding_model", "unregister_embedding_model",
-    "set_policy", "set_options", "set_predicate",
+    "register_embedding_model", "create_vector_index", "create_text_index", "replace_embedding_model",
+    "unregister_embedding_model", "set_policy", "set_options", "set_predicate",
 }  # fmt: skip
 
 # Any server can answer.
@@ -43,6 +43,7 @@ BY_HAND = {"claim_judgements", "retry_judgements"}
 
 NOT_ROUTED = {
     "rehash_bucket": "a procedure that commits: PL/Proxy calls functions. Call it on the tenant's server.",
+    "take_up_links": "a procedure that commits: PL/Proxy calls functions. Call it on the tenant's server.",
     "run_maintenance_all": "a procedure that commits, over the tenants of one server. Run it on each.",
     "schedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
     "unschedule_maintenance": "the jobs of pg_cron belong to a server. Call it on each.",
@@ -50,6 +51,8 @@ NOT_ROUTED = {
     "undo_calibration": "a calibration is a row of the server that it was measured on.",
     "vector_index_ddl": "what it returns is to be run on the server that it is asked on.",
     "drop_vector_index_ddl": "what it returns is to be run on the server that it is asked on.",
+    "text_index_ddl": "what it returns is to be run on the server that it is asked on.",
+    "drop_text_index_ddl": "what it returns is to be run on the server that it is asked on.",
 }
 
 # Read through a view of the same name. True: rows of tenants; False: the same rows on every server.
@@ -67,6 +70,7 @@ VIEWS = {
     "policies": True,
     "options": True,
     "predicates": True,
+    "links": True,
     "embedding_models": False,
 }
 

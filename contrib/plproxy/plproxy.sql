@@ -360,9 +360,11 @@ create type memfold.decay_report as (run_id uuid, decayed bigint, remaining bigi
 
 create type memfold.erasure as (erased bigint, kept bigint, events bigint, remaining bigint);
 
-create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid, matched_content text);
+create type memfold.found_memory as (memory_id uuid, content text, memory_type text, subject text, predicate text, object text, score double precision, similarity double precision, matched_id uuid, matched_similarity double precision, confidence double precision, repetition_count bigint, metadata jsonb, session_id text, first_seen timestamp with time zone, last_seen timestamp with time zone, collapsed_ids uuid[], collapsed_count bigint, collapsed_into uuid, matched_content text, bucket_id text, word_share double precision, complete boolean);
 
 create type memfold.ingest_result as (action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb);
+
+create type memfold.link_suggestion as (kind text, alias text, name text, score double precision, reasons text[], evidence jsonb);
 
 create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamp with time zone);
 
@@ -562,7 +564,7 @@ comment on view memfold.policies is 'As on a server, whole: conditions are tried
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_options(tenant text)
-returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, updated_at timestamp with time zone)
+returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, updated_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -594,6 +596,23 @@ create view memfold.predicates with (security_invoker = true) as
 select * from memfold_internal._read_predicates(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.predicates is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.predicates to memfold_owner, memfold_app, memfold_auditor;
+
+create function memfold_internal._read_links(tenant text)
+returns table (tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid, linked_at timestamp with time zone)
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route_rows(tenant);
+    select v.* from (select pg_catalog.set_config('memfold.tenant_id', $1, true) as t offset 0) as s
+    cross join lateral (select * from memfold.links where s.t is not null offset 0) as v;
+$$;
+comment on function memfold_internal._read_links(text) is 'The rows of links, from the servers.';
+revoke all on function memfold_internal._read_links(text) from public;
+grant execute on function memfold_internal._read_links(text) to memfold_app, memfold_auditor, memfold_owner;
+create view memfold.links with (security_invoker = true) as
+select * from memfold_internal._read_links(coalesce(memfold_internal._tenant(), ''));
+comment on view memfold.links is 'As on a server, whole: conditions are tried here.';
+grant select on memfold.links to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_embedding_models(tenant text)
 returns table (model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision, calibration_id uuid, registered_at timestamp with time zone, score_function text, candidate_threshold double precision, score_merge_threshold double precision, score_judge_threshold double precision, replaced_by text, replaced_at timestamp with time zone)
@@ -749,6 +768,9 @@ flat/1   NFC, lower case; of that only letters with their marks, digits and full
 code/1   line ends to LF; everything else stays.
 exact/1  the text as it is.
 
+predicate/1  of predicates, whatever the policy: a small letter and a capital after it are parted (worksAt), and a capital and a
+         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ - U+2010 become spaces; prose/1.
+
 Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
 its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
 another version. Lower case is the simple mapping of Unicode 14, with final sigma as sigma and any dotted i as i.
@@ -840,6 +862,35 @@ are pairs that were judged, or told apart by an undo, memories that wait for a j
 stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
+
+create function memfold_internal._all_create_text_index(text_search text)
+returns setof void
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on all;
+    select * from memfold.create_text_index("text_search" => $1);
+$$;
+comment on function memfold_internal._all_create_text_index(text) is
+'create_text_index() on every server that it is for.';
+revoke all on function memfold_internal._all_create_text_index(text) from public;
+grant execute on function memfold_internal._all_create_text_index(text) to memfold_owner;
+
+create function memfold.create_text_index(text_search text DEFAULT 'simple'::text)
+returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._all_create_text_index($1);
+end;
+$$;
+comment on function memfold.create_text_index(text_search text) is
+'Makes the index of words (GIN) of a text search configuration (set_options(text_search => ...)): search_memories() with a query then finds
+words in buckets of any size by it, instead of reading up to 100,000 texts. Does nothing where it is there; replaces one that an
+interrupted build has left behind. Writers wait until the transaction ends: on a database in use, run the statements of text_index_ddl()
+instead. Only for members of memfold_owner. Raises MF017.';
+revoke all on function memfold.create_text_index(text_search text) from public;
+grant execute on function memfold.create_text_index(text_search text) to memfold_owner;
 
 create function memfold_internal._all_create_vector_index(embedding_model text)
 returns setof void
@@ -1073,7 +1124,7 @@ as $$
     select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
-'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, antonyms and labelled pairs. About
+'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. About
 max_memories (1 to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
 say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
@@ -1129,7 +1180,7 @@ revoke all on function memfold.fail_judgement(judgement_id uuid, error text, ten
 grant execute on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) to memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.find_similar(embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, threshold double precision DEFAULT 0.85, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, max_results bigint DEFAULT 20)
-returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text)
+returns TABLE(memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision, matched_content text, complete boolean)
 language plproxy volatile set search_path = pg_catalog, pg_temp set extra_float_digits = 1
 as $$
     cluster 'memfold';
@@ -1138,8 +1189,9 @@ as $$
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
@@ -1157,7 +1209,7 @@ comment on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
+policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
 revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
@@ -1232,6 +1284,39 @@ matched_id: the text itself; status: the memory''s). A known text needs no embed
 Nothing is written. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) from public;
 grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_app, memfold_owner;
+
+create function memfold.link_predicate(alias text, predicate text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns uuid
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.link_predicate("alias" => $1, "predicate" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
+$$;
+comment on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) is
+'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
+are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
+were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+revoke all on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
+
+create function memfold.link_subject(alias text, subject text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns uuid
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.link_subject("alias" => $1, "subject" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
+$$;
+comment on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) is
+'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
+subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
+subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
+call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 5 s for 1,000 texts.
+Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+revoke all on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
 create function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
@@ -1495,57 +1580,62 @@ status failed where a task has failed). Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
-create function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false)
+create function memfold.search_memories(query_embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 10, memory_type text DEFAULT NULL::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, session_id text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, min_confidence double precision DEFAULT NULL::double precision, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, deduplicate boolean DEFAULT true, dedup_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, show_collapsed boolean DEFAULT false, query text DEFAULT NULL::text, bucket_ids text[] DEFAULT NULL::text[], bucket_prefix text DEFAULT NULL::text, metadata_path jsonpath DEFAULT NULL::jsonpath)
 returns SETOF memfold.found_memory
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16);
+    select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16, "query" => $17, "bucket_ids" => $18, "bucket_prefix" => $19, "metadata_path" => $20);
 $$;
-comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) is
-'The active memories nearest to a query''s vector, best first, each fact once. Candidates are the 3 * max_results nearest
-texts that pass the filters (null: none; subject and predicate in canonical form, metadata contained, min_confidence: the
-options''); a text that was folded leads to its memory (matched_id). They are ranked by score = (1 - rank_confidence - rank_feedback) *
-matched_similarity + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2). Then, unless
-deduplicate is false, memories that say the same are shown as one: cosine of at least dedup_threshold (null: the options''
-search_threshold, else the model''s judge threshold) with each other, the guard clean, same predicate, no other subject or
-object, not judged contradiction or distinct. Shown is the longest in canonical form, then the most confident, then the newest;
-the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score). Where too few are left, it looks
-further, at up to 48 * max_results. Exact up to 10,000 vectors; of larger buckets by an index (create_vector_index), else
-their newest 10,000; exact, however many, of one session_id, and with as_of: what was believed at that time, values that were
-superseded since included, confidence as of then. touch (null: the options'', unless as_of is given or the transaction is read-only): counts
-what is shown in access_count and last_accessed. Raises MF001 to MF003, MF012 to MF015, MF022.';
-revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) from public;
-grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean) to memfold_app, memfold_owner;
+comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) is
+'The active memories that fit a query best, each fact once: nearest to its vector (query_embedding), or with most of its words (query: in
+content, subject, predicate and object, rare words counting more, by the options'' text_search), or both. Candidates are the 3 *
+max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
+metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
+or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
+rank_feedback) * fit + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is
+matched_similarity, word_share, or of both 30.5 * (1 / (60 + rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false,
+memories that say the same are shown as one, those of several buckets too: cosine of at least dedup_threshold (null: the options''
+search_threshold, else the model''s judge threshold; where one has no vector, words in common of at least 0.8) with each other, the guard
+clean, same predicate, no other subject or object, not judged contradiction or distinct. Shown is the longest in canonical form, then the
+most confident, then the newest; the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score).
+Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
+larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
+then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
+and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the
+options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
+MF012 to MF015, MF022.';
+revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;
+grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval)
+create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text)
 returns setof memfold.options
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_rules(tenant_id);
-    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20);
+    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20, "text_search" => $21);
 $$;
-comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) is
+comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) is
 'set_options() on every server that it is for.';
-revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) from public;
-grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval) to memfold_app, memfold_owner;
+revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) from public;
+grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) to memfold_app, memfold_owner;
 
-create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval)
+create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval, text_search text DEFAULT NULL::text)
 returns memfold.options
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) as r limit 1);
+    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) as r limit 1);
 end;
 $$;
-comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) is
+comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
 sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
-revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) from public;
-grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval) to memfold_app, memfold_owner;
+revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) from public;
+grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
 returns setof memfold.policies
@@ -1623,6 +1713,25 @@ add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF
 revoke all on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
+create function memfold.suggest_links(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_results bigint DEFAULT 100)
+returns SETOF memfold.link_suggestion
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.suggest_links("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
+$$;
+comment on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) is
+'Names of a bucket that may be one, for a person or a judge to look at: nothing is linked. kind subject or predicate; alias, name: the
+arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
+contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
+model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
+how many facts each has (facts, name_facts) and both have (shared), and pairs of their memory ids. Names that the guard tells apart
+("Georg Maier", "Georg Huber") are never suggested. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
+Raises MF001 to MF003, MF022.';
+revoke all on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) from public;
+grant execute on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
+
 create function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp
@@ -1688,9 +1797,38 @@ comment on function memfold.undo_run(run_id uuid, tenant_id text, reason text) i
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
-for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.undo_run(run_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
+
+create function memfold.unlink_predicate(alias text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
+returns bigint
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.unlink_predicate("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3);
+$$;
+comment on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) is
+'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+revoke all on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) from public;
+grant execute on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
+
+create function memfold.unlink_subject(alias text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, subject text DEFAULT NULL::text)
+returns bigint
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.unlink_subject("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "subject" => $4);
+$$;
+comment on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) is
+'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
+linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
+merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
+another name now. In one transaction; writers of the bucket wait meanwhile. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+revoke all on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) from public;
+grant execute on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_unregister_embedding_model(embedding_model text)
 returns setof void

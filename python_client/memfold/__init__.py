@@ -22,6 +22,7 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
+from memfold.found import FoundMemory, SearchResult
 from memfold.judging import Answer, Judge, JudgeError, Question
 from memfold.types import (
     BatchItem,
@@ -30,7 +31,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    FoundMemory,
     IngestResult,
     KnownMemory,
     Memory,
@@ -78,6 +78,7 @@ __all__ = [
     "Question",
     "Resolution",
     "RetryableError",
+    "SearchResult",
     "SimilarMemory",
     "UndoneMemory",
     "__version__",

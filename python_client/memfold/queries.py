@@ -89,6 +89,10 @@ SEARCH = _function(
     "dedup_threshold",
     "touch",
     "show_collapsed",
+    "query",
+    "bucket_ids",
+    "bucket_prefix",
+    "metadata_path",
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
@@ -215,22 +219,33 @@ from memfold.memory_audit as a
 where a.tenant_id = %(tenant_id)s
 """
 GET = _MEMORY + "and a.memory_id = %(memory_id)s"
-# Ids are time-ordered, and the key of a page is that of the table: what is written meanwhile comes on a later page.
-LIST = (
-    _MEMORY
-    + """
+# A linked name is looked for by what it stands for in the bucket.
+_FILTERS = """
 and (%(bucket_id)s::text is null or a.bucket_id = %(bucket_id)s)
 and (%(status)s::text is null or a.status = %(status)s)
 and (%(memory_type)s::text is null or a.memory_type = %(memory_type)s)
 and (%(subject)s::text is null
-    or memfold.canonicalize(a.subject, 'prose/1') = memfold.canonicalize(%(subject)s, 'prose/1'))
+    or memfold.canonicalize(a.subject, 'prose/1') = memfold.canonicalize(coalesce((
+        select l.name from memfold.links as l
+        where l.tenant_id = a.tenant_id and l.bucket_id in (a.bucket_id, '*') and l.kind = 'subject'
+            and l.alias = memfold.canonicalize(%(subject)s, 'prose/1')
+        order by l.bucket_id = '*'
+        limit 1
+    ), %(subject)s), 'prose/1'))
 and (%(predicate)s::text is null
-    or memfold.canonicalize(a.predicate, 'prose/1') = memfold.canonicalize(%(predicate)s, 'prose/1'))
+    or memfold.canonicalize(a.predicate, 'predicate/1') = memfold.canonicalize(coalesce((
+        select l.name from memfold.links as l
+        where l.tenant_id = a.tenant_id and l.bucket_id in (a.bucket_id, '*') and l.kind = 'predicate'
+            and l.alias = memfold.canonicalize(%(predicate)s, 'predicate/1')
+        order by l.bucket_id = '*'
+        limit 1
+    ), %(predicate)s), 'predicate/1'))
 and (%(memory_id)s::uuid is null or a.memory_id > %(memory_id)s)
 order by a.memory_id
 limit %(max_results)s
 """
-)
+# Ids are time-ordered, and the key of a page is that of the table: what is written meanwhile comes on a later page.
+LIST = _MEMORY + _FILTERS
 
 # Whose login it is: as the role or the database is set up, else as the role is bound.
 TENANTS_OF_LOGIN = """

@@ -234,60 +234,6 @@ class ListFields(TypedDict, total=False):
     predicate: str
 
 
-class SearchFields(TypedDict, total=False):
-    """The options of ``search``; the server, and the bucket's policy, have their defaults."""
-
-    max_results: int
-    memory_type: str
-    subject: str
-    predicate: str
-    session_id: str
-    metadata: Mapping[str, Any]
-    min_confidence: float
-    as_of: datetime
-    deduplicate: bool
-    dedup_threshold: float
-    touch: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMemory:
-    """A memory that a search shows, best first.
-
-    ``similarity`` is that of ``content`` (None: it has no vector of the model), ``matched_similarity`` that of
-    ``matched_content``, the nearest of its texts. ``confidence`` is after decay. ``collapsed_ids`` say the same and are not
-    shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, what a model made of all
-    their texts, else the content.
-    """
-
-    memory_id: UUID
-    content: str
-    memory_type: str
-    subject: str | None
-    predicate: str | None
-    object: str | None
-    score: float
-    similarity: float | None
-    matched_id: UUID
-    matched_similarity: float
-    matched_content: str
-    confidence: float
-    repetition_count: int
-    metadata: Mapping[str, Any]
-    session_id: str | None
-    first_seen: datetime
-    last_seen: datetime
-    collapsed_ids: tuple[UUID, ...]
-    collapsed_count: int
-    display_text: str
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
-        values["collapsed_ids"] = tuple(row["collapsed_ids"])
-        return cls(**values, display_text=row["content"])
-
-
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A memory as it is stored.

@@ -3,6 +3,7 @@
 select pg_catalog.pg_extension_config_dump('memfold.policies', '');
 select pg_catalog.pg_extension_config_dump('memfold.options', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
+select pg_catalog.pg_extension_config_dump('memfold.links', '');
 select pg_catalog.pg_extension_config_dump('memfold.embedding_models', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibrations', '');
 select pg_catalog.pg_extension_config_dump('memfold.calibration_changes', '');

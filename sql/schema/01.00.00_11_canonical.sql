@@ -40,7 +40,7 @@ begin
             then coalesce(pg_catalog.convert_to(memfold_internal._prose_1(subject), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
         || E'\\x00'::bytea
         || case when pg_catalog.strpos(key_fields, 'predicate') > 0
-            then coalesce(pg_catalog.convert_to(memfold_internal._prose_1(predicate), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
+            then coalesce(pg_catalog.convert_to(memfold_internal._predicate_1(predicate), 'UTF8'), E'\\xff'::bytea) else E'\\xfe'::bytea end
         || E'\\x00'::bytea
         || coalesce(pg_catalog.convert_to(metadata_signature, 'UTF8'), E'\\xff'::bytea)
         || E'\\x00'::bytea
@@ -64,7 +64,7 @@ begin
     v_key := pg_catalog.hashtextextended(
         coalesce(memfold_internal._prose_1(subject), '') collate "C", v_key);
     return pg_catalog.hashtextextended(
-        coalesce(memfold_internal._prose_1(predicate), '') collate "C", v_key);
+        coalesce(memfold_internal._predicate_1(predicate), '') collate "C", v_key);
 end;
 $$;
 revoke all on function memfold_internal._scope_key(text, text, text, text) from public;

@@ -139,6 +139,7 @@ create table memfold.options (
     consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
     sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
     prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
+    text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
     constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
@@ -171,6 +172,9 @@ comment on column memfold.options.consolidate_interval is
 'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the two that follow.';
 comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
+comment on column memfold.options.text_search is
+'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
+words as they are. Of rows for memory_type ''*''.';
 insert into memfold.options default values;
 
 create table memfold.predicates (
@@ -183,5 +187,36 @@ create table memfold.predicates (
 );
 comment on table memfold.predicates is
 'How many values a predicate has at a time. A predicate that is not here has many. Written by set_predicate().';
-comment on column memfold.predicates.predicate is 'Canonical form (prose/1).';
+comment on column memfold.predicates.predicate is 'Canonical form (predicate/1).';
 comment on column memfold.predicates.conflict is 'Overrides the conflict policy of the bucket. Null: it does not.';
+
+create table memfold.links (
+    tenant_id text collate "C" not null check (tenant_id not in ('', '*')),
+    bucket_id text collate "C" not null default '*' check (bucket_id <> ''),
+    kind text collate "C" not null check (kind in ('subject', 'predicate', 'beginning')),
+    alias text collate "C" not null check (alias <> ''),
+    name text collate "C" not null check (name <> ''),
+    run_id uuid,
+    linked_at timestamptz not null default pg_catalog.now(),
+    primary key (tenant_id, bucket_id, kind, alias)
+);
+comment on table memfold.links is
+'Names that stand for another one: what comes under an alias is hashed and stored under its name. No name is itself an alias. Written by
+link_subject(), link_predicate(), unlink_subject() and unlink_predicate().';
+comment on column memfold.links.bucket_id is '''*'': any bucket of the tenant that has no link of its own for the alias.';
+comment on column memfold.links.kind is
+'subject, predicate; beginning: the alias is how a text begins that has no subject.';
+comment on column memfold.links.alias is 'Canonical form (prose/1; of a predicate predicate/1).';
+comment on column memfold.links.name is 'What is stored instead, as it was written when it was linked.';
+comment on column memfold.links.run_id is 'The run that takes up what is stored under the alias.';
+
+create type memfold.link_suggestion as (
+    kind text,
+    alias text,
+    name text,
+    score double precision,
+    reasons text[],
+    evidence jsonb
+);
+comment on type memfold.link_suggestion is
+'A link that suggest_links() suggests: the arguments of link_subject() or link_predicate(), and why.';

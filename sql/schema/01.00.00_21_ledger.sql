@@ -318,7 +318,8 @@ create table memfold.runs (
     run_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
-        'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure'
+        'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure',
+        'link'
     )),
     status text collate "C" not null default 'open' check (status in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',

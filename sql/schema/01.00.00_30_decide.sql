@@ -24,10 +24,13 @@ create type memfold_internal.candidate as (
     memory_id uuid,
     event_id uuid,
     last_id uuid,
-    last_event_id uuid
+    last_event_id uuid,
+    told_subject text,
+    told_predicate text
 );
 comment on type memfold_internal.candidate is
-'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies.';
+'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies. subject and predicate are resolved by
+links; told_subject and told_predicate are what the caller said.';
 
 create type memfold_internal.decision as (
     action text,

@@ -10,7 +10,7 @@ begin
     foreach v_table in array array[
         'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
         'memory_events', 'memory_events_archive', 'memory_event_sums', 'archive_positions', 'runs', 'idempotency_keys', 'judgements', 'labelled_pairs',
-        'policies', 'options', 'predicates', 'antonyms'
+        'policies', 'options', 'predicates', 'links', 'antonyms'
     ] loop
         execute pg_catalog.format('alter table memfold.%I enable row level security', v_table);
         execute pg_catalog.format('alter table memfold.%I force row level security', v_table);

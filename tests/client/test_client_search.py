@@ -241,8 +241,11 @@ def test_memories_are_data_to_the_model(client: Memfold, dsn: str) -> None:
 
 def test_what_cannot_be_asked(client: Memfold, dsn: str) -> None:
     with Memfold(dsn, "t") as plain:
-        with pytest.raises(ValueError, match="embedder"):
-            plain.search("tea?")
+        for by in ("vector", "both"):
+            with pytest.raises(ValueError, match="embedder"):
+                plain.search("tea?", by=by)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="bucket_ids"):
+            plain.search("tea?", bucket_ids="one")
         for asks in ({"verify": True}, {"merge_text": True}):
             with pytest.raises(ValueError, match="judge"):
                 plain.search(embedding=[1, 0, 0], embedding_model="toy", **asks)  # type: ignore[arg-type]
@@ -257,6 +260,61 @@ def test_what_cannot_be_asked(client: Memfold, dsn: str) -> None:
         client.search("tea?", as_of=datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="no argument"):
         client.search("tea?", limit="3")  # type: ignore[call-arg]
+
+
+def test_by_words_and_by_both(client: Memfold, dsn: str) -> None:
+    (rum,) = client.search("rum", by="words")
+    assert (rum.content, rum.bucket_id, rum.similarity, rum.matched_similarity) == (
+        RUM,
+        "default",
+        None,
+        None,
+    )
+    assert rum.word_share is not None
+    assert 0.5 < rum.word_share <= 1
+    both = client.search("rum", by="both")
+    assert contents(both)[0] == RUM
+    assert both[0].similarity is not None
+    assert {memory.word_share is None for memory in both} == {True, False}
+    assert all(memory.word_share is None for memory in client.search("rum"))
+    with Memfold(dsn, "t") as plain:
+        # without an embedder by words; what says the same is shown once all the same
+        found = plain.search("tea")
+        assert (len(found), found[0].collapsed_count) == (1, 2)
+        assert contents(plain.search("rum", bucket_ids=["default", "b"])) == [RUM]
+        assert plain.search("rum", bucket_ids=[]) == plain.search("rum", bucket_prefix="x") == ()
+
+
+def test_it_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> None:
+    found = client.search("tea?")
+    assert (found.complete, found.reason, found.hint) == (True, None, None)
+    db.execute(
+        "create or replace function memfold_internal._exact_limit() returns bigint language sql immutable return 2"
+    )
+    db.execute(
+        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return 2"
+    )
+
+    async def work() -> tuple[Any, ...]:
+        async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 3)) as other:
+            return (
+                await other.search("tea?"),
+                await other.find_similar("tea?"),
+                await other.search("tea", by="words"),
+                await other.search("tea?", metadata={"no": "such"}),
+            )
+
+    results: tuple[Any, ...] = (client.search("tea?"), client.find_similar("tea?"), *asyncio.run(work()))
+    assert [found.complete for found in results] == [False] * 6
+    for found in (results[0], results[1], results[2], results[3], results[5]):
+        assert "more than 2 vectors" in found.reason
+        assert "select memfold.vector_index_ddl('toy') \\gexec" in found.hint
+    assert "text_index_ddl('simple')" in results[4].hint
+    assert results[5] == ()
+    # who has turned notices off still has the column
+    with Memfold(f"{dsn} options='-csearch_path=public,memfold -cclient_min_messages=error'", "t") as quiet:
+        found = quiet.search(embedding=[1, 0, 0], embedding_model="toy")
+    assert (found.complete, found.hint) == (False, "Ask memfold doctor.")
 
 
 # The command ---------------------------------------------------------------------------------------------------
@@ -277,12 +335,20 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     assert "nothing found" in run(*vector, "--bucket", "b").output
     for wrong in (
         [],
-        ["tea?"],
+        ["tea?", "--hybrid"],
         ["tea?", *vector],
         ["--embedding", "[1]"],
         ["--embedding", "x", "--model", "m"],
     ):
         assert run(*wrong).exit_code == 2
+    words = run("rum")
+    assert words.exit_code == 0, words.output
+    assert words.output.splitlines()[0].split()[:3] == ["score", "cosine", "words"]
+    assert [line[line.index("User") :] for line in words.output.splitlines()[2:]] == [RUM]
+    assert RUM in run("rum", *vector, "--hybrid").output
+    assert "User likes rum" in run("rum", "--bucket-prefix", "def").output
+    assert "nothing found" in run("rum", "--bucket-prefix", "x").output
+    assert "nothing found" in run("rum", "--metadata-path", "$.year > 2020").output
     failed = run("--embedding", "[1,0]", "--model", "toy")
     assert failed.exit_code == 1
     assert "the embedding has the wrong size" in failed.output

@@ -94,6 +94,15 @@ def test_list_filters_by_canonical_form(client: Memfold) -> None:
     assert [one.subject for one in client.list(memory_type="preference")] == ["Bob"]
 
 
+def test_list_filters_by_linked_names(client: Memfold, db: DB) -> None:
+    client.ingest("Alice has a cat.", subject="Alice Smith", predicate="has pet")
+    db.execute(
+        "select link_subject('Alice', 'Alice Smith', 't', '*'), link_predicate('owns', 'has_pet', 't')"
+    )
+    assert [one.subject for one in client.list(subject="ALICE", predicate="Owns")] == ["Alice Smith"]
+    assert client.list(subject="Smith") == ()
+
+
 @pytest.mark.parametrize("given", [{"status": "alive"}, {"limit": 0}, {"limit": 1001}])
 def test_list_refuses(client: Memfold, given: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidArgumentError) as caught:

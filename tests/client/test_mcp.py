@@ -574,6 +574,7 @@ def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) ->
         ("Nothing of that.", None),
     ):
         ingest(db, text, subject=subject)
+    db.execute("select link_subject('release', 'project', 'acme')")
     ingest(db, "In another bucket: Kubernetes.", bucket_id="other")
 
     async def work() -> None:
@@ -591,6 +592,7 @@ def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) ->
             assert await found("alice kubernetes acme works") == ["Alice wor", "The deplo"]
             assert await found("alice kubernetes acme works", limit=1) == ["Alice wor"]
             assert await found("alice kubernetes", subject="PROJECT") == ["The deplo"]
+            assert await found("alice kubernetes", subject="Release") == ["The deplo"]
             assert await found("zebra") == await found("?!") == []
 
     run(work)

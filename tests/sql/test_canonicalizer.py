@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 import subprocess
 import sys
 import unicodedata
@@ -117,7 +119,18 @@ def flat(text: str) -> str:
     return fold(normalize("NFC", "".join(filter(stays, normalize("NFC", text)))))
 
 
-REFERENCE = {"prose/1": prose, "flat/1": flat}
+def predicate(text: str) -> str:
+    """Profile predicate/1."""
+    small, capital = set(string.ascii_lowercase), set(string.ascii_uppercase)
+    words = "".join(
+        " " + char if char in capital and before in small else char
+        for before, char in zip(" " + text, text, strict=False)
+    )
+    words = re.sub("(?<=[A-Z])(?=[A-Z][a-z]{2})", " ", words)
+    return prose("".join(" " if char in "_-\u2010" else char for char in prose(words))) or prose(text)
+
+
+REFERENCE = {"prose/1": prose, "flat/1": flat, "predicate/1": predicate}
 
 
 def assigned_points() -> list[int]:
@@ -155,7 +168,7 @@ def test_golden_pairs(db: Connection) -> None:
     ).fetchall()
     assert len(pairs) >= 170
     assert len({pair[:2] for pair in pairs}) == len(pairs)
-    assert {profile for profile, _, _ in pairs} == {"prose/1", "flat/1", "code/1", "exact/1"}
+    assert {profile for profile, _, _ in pairs} == {"prose/1", "flat/1", "code/1", "exact/1", "predicate/1"}
     for profile, text, form in pairs:
         assert canonical(db, profile, [text]) == [form], (profile, text)
         if profile in REFERENCE:
@@ -168,7 +181,7 @@ def test_selftest_is_all_ok_and_complete(db: Connection) -> None:
     ).fetchall()
     assert [row for row in rows if not row[4]] == []
     checksums = [row for row in rows if "code points, U+" in row[1]]
-    for profile in ("prose/1", "flat/1"):
+    for profile in ("prose/1", "flat/1", "predicate/1"):
         assert sum(int(row[1].split()[0]) for row in checksums if row[0] == profile) == len(ASSIGNED)
 
 
@@ -279,7 +292,7 @@ def test_differ(db: Connection, profile: str, one: str, other: str) -> None:
 # All of Unicode 14 ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["prose/1", "flat/1"])
+@pytest.mark.parametrize("profile", ["prose/1", "flat/1", "predicate/1"])
 @pytest.mark.slow
 def test_every_code_point_alone_and_between_letters(db: Connection, profile: str) -> None:
     sent = CHARS + [f"a{char}b" for char in CHARS]
@@ -306,9 +319,10 @@ def test_canonical_forms_are_fixed_points(db: Connection, batch: list[str]) -> N
         once = canonical(db, profile, batch)
         assert canonical(db, profile, once) == once
     # prose/1 takes one mark off the end, not a stack of them: "wait..." -> "wait.." -> "wait."
-    once = canonical(db, "prose/1", batch)
-    once = [form for form in once if not form.endswith((".", "!", "?", "\u3002"))]
-    assert canonical(db, "prose/1", once) == once
+    for profile in ("prose/1", "predicate/1"):
+        once = canonical(db, profile, batch)
+        once = [form for form in once if not form.endswith((".", "!", "?", "\u3002"))]
+        assert canonical(db, profile, once) == once
 
 
 @PROPERTY
@@ -320,7 +334,7 @@ def test_canonically_equivalent_texts_agree(db: Connection, batch: list[str]) ->
             assert canonical(db, profile, [normalize(form, text) for text in batch]) == expected
 
 
-@pytest.mark.parametrize("profile", ["prose/1", "flat/1"])
+@pytest.mark.parametrize("profile", ["prose/1", "flat/1", "predicate/1"])
 @pytest.mark.slow
 def test_no_text_differs_by_case_alone(db: Connection, profile: str) -> None:
     graves_to_carons = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c"
@@ -337,7 +351,7 @@ def test_no_text_differs_by_case_alone(db: Connection, profile: str) -> None:
     assert [(u, a, b) for u, a, b in zip(upper, big, little, strict=True) if a != b] == []
 
 
-@pytest.mark.parametrize("profile", ["prose/1", "flat/1"])
+@pytest.mark.parametrize("profile", ["prose/1", "flat/1", "predicate/1"])
 def test_no_letter_or_digit_vanishes(db: Connection, profile: str) -> None:
     assert len(LETTERS_AND_DIGITS) > 130_000
     forms = canonical(db, profile, LETTERS_AND_DIGITS)

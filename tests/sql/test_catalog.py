@@ -18,33 +18,35 @@ SNAPSHOT = (Path(__file__).parents[1] / "snapshot.sql").read_text()
 PUBLIC = {
     "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay", "approve_run",
     "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
-    "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_vector_index",
-    "current_memories", "current_memory", "derive_scope", "drop_embeddings", "drop_vector_index_ddl",
+    "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_text_index",
+    "create_vector_index", "current_memories", "current_memory", "derive_scope", "drop_embeddings",
+    "drop_text_index_ddl", "drop_vector_index_ddl",
     "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket",
     "erase_memory", "erase_source", "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
-    "known_memory", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
+    "known_memory", "link_predicate", "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
     "search_memories",
-    "set_options", "set_policy", "set_predicate", "start_reembedding", "supersede_memory", "sweep_duplicates", "undo",
-    "undo_calibration", "undo_run", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
+    "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links", "supersede_memory", "sweep_duplicates",
+    "take_up_links", "text_index_ddl", "undo",
+    "undo_calibration", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
     "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
-    "apply_calibration", "archive_events", "create_vector_index", "derive_scope", "drop_embeddings",
-    "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model",
-    "replay_bucket", "run_maintenance_all", "schedule_maintenance", "undo_calibration", "unregister_embedding_model",
-    "unschedule_maintenance", "vector_index_ddl",
+    "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
+    "drop_text_index_ddl", "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model",
+    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "schedule_maintenance", "text_index_ddl",
+    "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
-PROCEDURES = {"rehash_bucket", "run_maintenance_all"}
+PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # What reaches across tenants belongs to memfold_queue, whose policies let it.
-QUEUES = {"_claim", "_retry_judgements", "_tenants"}
+QUEUES = {"_claim", "_retry_judgements", "_tenants", "_indexed_words"}
 
 
 def snapshot(connection: DB) -> list[str]:
@@ -107,6 +109,8 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
     assert {name for name, _ in loose} <= {
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
         "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_decay", "_canonicalizer_sample", "_require_autocommit",
+        # what an index of words is made of: it is computed by whoever writes the row
+        "_word_text", "_word_keys", "_memory_words",
     }  # fmt: skip
 
 
@@ -178,10 +182,11 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "archive_events", "create_vector_index", "drop_embeddings", "drop_vector_index_ddl",
-        "erase_tenant", "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
+        "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "drop_embeddings",
+        "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
+        "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_hash", "_explain_pair",
-        "_rehash_batch", "_rehash_begin", "_rehash_end", "_veto_reasons",
+        "_rehash_batch", "_rehash_begin", "_rehash_end", "_take_up_batch", "_veto_reasons",
     } | QUEUES  # fmt: skip
 
 
@@ -331,8 +336,8 @@ def test_arguments_have_one_order_and_one_name(db: DB) -> None:
             assert default == WITHOUT_SETTING[function], function
         else:
             assert "current_setting('memfold.tenant_id'::text, true)" in (default or ""), function
-            assert all(before is None for _, before in arguments[:place]), (
-                f"{function}: an option before tenant_id"
-            )
+            # a query is a vector or a text, so that neither is asked for
+            before = [] if function == "search_memories" else arguments[:place]
+            assert all(default is None for _, default in before), f"{function}: an option before tenant_id"
         if "bucket_id" in names:
             assert names[place + 1] == "bucket_id", function

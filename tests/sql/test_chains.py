@@ -470,10 +470,12 @@ def test_search_tells_both_similarities(db: DB) -> None:
         {
             "memory_id": root.memory_id, "matched_id": row["memory_id"], "similarity": cosine(40),
             "content": "User likes tea", "matched_similarity": cosine(20), "matched_content": "User enjoys tea",
+            "complete": True,
         },
         {
             "memory_id": other.memory_id, "matched_id": other.memory_id, "similarity": cosine(20),
             "content": "User plays chess", "matched_similarity": cosine(20), "matched_content": "User plays chess",
+            "complete": True,
         },
     ]  # fmt: skip
 

@@ -17,9 +17,9 @@ from tests.support import Result, answer, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (
-    "policies", "options", "predicates", "antonyms", "memories", "memory_counters", "memory_vectors", "memory_intervals",
-    "memory_sources", "memory_tokens", "memory_events", "memory_events_archive", "idempotency_keys", "judgements",
-    "labelled_pairs", "runs",
+    "policies", "options", "predicates", "links", "antonyms", "memories", "memory_counters", "memory_vectors",
+    "memory_intervals", "memory_sources", "memory_tokens", "memory_events", "memory_events_archive",
+    "idempotency_keys", "judgements", "labelled_pairs", "runs",
 )  # fmt: skip
 NOBODY = "tenant_id <> '*'"
 
@@ -57,6 +57,7 @@ def history(db: DB) -> Result:
         "select set_options('acme', 'default', decay_interval => '1 day 01:00', protected_types => '{a,\"b,c\"}')"
     )
     db.execute("insert into antonyms values ('acme', 'tabs', 'spaces', 'en')")
+    db.execute("select link_subject('Anna', 'Ann', 'acme'), link_predicate('is at', 'works_at', 'acme')")
     first = ingest(
         db, "User prefers dark mode", source_turn_ids=["t,1", 't"2'], idempotency_key="k", source_confidence=1 / 3,
         metadata={"score": 0.1, "nested": {"ä": [1, None, "\\"]}}, session_id="s", **vector(1.0),
@@ -291,7 +292,11 @@ def test_who_may(db: DB, app: Any) -> None:
     assert [row[0] for row in mine.execute("select export_bucket('acme')").fetchall()][1:] == lines[1:]
     assert len(mine.execute("select export_bucket('acme', 'nothing')").fetchall()) == len(
         [x for x in lines if x["table"] in ("header", "predicates", "antonyms", "end")]
-        + [x for x in lines if x["table"] in ("policies", "options") and x["row"]["bucket_id"] == "*"]
+        + [
+            x
+            for x in lines
+            if x["table"] in ("policies", "options", "links") and x["row"]["bucket_id"] == "*"
+        ]
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         mine.execute("select import_bucket('[]', 'acme', 'b')")

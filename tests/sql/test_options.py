@@ -39,13 +39,15 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
         for task in ("consolidate", "sweep", "prune")
     },
 }
-UNBOUNDED: dict[str, list[Any]] = {"touch": [True, False], "protected_types": [[], ["gotcha"]]}
+UNBOUNDED: dict[str, list[Any]] = {
+    "touch": [True, False], "protected_types": [[], ["gotcha"]], "text_search": ["english", "simple"],
+}  # fmt: skip
 KEY = ("tenant_id", "bucket_id", "memory_type")
 DEFAULTS: dict[str, Any] = {
     "min_confidence": 0, "search_threshold": None, "touch": False, "rank_confidence": 0.1, "rank_feedback": 0.1,
     "consolidate_threshold": 0.75, "max_cluster_size": 10, "session_threshold": 0.5, "protected_types": [],
     "protected_confidence": None, "decay_rate": 0, "decay_floor": 0.05, "decay_interval": "1 day",
-    "key_retention": "30 days",
+    "key_retention": "30 days", "text_search": "simple",
     "consolidate_interval": "00:00:00", "sweep_interval": "00:00:00", "prune_interval": "00:00:00",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {

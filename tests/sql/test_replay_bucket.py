@@ -37,7 +37,8 @@ def test_as_it_came(db: DB) -> None:
     model(db)
     db.execute("select memfold.set_policy('acme', 'default', neighbours => 7)")
     for text, cosine in (
-        ("Runs and cycles", 1.0), ("Runs, cycles, and does yoga", 0.95), ("Runs and cycles at 5", 0.9), ("Tea", 0.5), ("No vector", None),
+        ("Runs and cycles", 1.0), ("Runs, cycles, and does yoga", 0.95), ("Runs and cycles at 5", 0.9), ("Tea", 0.5),
+        ("No vector", None),
     ):  # fmt: skip
         ingest(db, text, source_turn_ids=["t"], **({} if cosine is None else vector(cosine)))
     before = everything(db)

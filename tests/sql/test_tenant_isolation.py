@@ -16,7 +16,7 @@ App = Callable[..., DB]
 TENANT_TABLES = {
     "memories", "memory_counters", "memory_counter_stripes", "memory_vectors", "memory_intervals", "memory_sources",
     "memory_tokens", "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options",
-    "predicates", "antonyms", "runs", "memory_events_archive", "memory_event_sums", "archive_positions",
+    "predicates", "links", "antonyms", "runs", "memory_events_archive", "memory_event_sums", "archive_positions",
 }  # fmt: skip
 
 
@@ -24,7 +24,7 @@ TENANT_TABLES = {
 def two_tenants(db: DB) -> DB:
     model(db)
     for tenant in ("acme", "globex"):
-        db.execute("select set_predicate('works_at', %s)", [tenant])
+        db.execute("select set_predicate('works_at', %s), link_subject('Anna', 'Ann', %s)", [tenant, tenant])
         db.execute("select set_policy(%s, 'default'), set_options(%s, 'default')", [tenant, tenant])
         ingest(
             db,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.new_database
 
 DB = psycopg.Connection[Any]
 DIMENSIONS = 16
-LIMIT = 50  # in place of the 10,000 up to which a bucket is searched exactly
+LIMIT = 50  # in place of the 10,000, of recall 100,000, up to which a bucket is searched exactly
 SIMILAR = (
     "select memory_id, similarity from memfold.find_similar("
     "tenant_id => %s, bucket_id => %s, embedding => %s::vector, embedding_model => 'm', threshold => -1)"
@@ -70,10 +70,11 @@ def load(db: DB, tenant: str, vectors: Any, bucket: str = "wide") -> list[UUID]:
 
 def limit(db: DB, newest: int = LIMIT) -> None:
     """Search buckets of at most so many vectors exactly."""
-    db.execute(
-        f"create or replace function memfold_internal._exact_limit() returns bigint"
-        f" language sql immutable parallel safe return {newest}"
-    )
+    for name in ("_exact_limit", "_search_limit"):
+        db.execute(
+            f"create or replace function memfold_internal.{name}() returns bigint"
+            f" language sql immutable parallel safe return {newest}"
+        )
 
 
 def noise(count: int, seed: int) -> Any:

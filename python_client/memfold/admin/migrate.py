@@ -184,6 +184,20 @@ def set_search_path(dsn: str) -> str | None:
     return statement
 
 
+def create_vector_index(dsn: str, model: str) -> bool:
+    """Make the index of a registered embedding model beside its writers; False: it is there. Raises what the server says."""
+    try:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
+            statements = connection.execute("select memfold.vector_index_ddl(%s)", [model]).fetchall()
+            # unqualified names in it are memfold's
+            connection.execute("set search_path = memfold")
+            for (statement,) in statements:
+                connection.execute(statement)
+    except psycopg.Error as error:
+        raise translate(error) from error
+    return bool(statements)
+
+
 def other_version(extension: str | None, revision: str | None) -> str | None:
     """What to run where a database holds another version than this package's; None where it is this one.
 

@@ -323,6 +323,34 @@ from memfold.runs as r
 where r.kind = 'maintenance' and (%(tenant_id)s::text is null or r.tenant_id = %(tenant_id)s)
 """
 
+# What searches of large buckets lack: models without an index, and an index of words. Of what the role may read.
+SEARCH_LIMIT = "select memfold_internal._search_limit() as texts"
+MISSING_VECTOR_INDEXES = """
+select v.model, pg_catalog.count(*) as buckets
+from (
+    select w.model, w.tenant_id, w.bucket_id
+    from memfold.memory_vectors as w
+    where w.is_active
+    group by w.model, w.tenant_id, w.bucket_id
+    having pg_catalog.count(*) > memfold_internal._search_limit()
+) as v
+where memfold_internal._vector_index(v.model) is null
+group by v.model
+order by v.model
+"""
+LARGE_BUCKETS = """
+select pg_catalog.count(*) as buckets
+from (
+    select from memfold.memories as m
+    group by m.tenant_id, m.bucket_id
+    having pg_catalog.count(*) > memfold_internal._search_limit()
+) as b
+where not exists (
+    select from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
+    where i.indrelid = 'memfold.memories'::pg_catalog.regclass and i.indisvalid and c.relname like 'memories\\_words\\_%%'
+)
+"""
+
 # Whether a tenant has a memory in a bucket (null: in any).
 HAS_MEMORIES = """
 select exists (

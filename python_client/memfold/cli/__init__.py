@@ -80,11 +80,26 @@ def main() -> None:
     """
 
 
+vector_index_option = click.option(
+    "--vector-index",
+    metavar="MODEL",
+    multiple=True,
+    help="Make the index of this embedding model, for buckets of more than 10,000 vectors; once for each.",
+)
+
+
+def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
+    for model in models:
+        made = migrate.create_vector_index(dsn, model)
+        say(f"index of {escape_line(model)} " + ("made" if made else "is there"))
+
+
 @main.command()
 @click.option("--data", type=PATH, metavar="DIR", help="Where the server lives; default: the user's data.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen on 127.0.0.1 too, with a password.")
+@vector_index_option
 @json_option
-def up(data: Path | None, port: int | None) -> None:
+def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> None:
     """Start the embedded PostgreSQL, with memfold in it.
 
     Or find it running; installs or upgrades memfold. Prints one line: the DSN, with --port the password too.
@@ -97,6 +112,7 @@ def up(data: Path | None, port: int | None) -> None:
     say("installing memfold ...")
     revision = migrate.install(dsn)
     migrate.set_search_path(dsn)
+    _make_indexes(dsn, vector_index)
     say(f"ready: memfold {__version__} (revision {revision})")
     report({"dsn": dsn, "version": __version__, "revision": revision})
     if not wants_json():
@@ -129,8 +145,16 @@ def down(data: Path | None) -> None:
 @click.option(
     "--sql", "print_sql", is_flag=True, help="Print the SQL instead; without a DSN, for a new database."
 )
+@vector_index_option
 @json_option
-def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bool, print_sql: bool) -> None:
+def init(
+    database: str | None,
+    dsn: str | None,
+    citus: bool,
+    set_search_path: bool,
+    print_sql: bool,
+    vector_index: tuple[str, ...],
+) -> None:
     """Install memfold in a database, or bring it up to date.
 
     Safe to repeat, and from many at once. Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the
@@ -148,6 +172,8 @@ def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bo
             raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
         if wants_json():
             raise click.UsageError("--sql prints SQL: leave --json out")
+        if vector_index:
+            raise click.UsageError("--vector-index asks a database: leave --sql out")
         script = migrate.script(None if given is None else resolve(given))
         click.echo(script.encode(), nl=False)  # SQL, to be run as it is
         return
@@ -158,6 +184,7 @@ def init(database: str | None, dsn: str | None, citus: bool, set_search_path: bo
     revision = migrate.install(where, citus=citus)
     done = None
     say(f"memfold {__version__} is installed (revision {revision})")
+    _make_indexes(where, vector_index)
     if set_search_path:
         done = migrate.set_search_path(where)
         say("memfold is on the search_path" + (" of sessions to come" if done else " already"))

@@ -95,6 +95,29 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
         raise SystemExit(1)
 
 
+def _check_search(client: Memfold, check: Callable[..., None]) -> None:
+    """Whether every search looks at all of its bucket; what to run where it cannot."""
+    try:
+        limit = f"{client._query(admin_queries.SEARCH_LIMIT)[0]['texts']:,}"
+        missing = client._query(admin_queries.MISSING_VECTOR_INDEXES)
+        large = client._query(admin_queries.LARGE_BUCKETS)[0]["buckets"]
+    except MemfoldError as error:
+        if error.sqlstate != "42501":
+            raise
+        return
+    for row in missing:
+        model = str(row["model"]).replace("'", "''")
+        what = f"search is not complete in {row['buckets']} buckets of more than {limit} vectors of {row['model']}"
+        check(
+            False, f"{what}: run in psql: select memfold.vector_index_ddl('{model}') \\gexec", problem=False
+        )
+    if large:
+        what = f"search by words reads the newest {limit} texts of {large} larger buckets"
+        check(False, f"{what}: run in psql: select memfold.text_index_ddl() \\gexec", problem=False)
+    if not missing and not large:
+        check(True, "search looks at all of every bucket")
+
+
 def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..., None]) -> None:
     """All checks, one after the other; ends where what follows would mean nothing."""
     found = client._query(admin_queries.SERVER)[0]
@@ -136,6 +159,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
     if unmeasured:
         what = f"thresholds of {', '.join(unmeasured)} are those of all-MiniLM-L6-v2, 0.92 and 0.85"
         check(False, f"{what}: measure your own, memfold calibrate", problem=False)
+    _check_search(client, check)
     if tenant is not None:
         if not has_memories(client, tenant):
             check(False, no_memories(tenant), problem=False)

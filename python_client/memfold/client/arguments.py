@@ -73,7 +73,7 @@ def prepared_value(name: str, value: Any) -> Any:
             return value
         case "metadata":
             return _json(name, value)
-        case "source_turn_ids":
+        case "source_turn_ids" | "bucket_ids":
             if isinstance(value, str | bytes) or not isinstance(value, Sequence):
                 raise TypeError(f"{name} must be a list of str, not {type(value).__name__}")
             for turn in value:

@@ -20,9 +20,10 @@ from memfold.client.batch import Batches
 from memfold.client.driving import Client, asked, run, together
 from memfold.client.entries import Entry
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
-from memfold.client.transactions import transact_async
+from memfold.client.transactions import hearing, transact_async
 from memfold.embedding.embedders import is_async
 from memfold.errors import MemfoldError
+from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -35,7 +36,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    FoundMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -45,7 +45,6 @@ from memfold.types import (
     ProbeFields,
     Row,
     Rows,
-    SearchFields,
     SimilarFields,
     SimilarMemory,
     UndoneMemory,
@@ -168,7 +167,7 @@ class AsyncMemfold(Client):
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
         **options: Unpack[SimilarFields],
-    ) -> tuple[SimilarMemory, ...]:
+    ) -> SearchResult[SimilarMemory]:
         """As ``Memfold.find_similar``."""
         return await self._drive(
             self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
@@ -182,16 +181,17 @@ class AsyncMemfold(Client):
         *,
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
+        by: SearchBy | None = None,
         verify: bool = False,
         merge_text: bool = False,
         judge_timeout: float = 30.0,
         **options: Unpack[SearchFields],
-    ) -> tuple[FoundMemory, ...]:
+    ) -> SearchResult[FoundMemory]:
         """As ``Memfold.search``."""
         named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
         return await self._drive(
             _recall.search(
-                self._core, query, tenant_id, named, options,
+                self._core, query, tenant_id, named, options, by=by,
                 verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
             )
         )  # fmt: skip
@@ -386,4 +386,5 @@ class AsyncMemfold(Client):
     async def _transact(self, step: Transact) -> Rows:
         if self._connection is None or self._connection.closed:
             self._connection = await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
-        return await transact_async(self._connection, step)
+        with hearing(self._connection, step):
+            return await transact_async(self._connection, step)

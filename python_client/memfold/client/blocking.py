@@ -17,6 +17,7 @@ from memfold.client.batch import Batches
 from memfold.client.blocking_driver import BlockingDriver
 from memfold.client.entries import Entry
 from memfold.errors import MemfoldError
+from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -29,7 +30,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    FoundMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -39,7 +39,6 @@ from memfold.types import (
     ProbeFields,
     Row,
     Rows,
-    SearchFields,
     SimilarFields,
     SimilarMemory,
     UndoneMemory,
@@ -152,7 +151,7 @@ class Memfold(BlockingDriver):
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
         **options: Unpack[SimilarFields],
-    ) -> tuple[SimilarMemory, ...]:
+    ) -> SearchResult[SimilarMemory]:
         """Active memories whose cosine to the embedding, or to the content's, is at least ``threshold``."""
         return self._drive(
             self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
@@ -166,12 +165,19 @@ class Memfold(BlockingDriver):
         *,
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
+        by: SearchBy | None = None,
         verify: bool = False,
         merge_text: bool = False,
         judge_timeout: float = 30.0,
         **options: Unpack[SearchFields],
-    ) -> tuple[FoundMemory, ...]:
-        """The active memories nearest to the query (or to its embedding), best first, each fact once.
+    ) -> SearchResult[FoundMemory]:
+        """The active memories that fit the query best, each fact once.
+
+        by: 'vector' compares the embedding, or the query's; 'words' counts the words of the query that a memory has;
+        'both' ranks by both. None: 'vector' where there is an embedding or an embedder, else 'words'. bucket_ids,
+        bucket_prefix: these buckets, and those that begin so, in place of bucket_id. metadata_path: a condition in
+        jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False where a bucket is too large to be
+        looked at whole: ``reason`` and ``hint`` say why, and what to do.
 
         verify: the client's judge is asked about each memory that is hidden behind another; only what it calls
         a duplicate or a refinement stays hidden. merge_text: it writes one text for those that are shown as
@@ -182,7 +188,7 @@ class Memfold(BlockingDriver):
         named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
         return self._drive(
             _recall.search(
-                self._core, query, tenant_id, named, options,
+                self._core, query, tenant_id, named, options, by=by,
                 verify=verify, merge_text=merge_text, judge_timeout=judge_timeout,
             )
         )  # fmt: skip

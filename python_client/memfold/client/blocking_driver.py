@@ -14,7 +14,7 @@ from psycopg.rows import DictRow, dict_row
 
 from memfold.client.driving import Client, ask, asked, background, together
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
-from memfold.client.transactions import transact
+from memfold.client.transactions import hearing, transact
 from memfold.embedding.embedders import is_async
 from memfold.types import Row
 
@@ -115,4 +115,5 @@ class BlockingDriver(Client):
     def _transact(self, step: Transact) -> list[Row]:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(**self._options, row_factory=dict_row)
-        return transact(self._connection, step)
+        with hearing(self._connection, step):
+            return transact(self._connection, step)

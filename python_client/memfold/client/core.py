@@ -26,6 +26,7 @@ from memfold.client.steps import Steps
 from memfold.client.stored import Stored
 from memfold.client.vectors import Vectors
 from memfold.embedding import EmbedderProtocol
+from memfold.found import Notice, SearchResult
 from memfold.judging import Judge
 from memfold.types import (
     BucketStats,
@@ -100,7 +101,7 @@ class Core(Judgements, Vectors, Stored):
         embedding: Any,
         embedding_model: str | None,
         given: Mapping[str, Any],
-    ) -> Steps[tuple[SimilarMemory, ...]]:
+    ) -> Steps[SearchResult[SimilarMemory]]:
         named: dict[str, Any] = {"bucket_id": bucket_id, "embedding_model": embedding_model}
         if embedding is None and content is not None:
             if self.embedder is None:
@@ -111,10 +112,11 @@ class Core(Judgements, Vectors, Stored):
             named.update(embedding=vectors[0], embedding_model=self.embedder.model)
         else:
             named["embedding"] = embedding
+        notices: list[Notice] = []
         rows = yield from self.run(
-            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), reads=True
+            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), reads=True, notices=notices
         )
-        return tuple(SimilarMemory.from_row(row) for row in rows)
+        return SearchResult.of(map(SimilarMemory.from_row, rows), rows, notices)
 
     def attach_embedding(
         self, memory_id: UUID | str, embedding: Any, embedding_model: str | None, tenant_id: str | None

@@ -13,9 +13,10 @@ from memfold._log import logger
 from memfold._text import describe_error
 from memfold.client.core import Core
 from memfold.client.steps import Ask, Steps, Together
+from memfold.found import FoundMemory, Notice, SearchBy, SearchResult
 from memfold.judging import Answer, Question, Side
 from memfold.judging.questions import is_wordless
-from memfold.types import FoundMemory, Row
+from memfold.types import Row
 
 SURE = 0.75
 """Confidence below which a verdict says that both are to be kept: the judge's prompt says so."""
@@ -29,29 +30,39 @@ def search(
     named: Mapping[str, Any],
     options: Mapping[str, Any],
     *,
+    by: SearchBy | None,
     verify: bool,
     merge_text: bool,
     judge_timeout: float,
-) -> Steps[tuple[FoundMemory, ...]]:
-    """Memories near a query, each fact once."""
+) -> Steps[SearchResult[FoundMemory]]:
+    """Memories that fit a query, each fact once."""
     if (verify or merge_text) and core.judge is None:
         raise ValueError("verify and merge_text need a client with a judge")
     given = {**named, **options}
     embedding = given.pop("embedding", None)
-    if embedding is None and query is not None:
+    check_text("query", query)
+    if by is None:
+        by = "words" if embedding is None and core.embedder is None and query is not None else "vector"
+    if by == "words":
+        embedding = None
+        if core.embedder is not None:
+            given["embedding_model"] = core.embedder.model  # whose vectors say what is shown as one
+    elif embedding is None and query is not None:
         if core.embedder is None:
-            raise ValueError("search needs an embedding, or a client with an embedder")
-        check_text("query", query)
+            raise ValueError(f"search by {by} needs an embedding, or a client with an embedder")
         vectors = yield from core._vectors(core.embedder, [query])
         yield from core.register(core.embedder, vectors[0])
         embedding, given["embedding_model"] = vectors[0], core.embedder.model
     given["query_embedding"] = embedding
+    if by != "vector":
+        given["query"] = query
     if verify or merge_text:
         given["show_collapsed"] = True
     arguments = core._arguments(given, tenant_id)
-    rows = yield from core.run(queries.SEARCH, arguments, repeatable=True)
+    notices: list[Notice] = []
+    rows = yield from core.run(queries.SEARCH, arguments, repeatable=True, notices=notices)
     if not (verify or merge_text):
-        return tuple(FoundMemory.from_row(row) for row in rows)
+        return SearchResult.of(map(FoundMemory.from_row, rows), rows, notices)
 
     clusters: dict[UUID, list[Row]] = {}
     for row in rows:
@@ -84,8 +95,8 @@ def search(
         merged: list[str] = yield Together(merging, _AT_ONCE)
         together = [replace(memory, display_text=text) for memory, text in zip(together, merged, strict=True)]
     found += together
-    found.sort(key=lambda memory: (-memory.score, -memory.matched_similarity, memory.memory_id))
-    return tuple(found[: arguments.get("max_results") or 10])
+    found.sort(key=lambda memory: (-memory.score, -(memory.matched_similarity or -1), memory.memory_id))
+    return SearchResult.of(found[: arguments.get("max_results") or 10], rows, notices)
 
 
 class _Asked:

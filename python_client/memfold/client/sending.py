@@ -12,6 +12,7 @@ from memfold._checks import check_text
 from memfold._log import logger
 from memfold.client.arguments import prepared
 from memfold.client.steps import CommitLostError, Steps, Transact, pause_before
+from memfold.found import Notice
 from memfold.judging.protocol import Call
 from memfold.types import Row
 
@@ -33,9 +34,16 @@ class Sending:
         return arguments
 
     def run(
-        self, function: str, arguments: Mapping[str, Any], *, repeatable: bool = False, reads: bool = False
+        self,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        repeatable: bool = False,
+        reads: bool = False,
+        notices: list[Notice] | None = None,
     ) -> Steps[list[Row]]:
-        return self.send(queries.call(function, arguments), arguments, repeatable=repeatable, reads=reads)
+        statement = queries.call(function, arguments)
+        return self.send(statement, arguments, repeatable=repeatable, reads=reads, notices=notices)
 
     def call(self, made: Call) -> Steps[list[Row]]:
         """Send what may be sent twice."""
@@ -51,10 +59,11 @@ class Sending:
         *,
         repeatable: bool = False,
         reads: bool = False,
+        notices: list[Notice] | None = None,
     ) -> Steps[list[Row]]:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way.
 
-        reads: it writes nothing, which is repeatable too.
+        reads: it writes nothing, which is repeatable too. notices: where what the server says beside it is put.
         """
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -65,7 +74,7 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters, reads=reads)
+                rows: list[Row] = yield Transact(statement, parameters, reads=reads, notices=notices)
                 return rows
             except CommitLostError as lost:
                 unsure = True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import psycopg
 from psycopg.rows import DictRow
 
@@ -9,7 +12,28 @@ from memfold import queries
 from memfold._connection import pipeline
 from memfold.client.steps import CommitLostError, Transact
 from memfold.errors import is_connection_lost
+from memfold.found import Notice
 from memfold.types import Row
+
+
+@contextlib.contextmanager
+def hearing(
+    connection: psycopg.Connection[DictRow] | psycopg.AsyncConnection[DictRow], step: Transact
+) -> Iterator[None]:
+    """Collect what the server says beside the rows, for a step that asks for it."""
+    if (notices := step.notices) is None:
+        yield
+        return
+    notices.clear()  # of an attempt before
+
+    def hear(said: psycopg.errors.Diagnostic) -> None:
+        notices.append(Notice(said.sqlstate, said.message_detail, said.message_hint))
+
+    connection.add_notice_handler(hear)
+    try:
+        yield
+    finally:
+        connection.remove_notice_handler(hear)
 
 
 def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Row]:

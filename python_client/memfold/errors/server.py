@@ -365,6 +365,18 @@ class IdempotencyKeyReusedError(MemfoldError):
     code = "MF062"
 
 
+class LinkError(MemfoldError):
+    """Two names cannot be linked: a circle, a chain over buckets, or an alias that stands for another name."""
+
+    code = "MF063"
+
+
+class UnknownLinkError(MemfoldError):
+    """The name is no alias in this bucket."""
+
+    code = "MF064"
+
+
 CLASSES: dict[str, type[MemfoldError]] = {
     cls.code: cls for cls in MemfoldError.__subclasses__() if cls.code and cls.code.startswith("MF")
 }

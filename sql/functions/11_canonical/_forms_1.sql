@@ -155,6 +155,36 @@ revoke all on function memfold_internal._prose_1(text) from public;
 comment on function memfold_internal._prose_1(text) is
 'prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().';
 
+-- predicate/1 ---------------------------------------------------------------------------------------------------------
+
+-- A predicate is a name, and names of one relation differ by how a programmer joins its words: works_at, works-at, worksAt,
+-- "Works at". Capitals and small letters of ASCII only, so that no server is asked for its idea of a capital. What would be
+-- nothing then (a predicate of "_") stays as prose/1 has it.
+create or replace function memfold_internal._predicate_1_any(content text) returns text
+language plpgsql immutable strict parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_text text collate "C" := regexp_replace(content collate "C", '([a-z])([A-Z])', E'\\1 \\2', 'g');
+begin
+    v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
+    -- again after them, for NFKC makes some of these signs
+    v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), E'_-\u2010', '   '));
+    return case when v_text = '' then memfold_internal._prose_1(content) else v_text end;
+end
+$$;
+revoke all on function memfold_internal._predicate_1_any(text) from public;
+
+create or replace function memfold_internal._predicate_1(content text) returns text
+immutable parallel safe
+return case
+    when content ~ '^[a-z0-9]+([_ -][a-z0-9]+)*$' collate "C" then pg_catalog.translate(content, '_-', '  ')
+    else memfold_internal._predicate_1_any(content)
+end;
+revoke all on function memfold_internal._predicate_1(text) from public;
+comment on function memfold_internal._predicate_1(text) is
+'predicate/1: prose/1 of a predicate whose words are parted by spaces, whatever parted them. Most without a call.';
+
 -- flat/1 --------------------------------------------------------------------------------------------------------------
 
 -- Keeps letters, digits and full stops: the general categories L, M and N of Unicode 14, of every script, and U+002E.

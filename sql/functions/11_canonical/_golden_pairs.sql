@@ -291,6 +291,22 @@ values
     ('code/1', E'\tdone.\n', E'\tdone.\n', ''),
     ('exact/1', E' A\r\nb. ', E' A\r\nb. ', 'as it is'),
     ('exact/1', E'Ｅ́\u200B', E'Ｅ́\u200B', ''),
-    ('exact/1', '', '', '')
+    ('exact/1', '', '', ''),
+    -- predicates
+    ('predicate/1', 'works_at', 'works at', ''),
+    ('predicate/1', 'Works at', 'works at', ''),
+    ('predicate/1', 'works-at', 'works at', ''),
+    ('predicate/1', 'worksAt', 'works at', ''),
+    ('predicate/1', 'WORKS_AT', 'works at', ''),
+    ('predicate/1', E' works\u2011at. ', 'works at', 'a hyphen that does not break'),
+    ('predicate/1', '__works__at_', 'works at', ''),
+    ('predicate/1', 'worksat', 'worksat', 'nothing says where its words part'),
+    ('predicate/1', 'HTTPServer', 'http server', ''),
+    ('predicate/1', 'userIDs', 'user ids', 'a plural is no word'),
+    ('predicate/1', E'gr\u00F6\u00DFeIn_cm', E'gr\u00F6\u00DFe in cm', 'the letter before the capital is ASCII'),
+    ('predicate/1', E'\u0433\u0434\u0435_\u0416\u0418\u0412\u0415\u0422', E'\u0433\u0434\u0435 \u0436\u0438\u0432\u0435\u0442', ''),
+    ('predicate/1', 'x.y:z/w', 'x.y:z/w', 'other signs stay'),
+    ('predicate/1', '_', '_', 'nothing would be left'),
+    ('predicate/1', 'e-mail address', 'e mail address', '')
 $$;
 revoke all on function memfold_internal._canonicalizer_golden() from public;

@@ -82,7 +82,7 @@ language sql stable parallel safe
 return pg_catalog.sha256(
     pg_catalog.convert_to(memory_type, 'UTF8')
     || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(subject), 'UTF8'), E'\\xff'::bytea)
-    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(predicate), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._predicate_1(predicate), 'UTF8'), E'\\xff'::bytea)
     || E'\\x00ff00'::bytea
     || pg_catalog.convert_to(canonical, 'UTF8')
 );
@@ -94,7 +94,7 @@ canonical form. One expression, which its caller inlines.';
 create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(
-    coalesce(memfold_internal._prose_1(predicate), '') collate "C",
+    coalesce(memfold_internal._predicate_1(predicate), '') collate "C",
     pg_catalog.hashtextextended(
         coalesce(memfold_internal._prose_1(subject), '') collate "C",
         pg_catalog.hashtextextended(memory_type collate "C", pg_catalog.hashtextextended(bucket_id collate "C", 0))

@@ -8,6 +8,9 @@ as $$
 declare
     v_text text;
 begin
+    if profile = 'predicate/1' then
+        return memfold_internal._predicate_1(content);
+    end if;
     if profile !~ '^lemma/1:' then
         return memfold_internal._unknown_profile(content, profile);
     end if;
@@ -18,7 +21,7 @@ end;
 $$;
 revoke all on function memfold_internal._other_profile(text, text) from public;
 comment on function memfold_internal._other_profile(text, text) is
-'lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
+'predicate/1, and lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
 
 create or replace function memfold_internal._profile(canonicalizer text) returns text
 language plpgsql stable
@@ -32,6 +35,10 @@ begin
             using coalesce(pg_catalog.substring(canonicalizer, ':(.*)$'), 'en');
     elsif canonicalizer not like '%/%' then
         v_profile := canonicalizer || '/1';
+    end if;
+    if v_profile = 'predicate/1' then
+        -- of names, not of facts
+        perform memfold_internal._unknown_profile('a', v_profile);
     end if;
     perform memfold.canonicalize('a', v_profile);
     return v_profile;

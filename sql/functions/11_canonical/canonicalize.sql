@@ -45,6 +45,9 @@ flat/1   NFC, lower case; of that only letters with their marks, digits and full
 code/1   line ends to LF; everything else stays.
 exact/1  the text as it is.
 
+predicate/1  of predicates, whatever the policy: a small letter and a capital after it are parted (worksAt), and a capital and a
+         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ - U+2010 become spaces; prose/1.
+
 Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
 its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
 another version. Lower case is the simple mapping of Unicode 14, with final sigma as sigma and any dotted i as i.

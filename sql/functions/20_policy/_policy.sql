@@ -92,7 +92,7 @@ begin atomic
         from memfold.predicates as p
         where
             p.tenant_id in (_is_single.tenant_id collate "C", '*')
-            and p.predicate = memfold.canonicalize(_is_single.predicate, 'prose/1') collate "C"
+            and p.predicate = memfold_internal._predicate_1(_is_single.predicate) collate "C"
         order by p.tenant_id = '*'
         limit 1
     ), false);
@@ -108,7 +108,7 @@ begin atomic
         from memfold.predicates as p
         where
             p.tenant_id in (_conflict.tenant_id collate "C", '*')
-            and p.predicate = memfold.canonicalize(_conflict.predicate, 'prose/1') collate "C"
+            and p.predicate = memfold_internal._predicate_1(_conflict.predicate) collate "C"
         order by p.tenant_id = '*'
         limit 1
     ), _conflict.conflict);

@@ -3,6 +3,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_policy memfold.policies;
+    v_names record;
 begin
     -- Opted out, by memfold or as it was when it was dumped: the rows of a dump may come before its policies.
     if new.key_fields is not null then
@@ -17,6 +18,9 @@ begin
     perform memfold_internal._check_identifier('subject', new.subject, false);
     perform memfold_internal._check_identifier('predicate', new.predicate, false);
     perform memfold_internal._check_identifier('object', new.object, false);
+    v_names := memfold_internal._resolve_names(new.tenant_id, new.bucket_id, new.subject, new.predicate, new.content);
+    new.subject := v_names.subject;
+    new.predicate := v_names.predicate;
     v_policy := memfold_internal._policy(new.tenant_id, new.bucket_id, new.memory_type);
     new.key_fields := v_policy.key_fields;
     if v_policy.dedup = 'on' then
@@ -30,7 +34,7 @@ $$;
 revoke all on function memfold_internal._fill_policy() from public;
 comment on function memfold_internal._fill_policy() is
 'A row that comes without canonicalizer and key fields (a plain INSERT) gets those of its policy, so that its hash is made like
-any. Key fields alone: it has opted out.
+any, and the names that its subject and predicate are linked to. Key fields alone: it has opted out.
 Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such a content.';
 
 -- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.

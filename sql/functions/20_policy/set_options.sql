@@ -33,6 +33,19 @@ revoke all on function memfold_internal._store_options(memfold.options) from pub
 comment on function memfold_internal._store_options(memfold.options) is
 'Writes the options of a key, in place of those that are there. Raises MF017.';
 
+create or replace function memfold_internal._text_search(text_search text) returns regconfig
+language plpgsql stable
+as $$
+begin
+    return text_search::regconfig;
+exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
+    perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', text_search),
+        E'Name one that \\dF lists, such as english; with its schema, where that is not pg_catalog.');
+end;
+$$;
+revoke all on function memfold_internal._text_search(text) from public;
+comment on function memfold_internal._text_search(text) is 'A text search configuration by its name. Raises MF017.';
+
 create or replace function memfold.set_options(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default '*',
@@ -53,7 +66,8 @@ create or replace function memfold.set_options(
     key_retention interval default null,
     consolidate_interval interval default null,
     sweep_interval interval default null,
-    prune_interval interval default null
+    prune_interval interval default null,
+    text_search text default null
 ) returns memfold.options
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -91,6 +105,9 @@ begin
     v_new.consolidate_interval := coalesce(consolidate_interval, v_new.consolidate_interval);
     v_new.sweep_interval := coalesce(sweep_interval, v_new.sweep_interval);
     v_new.prune_interval := coalesce(prune_interval, v_new.prune_interval);
+    if text_search is not null then
+        v_new.text_search := memfold_internal._text_search(text_search)::text;
+    end if;
     v_new.updated_at := clock_timestamp();
     perform memfold_internal._store_options(v_new);
     return v_new;
@@ -99,17 +116,17 @@ $$;
 revoke all on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval
+    interval, interval, interval, interval, interval, text
 ) from public;
 grant execute on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval
+    interval, interval, interval, interval, interval, text
 ) to memfold_app;
 comment on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval
+    interval, interval, interval, interval, interval, text
 ) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)

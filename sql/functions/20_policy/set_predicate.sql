@@ -11,7 +11,7 @@ begin
     perform memfold_internal._authorize_tenant(set_predicate.tenant_id);
     perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
     insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
-    values (set_predicate.tenant_id, memfold.canonicalize(set_predicate.predicate, 'prose/1'),
+    values (set_predicate.tenant_id, memfold_internal._predicate_1(set_predicate.predicate),
         set_predicate.cardinality, set_predicate.conflict)
     on conflict (tenant_id, predicate) do update
     set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at;

@@ -9,6 +9,7 @@ declare
     v_scope_key bigint;
     v_wide boolean;
     v_locked text;
+    v_locked_key bigint;
 begin
     loop
         -- whatever the call may change: their trees, and what is beside them on a timeline
@@ -27,13 +28,16 @@ begin
         ) as m
         cross join lateral memfold_internal._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
         -- no bucket: they are gone
-        exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide;
+        exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide
+            -- a link may have brought them into another one
+            and v_scope_key = v_locked_key;
         -- A second turn has the scope's key already: it must not wait for the bucket's.
         if wait then
             perform memfold_internal._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
         elsif not memfold_internal._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
             return false;
         end if;
+        v_locked_key := v_scope_key;
         v_locked := case when v_wide then 'bucket' else 'scope' end;
     end loop;
     return true;

@@ -12,7 +12,7 @@ begin
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
     ) values (
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
-        d.reason, observation, d.on_timeline, c.content, c.memory_type, c.subject, c.predicate, c.object,
+        d.reason, observation, d.on_timeline, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, judgement_id, memfold_internal._actor()
     );
@@ -74,8 +74,8 @@ begin
     select b.tenant_id, v_event_ids[c.ordinality], c.bucket_id, case when o.class = 'new' then 'inserted' else 'merged' end,
         case when o.class <> 'new' then 1 end,
         case when o.class <> 'new' then memfold_internal._hit_method(o.memory_id, o.root_id) end, o.memory_id,
-        case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.subject, c.predicate,
-        c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
+        case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.told_subject,
+        c.told_predicate, c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         coalesce(c.observed_at, b.told_at), v_actor
     from pg_catalog.unnest(b.items) with ordinality as c
     cross join lateral (

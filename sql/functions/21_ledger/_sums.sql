@@ -202,7 +202,7 @@ declare
     v_turns constant text[] := array[source_turn_id];
     v_ends uuid[];
     v_spans uuid[];
-    v_last uuid := '00000000-0000-0000-0000-000000000000';
+    v_last uuid := uuid '00000000-0000-0000-0000-000000000000';
     v_next uuid;
     v_archived uuid;
 begin

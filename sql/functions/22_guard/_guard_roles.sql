@@ -66,7 +66,6 @@ declare
     v_a text collate "C";
     v_b text collate "C";
     v_name text collate "C";
-    v_at integer;
     v_other integer;
 begin
     foreach v_a in array a[:40] loop

@@ -11,12 +11,13 @@ return array(
         case listed.word when 'previous' then 'last' when 'past' then 'last' when 'coming' then 'next' else listed.word end
         collate "C"
     from unnest(tokens, tokens[2:] || array[null], classes[2:] || array[null]) as listed(word, next_word, next_class)
-    where listed.word in ('this', 'last', 'next', 'previous', 'past', 'coming') and (
-        left(listed.next_class, 1) in ('w', 'm', 'M') or listed.next_word in (
-            'week', 'month', 'year', 'quarter', 'weekend', 'spring', 'summer', 'autumn', 'fall', 'winter', 'term', 'semester', 'season',
-            'sprint', 'morning', 'afternoon', 'evening', 'night'
+    where
+        listed.word in ('this', 'last', 'next', 'previous', 'past', 'coming') and (
+            left(listed.next_class, 1) in ('w', 'm', 'M') or listed.next_word in (
+                'week', 'month', 'year', 'quarter', 'weekend', 'spring', 'summer', 'autumn', 'fall', 'winter', 'term', 'semester', 'season',
+                'sprint', 'morning', 'afternoon', 'evening', 'night'
+            )
         )
-    )
     order by 1
 );
 revoke all on function memfold_internal._guard_when(text[], text[]) from public;

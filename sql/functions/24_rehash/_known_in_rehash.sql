@@ -86,6 +86,12 @@ as $$
 begin
     if (c.policy).rehash_run is null then
         return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
+        if not found and (c.told_subject, c.told_predicate) is distinct from (c.subject, c.predicate) then
+            -- under the name that it was told by: take_up_links() has not reached it yet
+            return query select k.* from memfold_internal._known_text(c.tenant_id, c.bucket_id, memfold_internal._content_hash(
+                c.memory_type, c.told_subject, c.told_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
+                c.metadata_signature)) as k;
+        end if;
     else
         return query select * from memfold_internal._known_in_rehash(c);
     end if;
@@ -93,7 +99,8 @@ end;
 $$;
 revoke all on function memfold_internal._known_candidate(memfold_internal.candidate) from public;
 comment on function memfold_internal._known_candidate(memfold_internal.candidate) is
-'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not.';
+'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not, and whether or not what is stored under an alias of its
+name has been taken up.';
 
 create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)

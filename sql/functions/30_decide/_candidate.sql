@@ -127,6 +127,7 @@ declare
     v_policy memfold.policies := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     v_turns text[] := source_turn_ids;
     v_signature text;
+    v_names record;
 begin
     if not memfold_internal._is_fast_path(content, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at)
@@ -148,16 +149,18 @@ begin
     if v_policy.metadata_keys <> '{}' then
         v_signature := memfold_internal._metadata_signature(metadata, v_policy.metadata_keys);
     end if;
+    v_names := memfold_internal._resolve_names(tenant_id, bucket_id, subject, predicate, content);
     return (
-        tenant_id, bucket_id, memory_type, content, subject, predicate, object, memfold_internal._unit(embedding), embedding_model,
+        tenant_id, bucket_id, memory_type, content, v_names.subject, v_names.predicate, object, memfold_internal._unit(embedding), embedding_model,
         v_turns, coalesce(source_confidence, 0.5), coalesce(extractor_confidence, 0.5), session_id,
         coalesce(origin, 'observed'), coalesce(metadata, '{}'), observed_at,
-        case when default_hash is not null and v_policy.canonicalizer = 'prose/1'
+        case when default_hash is not null and not v_names.is_linked and v_policy.canonicalizer = 'prose/1'
             and v_policy.key_fields = 'type,subject,predicate' and v_signature is null then default_hash
-            else memfold_internal._content_hash(memory_type, subject, predicate, content, v_policy.canonicalizer, v_policy.key_fields,
+            else memfold_internal._content_hash(memory_type, v_names.subject, v_names.predicate, content, v_policy.canonicalizer, v_policy.key_fields,
                 v_signature)
         end,
-        null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid
+        null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid,
+        subject, predicate
     );
 end;
 $$;

@@ -29,8 +29,8 @@ declare
 begin
     e.content := c.content;
     e.memory_type := c.memory_type;
-    e.subject := c.subject;
-    e.predicate := c.predicate;
+    e.subject := c.told_subject;
+    e.predicate := c.told_predicate;
     e.object := c.object;
     e.metadata := c.metadata;
     return e;
@@ -51,8 +51,8 @@ declare
 begin
     c.content := content;
     c.memory_type := memory_type;
-    c.subject := subject;
-    c.predicate := predicate;
+    c.told_subject := subject;
+    c.told_predicate := predicate;
     c.object := object;
     c.metadata := metadata;
     v_differs := memfold_internal._key_differs(memfold_internal._event(tenant_id, event_id), memfold_internal._as_event(c));

@@ -19,7 +19,8 @@ begin
     select p.policy, p.updated_at, least(b.floor, b.report) as least,
         exists (
             select from memfold_internal._known_text(_ingest_new.tenant_id, _ingest_new.bucket_id, _ingest_new.content_hash)
-        ) as is_known
+        ) as is_known,
+        exists (select from memfold.links as l where l.tenant_id = _ingest_new.tenant_id collate "C") as has_links
     into v_rules
     from (
         select p.*, p as policy from memfold.policies as p
@@ -39,6 +40,9 @@ begin
         return (null::text, null::uuid, null::integer, case when v_rules.is_known then 'known' end, null::double precision, null::uuid,
             null::uuid, null::uuid, null::jsonb);
     end if;
+    if v_rules.has_links and memfold_internal._is_linked(tenant_id, bucket_id, subject, predicate, content) then
+        return (null::text, null::uuid, null::integer, null::text, null::double precision, null::uuid, null::uuid, null::uuid, null::jsonb);
+    end if;
     v_embedding := memfold_internal._unit(embedding);
     v_scope_key := memfold_internal._scope_key(bucket_id, memory_type, subject, predicate);
     perform memfold_internal._lock(tenant_id, bucket_id, v_scope_key, true);
@@ -49,6 +53,9 @@ begin
     ) then
         perform memfold_internal._check_rules(tenant_id, bucket_id, memory_type, v_rules.policy,
             case when embedding_model is not null then array[embedding_model] end);
+    end if;
+    if exists (select from memfold.links as l where l.tenant_id = _ingest_new.tenant_id collate "C") then
+        perform memfold_internal._check_names(tenant_id, bucket_id, subject, predicate, content, subject, predicate);
     end if;
     if predicate is not null and memfold_internal._is_single(tenant_id, predicate) or embedding is not null and exists (
         select from memfold_internal._scope_similarities(tenant_id, bucket_id, v_scope_key, v_embedding, embedding_model,

@@ -82,6 +82,8 @@ begin
     c.memory_type := m.memory_type;
     c.subject := m.subject;
     c.predicate := m.predicate;
+    c.told_subject := m.subject;
+    c.told_predicate := m.predicate;
     c.object := m.object;
     c.content := m.content;
     c.session_id := m.session_id;

@@ -266,6 +266,7 @@ begin
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
         perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
             case when c.embedding_model is not null then array[c.embedding_model] end);
+        perform memfold_internal._check_names(c.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate);
     end if;
     if v_patient then
         return memfold_internal._ingest_locked(c, d.memory_id is null);
@@ -379,16 +380,13 @@ begin
 end;
 $$;
 revoke all on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) from public;
 grant execute on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) to memfold_app;
 comment on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
 ) is
 'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
 Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,

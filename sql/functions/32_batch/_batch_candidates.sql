@@ -53,6 +53,7 @@ declare
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
+    v_has_links constant boolean := memfold_internal._has_links(b.tenant_id);
 begin
     -- No aggregate here may have an order of its own: the others would get their rows in that one.
     select pg_catalog.array_agg(case when x.sound then 'todo' else 'error' end), pg_catalog.array_agg(x.idempotency_key),
@@ -67,7 +68,7 @@ begin
                 else memfold_internal._content_hash(x.memory_type, x.subject, x.predicate, x.content,
                     (v_policies[x.rule]).canonicalizer, (v_policies[x.rule]).key_fields, x.signature)
             end,
-            null, x.signature, null, null, null, null, null
+            null, x.signature, null, null, null, null, null, x.subject, x.predicate
         )::memfold_internal.candidate),
         case when v_embeddings is not null then pg_catalog.array_agg(memfold_internal._unit(x.embedding)) end
     into b.classes, b.idempotency_keys, b.items, b.embeddings
@@ -78,6 +79,7 @@ begin
                 z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.idempotency_key, (v_policies[z.rule]).max_content_length, (v_policies[z.rule]).max_metadata_size)
             and z.canonical is distinct from ''
+            and not (v_has_links and memfold_internal._is_linked(b.tenant_id, z.bucket_id, z.subject, z.predicate, z.content))
             and case when z.embedding is null and z.embedding_model is null then true else coalesce((
                 select memfold_internal._fits_model(z.embedding, m.dimensions, m.replaced_by)
                 from memfold.embedding_models as m where m.model = z.embedding_model

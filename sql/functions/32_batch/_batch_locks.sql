@@ -128,6 +128,14 @@ declare
         from pg_catalog.unnest(b.items) with ordinality as c
     );
 begin
+    if memfold_internal._has_links(b.tenant_id) or exists (
+        select from pg_catalog.unnest(b.items) as c
+        where (c.subject, c.predicate) is distinct from (c.told_subject, c.told_predicate)
+    ) then
+        perform memfold_internal._check_names(b.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate)
+        from pg_catalog.unnest(b.items) with ordinality as c
+        where v_classes[c.ordinality] in ('todo', 'rest');
+    end if;
     perform memfold_internal._check_rules(b.tenant_id, p.bucket_id, p.memory_type, p.policy, v_models)
     from (
         select b.buckets[g.i] as bucket_id, b.types[g.i] as memory_type, b.policies[g.i] as policy
@@ -136,7 +144,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._check_batch_rules(memfold_internal.batch) from public;
-comment on function memfold_internal._check_batch_rules(memfold_internal.batch) is '_check_rules() for all rules and models of a batch.';
+comment on function memfold_internal._check_batch_rules(memfold_internal.batch) is
+'_check_rules() for all rules and models of a batch, and _check_names() for its candidates.';
 
 create or replace function memfold_internal._lock_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile

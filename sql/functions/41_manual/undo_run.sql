@@ -17,11 +17,19 @@ begin
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
                 else 'Runs that merge or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
-    perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
+    if r.kind = 'link' then
+        perform memfold_internal._lock_links(tenant_id, r.bucket_id);
+    else
+        perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
+    end if;
     r := memfold_internal._run(tenant_id, run_id);
     if r.status = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
             'runs_overview shows the status of runs.');
+    end if;
+    if r.kind = 'link' then
+        perform memfold_internal._unlink(tenant_id, r.bucket_id, r.arguments ->> 'kind', r.arguments ->> 'alias');
+        return;
     end if;
     for j in
         select o.* from memfold.judgements as o
@@ -56,4 +64,4 @@ comment on function memfold.undo_run(uuid, text, text) is
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
 was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
 written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
-for 1,000 folds. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';

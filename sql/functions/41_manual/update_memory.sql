@@ -22,7 +22,7 @@ begin
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
     c := memfold_internal._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
         coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
-    c.scope_key := m.scope_key;
+    c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
 
     select s.memory_id into o.memory_id from memfold_internal._known_before_insert(c) as s;
     if found then

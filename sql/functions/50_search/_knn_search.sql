@@ -31,82 +31,153 @@ comment on function memfold_internal._recall_rules(text, text) is
 'What recall reads of the policies and options of a bucket, by type; ''*'', any type without any of its own, first. They are looked
 up once for each type that has some, not once for each memory.';
 
-create or replace function memfold_internal._knn_search(
-    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
-    memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision,
-    at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
+create or replace function memfold_internal._search_limit() returns bigint
+language sql immutable parallel safe
+return 100000;
+revoke all on function memfold_internal._search_limit() from public;
+comment on function memfold_internal._search_limit() is
+'How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index. Finding the newest
+ones reads an entry of each anyway: of 100,000 vectors of 384 dimensions all take 0.23 s, and the newest 10,000 took as long.';
+
+create or replace function memfold_internal._exceeds_search_limit(
+    tenant_id text, bucket_id text, scope_key bigint, embedding_model text
+) returns boolean
+language plpgsql stable
+-- by the index, as _exceeds_exact_limit()
+set enable_seqscan = off
+as $$
+begin
+    if scope_key is null then
+        return memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._search_limit(), null, null);
+    end if;
+    return exists (
+        select
+        from memfold.memory_vectors as v
+        where v.tenant_id = _exceeds_search_limit.tenant_id collate "C"
+            and v.bucket_id = _exceeds_search_limit.bucket_id collate "C"
+            and v.scope_key = _exceeds_search_limit.scope_key
+            and v.model = embedding_model collate "C"
+            and v.is_active
+        offset memfold_internal._search_limit() limit 1
+    );
+end;
+$$;
+revoke all on function memfold_internal._exceeds_search_limit(text, text, bigint, text) from public;
+comment on function memfold_internal._exceeds_search_limit(text, text, bigint, text) is
+'Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads so many entries of an
+index: 8 ms.';
+
+create or replace function memfold_internal._knn_by_memory(
+    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint,
+    memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
+    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
 language plpgsql stable
 as $$
+begin
+    -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
+    select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+    into root_ids, text_ids, similarities, confidences, feedbacks
+    from (
+        select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _knn_by_memory.embedding) as similarity, n.confidence,
+            n.feedback
+        from (
+            select m.memory_id from memfold.memories as m
+            where _knn_by_memory.session_id is not null
+                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
+                and m.session_id = _knn_by_memory.session_id collate "C" and m.root_id is null
+            union all
+            select m.memory_id from memfold.memories as m
+            where _knn_by_memory.session_id is null
+                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
+                and m.content_hash is not null and m.root_id is null
+            union all
+            select m.memory_id from memfold.memories as m
+            where _knn_by_memory.session_id is null
+                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
+                and m.content_hash is null and m.root_id is null
+        ) as r
+        cross join lateral memfold_internal._recallable(_knn_by_memory.tenant_id, r.memory_id, _knn_by_memory.memory_type,
+            _knn_by_memory.subject, _knn_by_memory.predicate, _knn_by_memory.session_id, _knn_by_memory.metadata, _knn_by_memory.metadata_path,
+            _knn_by_memory.min_confidence, at, as_of, types, rules) as n
+        cross join lateral (
+            select r.memory_id as id
+            union all
+            select a.memory_id from memfold.memories as a
+            where a.tenant_id = _knn_by_memory.tenant_id collate "C" and a.root_id = r.memory_id
+            offset 0
+        ) as a
+        cross join lateral (
+            select w.embedding from memfold.memory_vectors as w
+            where w.tenant_id = _knn_by_memory.tenant_id collate "C" and w.memory_id = a.id
+                and w.model = _knn_by_memory.embedding_model collate "C"
+            offset 0
+        ) as v
+        order by 3 desc, n.root_id
+        limit max_vectors
+    ) as s;
+end;
+$$;
+revoke all on function memfold_internal._knn_by_memory(
+    text, text, vector, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
+    text[], memfold_internal.recall_rule[]
+) from public;
+comment on function memfold_internal._knn_by_memory(
+    text, text, vector, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
+    text[], memfold_internal.recall_rule[]
+) is
+'As _knn_search(), of a session, or of a bucket''s history (session_id null): all of it, however large.';
+
+create or replace function memfold_internal._knn_search(
+    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
+    memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
+    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
+    out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
+    out feedbacks double precision[], out shortfall text
+)
+language plpgsql stable
+as $$
 declare
-    v_newest constant bigint := memfold_internal._exact_limit();
-    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, min_confidence) > 0
+    v_newest constant bigint := memfold_internal._search_limit();
+    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, metadata_path, min_confidence) > 0
         or exists (select from unnest(rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
+    v_is_scoped boolean;
+    v_is_whole boolean;
     v_index oid;
 begin
     if session_id is not null or as_of is not null then
-        -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
-        select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+        select m.root_ids, m.text_ids, m.similarities, m.confidences, m.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
-        from (
-            select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _knn_search.embedding) as similarity, n.confidence,
-                n.feedback
-            from (
-                select m.memory_id from memfold.memories as m
-                where _knn_search.session_id is not null
-                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
-                    and m.session_id = _knn_search.session_id collate "C" and m.root_id is null
-                union all
-                select m.memory_id from memfold.memories as m
-                where _knn_search.session_id is null
-                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
-                    and m.content_hash is not null and m.root_id is null
-                union all
-                select m.memory_id from memfold.memories as m
-                where _knn_search.session_id is null
-                    and m.tenant_id = _knn_search.tenant_id collate "C" and m.bucket_id = _knn_search.bucket_id collate "C"
-                    and m.content_hash is null and m.root_id is null
-            ) as r
-            cross join lateral memfold_internal._recallable(_knn_search.tenant_id, r.memory_id, _knn_search.memory_type,
-                _knn_search.subject, _knn_search.predicate, _knn_search.session_id, _knn_search.metadata, _knn_search.min_confidence,
-                at, as_of, types, rules) as n
-            cross join lateral (
-                select r.memory_id as id
-                union all
-                select a.memory_id from memfold.memories as a
-                where a.tenant_id = _knn_search.tenant_id collate "C" and a.root_id = r.memory_id
-                offset 0
-            ) as a
-            cross join lateral (
-                select w.embedding from memfold.memory_vectors as w
-                where w.tenant_id = _knn_search.tenant_id collate "C" and w.memory_id = a.id
-                    and w.model = _knn_search.embedding_model collate "C"
-                offset 0
-            ) as v
-            order by 3 desc, n.root_id
-            limit max_vectors
-        ) as s;
+        from memfold_internal._knn_by_memory(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
+            predicate, session_id, metadata, metadata_path, min_confidence, at, as_of, types, rules) as m;
         return;
     end if;
 
-    if scope_key is null then
-        v_index := memfold_internal._vector_index(embedding_model);
+    v_index := memfold_internal._vector_index(embedding_model);
+    v_outgrown := memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._exact_limit(), null, null);
+    -- a scope is read by itself, unless it is too large for that
+    if v_outgrown and (scope_key is not null or v_index is null)
+        and memfold_internal._exceeds_search_limit(tenant_id, bucket_id, scope_key, embedding_model)
+    then
+        shortfall := 'no_index';
     end if;
-    if scope_key is not null or v_index is not null then
-        v_outgrown := memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, v_newest, null, null);
-    end if;
-    if v_outgrown and v_index is not null then
+    if v_outgrown and v_index is not null and (scope_key is null or shortfall is not null) then
         select i.root_ids, i.text_ids, i.similarities, i.confidences, i.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
         from memfold_internal._indexed_knn_search(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
-            predicate, metadata, min_confidence, at, types, rules, v_filtered, v_index) as i;
+            predicate, metadata, metadata_path, min_confidence, at, types, rules, v_filtered, v_index) as i;
         if cardinality(root_ids) = max_vectors then
+            shortfall := null;
             return;
+        elsif shortfall is not null or memfold_internal._exceeds_search_limit(tenant_id, bucket_id, null, embedding_model) then
+            shortfall := 'scan_ended';
         end if;
     end if;
+    v_is_scoped := v_outgrown and scope_key is not null;
+    v_is_whole := shortfall is null;
     -- An index's scan gives up where nearly all that is near is of others, or does not pass: then the newest ones beside it.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
@@ -118,38 +189,62 @@ begin
                 from (
                     select i.memory_id, memfold_internal._similarity(i.embedding, _knn_search.embedding) as similarity
                     from (
-                        (
-                            select v.memory_id, v.embedding
-                            from memfold.memory_vectors as v
-                            where not (v_outgrown and _knn_search.scope_key is not null)
-                                and v.tenant_id = _knn_search.tenant_id collate "C"
-                                and v.bucket_id = _knn_search.bucket_id collate "C"
-                                and v.model = _knn_search.embedding_model collate "C"
-                                and v.is_active
-                            order by v.memory_id desc
-                            limit v_newest
-                        )
+                        -- sorted are ids alone: sorting 100,000 vectors took as long as comparing them
+                        select v.memory_id, v.embedding
+                        from memfold.memory_vectors as v
+                        where not v_is_scoped and v_is_whole
+                            and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
+                            and v.model = _knn_search.embedding_model collate "C" and v.is_active
                         union all
-                        (
-                            select v.memory_id, v.embedding
+                        select v.memory_id, v.embedding
+                        from memfold.memory_vectors as v
+                        where v_is_scoped and v_is_whole
+                            and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
+                            and v.scope_key = _knn_search.scope_key
+                            and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                        union all
+                        select n.memory_id, w.embedding
+                        from (
+                            select v.memory_id
                             from memfold.memory_vectors as v
-                            where v_outgrown
-                                and v.tenant_id = _knn_search.tenant_id collate "C"
-                                and v.bucket_id = _knn_search.bucket_id collate "C"
-                                and v.scope_key = _knn_search.scope_key
-                                and v.model = _knn_search.embedding_model collate "C"
-                                and v.is_active
+                            where not v_is_scoped and not v_is_whole
+                                and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
+                                and v.model = _knn_search.embedding_model collate "C" and v.is_active
                             order by v.memory_id desc
                             limit v_newest
-                        )
+                        ) as n
+                        cross join lateral (
+                            select v.embedding from memfold.memory_vectors as v
+                            where v.tenant_id = _knn_search.tenant_id collate "C" and v.memory_id = n.memory_id
+                                and v.model = _knn_search.embedding_model collate "C"
+                            offset 0
+                        ) as w
+                        union all
+                        select n.memory_id, w.embedding
+                        from (
+                            select v.memory_id
+                            from memfold.memory_vectors as v
+                            where v_is_scoped and not v_is_whole
+                                and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
+                                and v.scope_key = _knn_search.scope_key
+                                and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                            order by v.memory_id desc
+                            limit v_newest
+                        ) as n
+                        cross join lateral (
+                            select v.embedding from memfold.memory_vectors as v
+                            where v.tenant_id = _knn_search.tenant_id collate "C" and v.memory_id = n.memory_id
+                                and v.model = _knn_search.embedding_model collate "C"
+                            offset 0
+                        ) as w
                     ) as i
                     order by 2 desc, i.memory_id
                     -- without filters all pass
                     limit case when not v_filtered then max_vectors end
                 ) as o
                 cross join lateral memfold_internal._recallable(_knn_search.tenant_id, o.memory_id, _knn_search.memory_type,
-                    _knn_search.subject, _knn_search.predicate, null, _knn_search.metadata, _knn_search.min_confidence, at, null, types,
-                    rules) as n
+                    _knn_search.subject, _knn_search.predicate, null, _knn_search.metadata, _knn_search.metadata_path,
+                    _knn_search.min_confidence, at, null, types, rules) as n
                 order by o.similarity desc, o.memory_id
                 limit max_vectors
             )
@@ -164,21 +259,22 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._knn_search(
-    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
+    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
     text[], memfold_internal.recall_rule[]
 ) from public;
 comment on function memfold_internal._knn_search(
-    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, double precision, timestamptz, timestamptz,
+    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
     text[], memfold_internal.recall_rule[]
 ) is
 'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each (text_ids)
-with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s (of
-a large bucket; scope_key null: no scope) and among the newest 10,000 of a bucket; of all of a larger one approximately,
-where there is an index. Only reads.';
+with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s
+(of a large bucket; scope_key null: no scope) and among the newest 100,000 of a bucket; of all of one with more than 10,000 approximately,
+where there is an index. shortfall: why it may not have looked at all: no_index (nor is the bucket small enough to be compared), or
+scan_ended (the index''s scan gave up, and the bucket is as large). Null: it has. Only reads.';
 
 create or replace function memfold_internal._indexed_knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
-    subject text, predicate text, metadata jsonb, min_confidence double precision, at timestamptz, types text[],
+    subject text, predicate text, metadata jsonb, metadata_path jsonpath, min_confidence double precision, at timestamptz, types text[],
     rules memfold_internal.recall_rule[], filtered boolean, index_id oid,
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
@@ -197,24 +293,24 @@ begin
         ' from ('
         ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
         ' from memfold.memory_vectors as v'
-        ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $9, $10, null, $11, $12) as n'
+        ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $13, $9, $10, null, $11, $12) as n'
         ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',
         embedding_model, v_type, v_schema, v_type)
     into root_ids, text_ids, similarities, confidences, feedbacks
     using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
-        rules;
+        rules, metadata_path;
     perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
 revoke all on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold_internal.recall_rule[],
-    boolean, oid
+    text, text, vector, text, bigint, text, text, text, jsonb, jsonpath, double precision, timestamptz, text[],
+    memfold_internal.recall_rule[], boolean, oid
 ) from public;
 comment on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, double precision, timestamptz, text[], memfold_internal.recall_rule[],
-    boolean, oid
+    text, text, vector, text, bigint, text, text, text, jsonb, jsonpath, double precision, timestamptz, text[],
+    memfold_internal.recall_rule[], boolean, oid
 ) is
 'As _knn_search(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
 after 4,000 entries, 20,000 with filters.';

@@ -1,6 +1,7 @@
 create or replace function memfold_internal._recallable(
     tenant_id text, memory_id uuid, memory_type text, subject text, predicate text, session_id text, metadata jsonb,
-    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[]
+    metadata_path jsonpath, min_confidence double precision, at timestamptz, as_of timestamptz, types text[],
+    rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
 -- no parsed body: the view that it reads steps aside while Citus distributes tables
@@ -73,17 +74,20 @@ as $$
         and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
         and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
         and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
-        and (_recallable.predicate is null or memfold_internal._prose_1(r.predicate) = _recallable.predicate collate "C")
+        and (_recallable.predicate is null or memfold_internal._predicate_1(r.predicate) = _recallable.predicate collate "C")
         and (_recallable.metadata is null or r.metadata @> _recallable.metadata)
+        and (_recallable.metadata_path is null or r.metadata @@ _recallable.metadata_path)
         -- sums of doubles must not decide at a threshold
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
 $$;
 revoke all on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold_internal.recall_rule[]
+    text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
+    memfold_internal.recall_rule[]
 ) from public;
 comment on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, double precision, timestamptz, timestamptz, text[], memfold_internal.recall_rule[]
+    text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
+    memfold_internal.recall_rule[]
 ) is
 'Where a text leads, if recall may show that: with its effective confidence at a time, and its feedback in (0, 1). Null: no
 such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules). Inlined by its

@@ -10,10 +10,14 @@ create or replace function memfold.find_similar(
     max_results bigint default 20
 ) returns table (
     memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision,
-    matched_content text
+    matched_content text, complete boolean
 )
 language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_scope_key bigint;
+    v_newest bigint := memfold_internal._search_limit();
+    v_is_complete boolean;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
@@ -25,13 +29,26 @@ begin
             'max_results is 1 to 1000, threshold -1 to 1.');
     end if;
     perform memfold_internal._check_embedding(embedding, embedding_model);
+    select n.subject, n.predicate into subject, predicate
+    from memfold_internal._resolve_names(tenant_id, bucket_id, find_similar.subject, find_similar.predicate, null) as n;
+    if find_similar.memory_type is not null then
+        v_scope_key := memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate);
+    elsif memfold_internal._vector_index(embedding_model) is not null then
+        -- from so many on by the index
+        v_newest := memfold_internal._exact_limit();
+        v_is_complete := true;
+    end if;
+    if v_is_complete is null then
+        v_is_complete := not memfold_internal._exceeds_search_limit(tenant_id, bucket_id, v_scope_key, embedding_model);
+        if not v_is_complete then
+            perform memfold_internal._notify_incomplete(array['no_index'], embedding_model, null);
+        end if;
+    end if;
     return query
-    select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content
+    select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content, v_is_complete
     from memfold_internal._knn_dedup(
-        tenant_id, bucket_id,
-        case when find_similar.memory_type is not null
-            then memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate) end,
-        memfold_internal._unit(embedding), embedding_model, memfold_internal._exact_limit(), max_results, threshold, null, null, null) as n
+        tenant_id, bucket_id, v_scope_key, memfold_internal._unit(embedding), embedding_model, v_newest, max_results, threshold,
+        null, null, null) as n
     order by n.matched_similarity desc, n.matched_id
     limit max_results;
 end;
@@ -46,7 +63,8 @@ comment on function memfold.find_similar(
     vector, text, text, text, double precision, text, text, text, bigint
 ) is
 'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among
-its newest 10,000 vectors, or, of a bucket with an index (create_vector_index), among all. content and similarity: the memory''s own
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';

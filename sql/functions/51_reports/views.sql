@@ -96,6 +96,12 @@ select
                 then
                     'dead judgements: ' || j.dead_judgements
                     || ', each failed eight times: see open_judgements, then retry_judgements()'
+        end,
+        case
+            when v.models is not null
+                then
+                    'search is not complete: more than ' || memfold_internal._search_limit() || ' vectors and no index of '
+                    || v.models || ': run vector_index_ddl()'
         end
     ), '') as warning
 from (
@@ -137,15 +143,29 @@ left join (
         count(*) filter (where status = 'dead') as dead_judgements
     from memfold.judgements
     group by tenant_id, bucket_id
-) as j on m.tenant_id = j.tenant_id and m.bucket_id = j.bucket_id;
+) as j on m.tenant_id = j.tenant_id and m.bucket_id = j.bucket_id
+left join (
+    select
+        n.tenant_id,
+        n.bucket_id,
+        string_agg(n.model, ', ' order by n.model) as models
+    from (
+        select tenant_id, bucket_id, model, count(*) as vectors
+        from memfold.memory_vectors
+        where is_active
+        group by tenant_id, bucket_id, model
+    ) as n
+    where n.vectors > memfold_internal._search_limit() and memfold_internal._vector_index(n.model) is null
+    group by n.tenant_id, n.bucket_id
+) as v on m.tenant_id = v.tenant_id and m.bucket_id = v.bucket_id;
 comment on view memfold.dedup_stats is
 'What deduplication did, one row a bucket: memories by status, decisions by tier, judgements that wait. Reads everything:
 for a dashboard, ask once a minute rather than once a second.';
 comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory of their own.';
 
 comment on column memfold.dedup_stats.warning is
-'Judgements that nobody answers: the oldest has waited for 10 minutes and none was answered in that time, or some are dead.
-Null: all is well.';
+'Judgements that nobody answers: the oldest has waited for 10 minutes and none was answered in that time, or some are dead; or
+search is not complete (more than 100,000 vectors of a model without an index). Null: all is well.';
 
 create or replace view memfold.open_judgements with (security_invoker = true) as
 select

@@ -139,7 +139,7 @@ begin
         select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
         where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.status = 'open'
-            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure')
+            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure', 'link')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j

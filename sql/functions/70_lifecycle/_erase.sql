@@ -137,7 +137,15 @@ begin
     end if;
     v_removed := coalesce(v_removed, '{}');
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
-    if v_stated is not null then
+    if turn is null then
+        -- all of these texts go: no other row takes the place of one
+        delete from memfold.memory_sources as s
+        using unnest(v_sources, v_turns) as t (id, turn)
+        where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
+        delete from memfold.memory_event_sums as b
+        using unnest(texts) as t (id)
+        where b.tenant_id = v_tenant_id and b.memory_id = t.id;
+    elsif v_stated is not null then
         perform memfold_internal._withdraw_turns(v_tenant_id, v_sources, v_turns, v_stated);
     end if;
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),

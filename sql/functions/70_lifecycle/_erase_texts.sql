@@ -173,10 +173,15 @@ begin
         select s.* into e
         from memfold.memory_events as s
         where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.observation and s.content is not null
-        order by memfold_internal._content_hash(s.memory_type, s.subject, s.predicate, s.content, m.canonicalizer, m.key_fields,
-            m.metadata_signature) is distinct from m.content_hash, s.event_id
+        order by (
+            select memfold_internal._content_hash(s.memory_type, n.subject, n.predicate, s.content, m.canonicalizer, m.key_fields,
+                m.metadata_signature) is distinct from m.content_hash
+            from memfold_internal._resolve_names(v_tenant_id, m.bucket_id, s.subject, s.predicate, s.content) as n
+        ), s.event_id
         limit 1;
         continue when not found;
+        select n.subject, n.predicate into e.subject, e.predicate
+        from memfold_internal._resolve_names(v_tenant_id, m.bucket_id, e.subject, e.predicate, e.content) as n;
         v_hash := memfold_internal._content_hash(e.memory_type, e.subject, e.predicate, e.content, m.canonicalizer, m.key_fields,
             m.metadata_signature);
         update memfold.memories as o

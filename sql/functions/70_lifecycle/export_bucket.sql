@@ -88,6 +88,10 @@ begin
     select jsonb_build_object('table', 'predicates', 'row', to_jsonb(p)) from memfold.predicates as p
     where p.tenant_id = v_tenant_id order by p.predicate;
     return query
+    select jsonb_build_object('table', 'links', 'row', to_jsonb(l)) from memfold.links as l
+    where l.tenant_id = v_tenant_id and l.bucket_id in (v_bucket_id, '*')
+    order by l.bucket_id, l.kind, l.alias;
+    return query
     select jsonb_build_object('table', 'antonyms', 'row', to_jsonb(a)) from memfold.antonyms as a
     where a.tenant_id = v_tenant_id order by a.word, a.antonym;
     return query

@@ -45,6 +45,7 @@ begin
     if table_name not in ('policies', 'options', 'labelled_pairs') and exists (
         select from pg_catalog.jsonb_array_elements(lines) as l (line)
         where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
+            and not (table_name = 'links' and l.line ->> 'bucket_id' = '*')
     ) then
         perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
     end if;
@@ -59,7 +60,7 @@ begin
     execute pg_catalog.format(
         'insert into %s (%s) select %s from pg_catalog.jsonb_populate_recordset(null::%s, $1)%s',
         v_table, pg_catalog.array_to_string(v_columns, ', '), pg_catalog.array_to_string(v_columns, ', '), v_table,
-        case when table_name in ('policies', 'options', 'predicates', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
+        case when table_name in ('policies', 'options', 'predicates', 'links', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
     using (
         select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', tenant_id) order by l.place)
         from pg_catalog.jsonb_array_elements(lines) with ordinality as l (line, place)
@@ -160,7 +161,7 @@ begin
     select format('Element %s is %s.', l.place - 1, left(l.line::text, 80)) into v_wrong
     from jsonb_array_elements(lines) with ordinality as l (line, place)
     where not coalesce(jsonb_typeof(l.line) = 'object' and jsonb_typeof(l.line -> 'row') = 'object' and l.line ->> 'table' in (
-        'header', 'embedding_models', 'policies', 'options', 'predicates', 'antonyms', 'rules', 'memories', 'memory_counters',
+        'header', 'embedding_models', 'policies', 'options', 'predicates', 'links', 'antonyms', 'rules', 'memories', 'memory_counters',
         'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens', 'runs', 'judgements', 'memory_events',
         'memory_events_archive', 'idempotency_keys', 'labelled_pairs', 'end'
     ), false)
@@ -258,5 +259,5 @@ comment on function memfold.import_bucket(jsonb, text, text) is
 'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
 transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
 those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, its predicates and antonyms only added. Returns how many rows it has read. memfold
+policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
 restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';

@@ -26,8 +26,10 @@ begin
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;
+    alter function memfold_internal._indexed_words(bigint[], regconfig) owner to memfold_queue;
     grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]),
-    memfold_internal._retry_judgements(text), memfold_internal._tenants() to memfold_owner;
+    memfold_internal._retry_judgements(text), memfold_internal._tenants(), memfold_internal._indexed_words(bigint[], regconfig)
+    to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
         from pg_catalog.pg_type as t
@@ -45,7 +47,7 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_vectors,
 memfold.memory_intervals, memfold.memory_sources,
 memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
-memfold.policies, memfold.options, memfold.predicates, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
+memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
 memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.memory_event_sums,
 memfold.archive_positions, memfold_internal._ledger, memfold_internal._whole_ledger, memfold_internal._observed,
 memfold_internal._decisions
@@ -65,7 +67,9 @@ memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.
 memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
 to memfold_queue;
 grant execute on function
-memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid)
+memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid),
+-- what dedup_stats warns of
+memfold_internal._search_limit(), memfold_internal._vector_index(text), memfold_internal._vector_index_name(text)
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
 do $$
@@ -82,6 +86,15 @@ begin
         )
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
+    end loop;
+    -- what an index of words holds is computed as whoever writes the row, or reads by it
+    for v_function in
+        select p.oid::regprocedure::text
+        from pg_catalog.pg_proc as p
+        where p.pronamespace = 'memfold_internal'::regnamespace
+            and (p.proname ~ '^_.*_1(_any)?$' or p.proname in ('_word_text', '_word_keys', '_memory_words'))
+    loop
+        execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor, memfold_queue', v_function);
     end loop;
 end;
 $$;

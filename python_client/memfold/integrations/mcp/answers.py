@@ -62,8 +62,8 @@ class Recalled(BaseModel):
     """What memory holds about a query."""
 
     found_by: Literal["meaning", "words"] = Field(
-        description="meaning: by embeddings; score is about a cosine. words: by words in common; score is the share of"
-        " the query's words that occur, and a memory in other words is not found."
+        description="meaning: by embeddings and by words in common. words: by words in common alone; a memory in other"
+        " words is not found. score goes by that, and by how sure and how helpful a memory is."
     )
     memories: list[Memory]
     note: str

@@ -25,11 +25,8 @@ from memfold.errors import (
     RetryableError,
     TenantMissingError,
 )
-from memfold.integrations.mcp.queries import (
-    KIND_OF_QUESTION,
-    OPEN_QUESTIONS,
-    RECALL_BY_WORDS,
-)
+from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
+from memfold.integrations.mcp.queries import KIND_OF_QUESTION, OPEN_QUESTIONS
 from memfold.judging import protocol
 from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
 
@@ -169,24 +166,17 @@ class Store:
             return await client.ingest(content, **given)
 
     @_apart
-    async def recall_by_meaning(
-        self, query: str, limit: int, subject: str | None, as_of: datetime | None
-    ) -> list[Row]:
-        """Raises what the embedder raises."""
-        options: dict[str, Any] = {"max_results": limit}
+    async def recall(
+        self, query: str, limit: int, subject: str | None, as_of: datetime | None, by: SearchBy
+    ) -> SearchResult[FoundMemory]:
+        """Raises what the embedder raises; by words it is not asked."""
+        options: SearchFields = {"max_results": limit}
         if subject is not None:
             options["subject"] = subject
         if as_of is not None:
             options["as_of"] = as_of
         async with self._client() as client:
-            found = await client.search(query, bucket_id=self.bucket_id, **options)
-        return [{name: getattr(memory, name) for name in memory.__slots__} for memory in found]
-
-    async def recall_by_words(
-        self, query: str, limit: int, subject: str | None, as_of: datetime | None
-    ) -> list[Row]:
-        parameters = {"query": query, "max_results": limit, "subject": subject, "as_of": as_of}
-        return await self._query(RECALL_BY_WORDS, parameters)
+            return await client.search(query, bucket_id=self.bucket_id, by=by, **options)
 
     @_apart
     async def correct(

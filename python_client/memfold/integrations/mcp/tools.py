@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field, WithJsonSchema, WrapValidator
 
 from memfold._text import describe_error
 from memfold.errors import MemfoldError
+from memfold.found import FoundMemory
 from memfold.integrations.mcp.answers import (
     Answered,
     EventId,
@@ -33,7 +34,7 @@ from memfold.integrations.mcp.answers import (
 )
 from memfold.integrations.mcp.shown import Shown
 from memfold.integrations.mcp.store import Store, logger, plain
-from memfold.types import IngestResult, Row
+from memfold.types import IngestResult
 
 FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
 _ECHO = (
@@ -42,6 +43,10 @@ _ECHO = (
 )
 _ASKED = (
     "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
+)
+_INCOMPLETE = (
+    " Memory is too large to be searched whole: its newest part was. What you do not find may be known all the same; tell"
+    " the user that memfold doctor says how to mend that."
 )
 
 if TYPE_CHECKING:
@@ -88,9 +93,11 @@ def _remembered(result: IngestResult, *, counted: bool, note: str | None = None)
     )
 
 
-def _memory(row: Row) -> Memory:
-    given = {name: row[name] for name in Memory.model_fields if name not in ("stated", "collapsed_ids")}
-    return Memory(**given, stated=row["repetition_count"] + 1, collapsed_ids=list(row["collapsed_ids"]))
+def _memory(found: FoundMemory) -> Memory:
+    given = {
+        name: getattr(found, name) for name in Memory.model_fields if name not in ("stated", "collapsed_ids")
+    }
+    return Memory(**given, stated=found.repetition_count + 1, collapsed_ids=list(found.collapsed_ids))
 
 
 class Tools:
@@ -184,7 +191,7 @@ class Tools:
         with _told():
             if by_meaning:
                 try:
-                    rows = await self._store.recall_by_meaning(query, limit, subject, as_of)
+                    found = await self._store.recall(query, limit, subject, as_of, "both")
                 except (psycopg.Error, MemfoldError) as error:
                     if not getattr(error, "speaks_plainly", False):
                         raise
@@ -195,8 +202,11 @@ class Tools:
                     by_meaning = False
                     note += " The embedding model failed, so they were found by words."
             if not by_meaning:
-                rows = await self._store.recall_by_words(query, limit, subject, as_of)
-        memories = list(map(_memory, rows))
+                found = await self._store.recall(query, limit, subject, as_of, "words")
+        if not found.complete:
+            note += _INCOMPLETE
+            logger.warning("recall was not complete: %s %s", found.reason, found.hint)
+        memories = list(map(_memory, found))
         self._shown.add(_session(context), (memory.content for memory in memories))
         return Recalled(found_by="meaning" if by_meaning else "words", memories=memories, note=note)
 

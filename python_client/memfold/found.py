@@ -1,0 +1,109 @@
+"""What a search is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar
+from uuid import UUID
+
+from memfold.types import Row
+
+SearchBy: TypeAlias = Literal["vector", "words", "both"]
+INCOMPLETE = "01M01"
+"""SQLSTATE of the NOTICE by which a search says that it has not looked at all."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says beside the rows of a statement."""
+
+    sqlstate: str | None
+    detail: str | None
+    hint: str | None
+
+
+class SearchResult(tuple[T, ...]):
+    """What was found, best first.
+
+    ``complete``: whether all was looked at that could have been found. Where not, ``reason`` says why, and ``hint`` what
+    to do: mostly the statement that makes an index.
+    """
+
+    complete: bool = True
+    reason: str | None = None
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, found: Iterable[T], rows: Sequence[Row], notices: Iterable[Notice]) -> Self:
+        made = cls(found)
+        told = next((one for one in notices if one.sqlstate == INCOMPLETE), None)
+        made.complete = told is None and all(row["complete"] for row in rows)
+        if not made.complete:
+            # a session may have turned notices off
+            made.reason = told.detail if told is not None else "The bucket is large, and there is no index."
+            made.hint = told.hint if told is not None else "Ask memfold doctor."
+        return made
+
+
+class SearchFields(TypedDict, total=False):
+    """The options of ``search``; the server, and the bucket's policy, have their defaults."""
+
+    max_results: int
+    memory_type: str
+    subject: str
+    predicate: str
+    session_id: str
+    metadata: Mapping[str, Any]
+    metadata_path: str
+    min_confidence: float
+    as_of: datetime
+    deduplicate: bool
+    dedup_threshold: float
+    touch: bool
+    bucket_ids: Sequence[str]
+    bucket_prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMemory:
+    """A memory that a search shows, best first.
+
+    ``similarity`` is that of ``content``, ``matched_similarity`` that of ``matched_content``, the nearest of its texts
+    (None: it has no vector of the model, or words alone were searched by). ``word_share``: how much of the query's words
+    that text has, from 0 to 1, rare ones counting more (None: none, or a vector alone was searched by). ``confidence``
+    is after decay. ``collapsed_ids`` say the same and are not shown; ``score`` is the best of theirs and its own.
+    ``display_text``: with ``merge_text``, what a model made of all their texts, else the content.
+    """
+
+    memory_id: UUID
+    bucket_id: str
+    content: str
+    memory_type: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+    score: float
+    similarity: float | None
+    matched_id: UUID
+    matched_similarity: float | None
+    word_share: float | None
+    matched_content: str
+    confidence: float
+    repetition_count: int
+    metadata: Mapping[str, Any]
+    session_id: str | None
+    first_seen: datetime
+    last_seen: datetime
+    collapsed_ids: tuple[UUID, ...]
+    collapsed_count: int
+    display_text: str
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
+        values["collapsed_ids"] = tuple(row["collapsed_ids"])
+        return cls(**values, display_text=row["content"])

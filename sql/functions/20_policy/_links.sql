@@ -1,0 +1,113 @@
+-- Names that stand for another one (link_subject, link_predicate). They are resolved before anything is hashed. There are no chains: no
+-- name is itself an alias, so that one look is enough.
+
+create or replace function memfold_internal._has_links(tenant_id text) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (select from memfold.links as l where l.tenant_id = _has_links.tenant_id collate "C");
+end;
+$$;
+revoke all on function memfold_internal._has_links(text) from public;
+comment on function memfold_internal._has_links(text) is 'Whether a tenant has linked any name: most have not. Only reads.';
+
+create or replace function memfold_internal._link_key(kind text, name text) returns text
+language sql immutable parallel safe
+return case when kind = 'predicate' then memfold_internal._predicate_1(name) else memfold_internal._prose_1(name) end;
+revoke all on function memfold_internal._link_key(text, text) from public;
+comment on function memfold_internal._link_key(text, text) is 'The canonical form by which a name is linked.';
+
+create or replace function memfold_internal._linked_name(tenant_id text, bucket_id text, kind text, name text) returns text
+language plpgsql stable
+as $$
+declare
+    v_name text;
+begin
+    select l.name into v_name
+    from memfold.links as l
+    where l.tenant_id = _linked_name.tenant_id collate "C" and l.bucket_id in (_linked_name.bucket_id collate "C", '*')
+        and l.kind = _linked_name.kind collate "C"
+        and l.alias = memfold_internal._link_key(_linked_name.kind, _linked_name.name) collate "C"
+    order by l.bucket_id = '*'
+    limit 1;
+    return v_name;
+end;
+$$;
+revoke all on function memfold_internal._linked_name(text, text, text, text) from public;
+comment on function memfold_internal._linked_name(text, text, text, text) is
+'What a name stands for in a bucket, by the bucket''s own link before that of any. Null: for itself. Only reads.';
+
+create or replace function memfold_internal._begins_with(content text, beginning text) returns boolean
+language sql immutable parallel safe
+return content = beginning or pg_catalog.starts_with(content, beginning || ' ');
+revoke all on function memfold_internal._begins_with(text, text) from public;
+comment on function memfold_internal._begins_with(text, text) is
+'Whether a text (canonical) begins with these words (canonical), and does not only with their letters.';
+
+create or replace function memfold_internal._resolve_names(
+    tenant_id text, bucket_id text, told_subject text, told_predicate text, content text,
+    out subject text, out predicate text, out is_linked boolean
+)
+language plpgsql stable
+as $$
+begin
+    subject := told_subject;
+    predicate := told_predicate;
+    is_linked := false;
+    if not memfold_internal._has_links(tenant_id) then
+        return;
+    end if;
+    if told_subject is not null then
+        subject := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, 'subject', told_subject), told_subject);
+    elsif content is not null then
+        -- of two beginnings the longer says more
+        select l.name into subject
+        from memfold.links as l
+        where l.tenant_id = _resolve_names.tenant_id collate "C" and l.bucket_id in (_resolve_names.bucket_id collate "C", '*')
+            and l.kind = 'beginning'
+            and memfold_internal._begins_with(memfold_internal._prose_1(_resolve_names.content) collate "C", l.alias)
+        order by pg_catalog.length(l.alias) desc, l.bucket_id = '*'
+        limit 1;
+    end if;
+    if told_predicate is not null then
+        predicate := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, 'predicate', told_predicate), told_predicate);
+    end if;
+    is_linked := (subject, predicate) is distinct from (told_subject, told_predicate);
+end;
+$$;
+revoke all on function memfold_internal._resolve_names(text, text, text, text, text) from public;
+comment on function memfold_internal._resolve_names(text, text, text, text, text) is
+'The subject and predicate under which a bucket stores what is told with these, and whether they are others. content: null where it is
+about no text. Only reads.';
+
+create or replace function memfold_internal._is_linked(
+    tenant_id text, bucket_id text, subject text, predicate text, content text
+) returns boolean
+language plpgsql stable
+as $$
+begin
+    return (memfold_internal._resolve_names(tenant_id, bucket_id, subject, predicate, content)).is_linked;
+end;
+$$;
+revoke all on function memfold_internal._is_linked(text, text, text, text, text) from public;
+comment on function memfold_internal._is_linked(text, text, text, text, text) is
+'Whether a bucket stores what is told with these names under others. Only reads.';
+
+create or replace function memfold_internal._check_names(
+    tenant_id text, bucket_id text, told_subject text, told_predicate text, content text, subject text, predicate text
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_names record;
+begin
+    v_names := memfold_internal._resolve_names(tenant_id, bucket_id, told_subject, told_predicate, content);
+    if (v_names.subject, v_names.predicate) is distinct from (subject, predicate) then
+        perform memfold_internal._retry('a name has been linked', 'It stands for another one since this call waited for its turn.');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._check_names(text, text, text, text, text, text, text) from public;
+comment on function memfold_internal._check_names(text, text, text, text, text, text, text) is
+'For whoever has resolved the names of a candidate and then waited for the lock, in a statement of its own: raises 40001 where they
+are others by now.';

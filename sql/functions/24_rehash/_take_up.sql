@@ -1,0 +1,202 @@
+-- What is stored under an alias when it is linked is taken up: each text gets the name, and the hash and the scope that follow from it.
+-- Texts that are one then are folded as in a rehash (the newer is an alias without a hash). It needs no position: a text under an
+-- alias's name is one that is left. Until then it is found by the name that it was told by (_known_candidate).
+
+create or replace function memfold_internal._rename_text(tenant_id text, memory_id uuid, subject text, predicate text, run_id uuid)
+returns void
+language plpgsql volatile
+as $$
+declare
+    m memfold.memories;
+    v_policy memfold.policies;
+    v_texts uuid[] := memfold_internal._timeline_texts(tenant_id, array[memory_id]);
+    v_is_hashed boolean;
+    v_ids uuid[];
+    v_events uuid[];
+begin
+    select t.* into strict m
+    from memfold.memories as t
+    where t.tenant_id = _rename_text.tenant_id collate "C" and t.memory_id = _rename_text.memory_id;
+    v_is_hashed := m.canonicalizer is not null;
+    if not v_is_hashed then
+        -- folded into another one by a rehash, or left without a hash: it is compared again
+        v_events := array(
+            select e.event_id from memfold_internal._ledger as e
+            where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and not e.undone
+                and (e.action = 'merged' and e.method = 'rehash' or e.action = 'rehashed')
+            order by e.event_id
+        );
+        v_is_hashed := v_events <> '{}';
+    end if;
+    perform memfold_internal._maintain(true);
+    update memfold.memories as t
+    set subject = _rename_text.subject, predicate = _rename_text.predicate, canonicalizer = null, metadata_signature = null
+    where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
+    returning t.* into strict m;
+    perform memfold_internal._maintain(false);
+    update memfold.memory_vectors as v
+    set scope_key = m.scope_key
+    where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.scope_key <> m.scope_key;
+    if v_is_hashed then
+        if v_events <> '{}' then
+            perform memfold_internal._split_alias(tenant_id, v_events, run_id);
+        end if;
+        v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
+        -- those that were one with it by the name of before
+        select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
+        into v_ids, v_events
+        from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
+        if v_ids <> '{}' then
+            perform memfold_internal._split_alias(tenant_id, v_events, run_id);
+        end if;
+        perform memfold_internal._assign_hash(m, v_policy, run_id, null);
+        perform memfold_internal._assign_hashes(tenant_id, v_ids, run_id, null);
+    end if;
+    -- the slot that it was in, and the one that it is in
+    perform memfold.derive_scope(v_texts || memory_id, tenant_id);
+end;
+$$;
+revoke all on function memfold_internal._rename_text(text, uuid, text, text, uuid) from public;
+comment on function memfold_internal._rename_text(text, uuid, text, text, uuid) is
+'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: where another text has
+that hash they are one (_assign_hash), and texts that a rehash or a link had made one with it come apart. The caller holds the
+bucket''s lock.';
+
+create or replace function memfold_internal._texts_under_alias(
+    tenant_id text, bucket_id text, kind text, alias text, rows_at_most bigint
+) returns uuid[]
+language plpgsql stable
+as $$
+begin
+    if kind = 'subject' then
+        return array(
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
+                and m.subject is not null and memfold_internal._prose_1(m.subject) = alias collate "C"
+            limit rows_at_most
+        );
+    elsif kind = 'predicate' then
+        return array(
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
+                and m.predicate is not null and memfold_internal._predicate_1(m.predicate) = alias collate "C"
+            limit rows_at_most
+        );
+    end if;
+    return array(
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
+            and m.subject is null and memfold_internal._begins_with(memfold_internal._prose_1(m.content) collate "C", alias collate "C")
+        limit rows_at_most
+    );
+end;
+$$;
+revoke all on function memfold_internal._texts_under_alias(text, text, text, text, bigint) from public;
+comment on function memfold_internal._texts_under_alias(text, text, text, text, bigint) is
+'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads: the bucket, until it has found enough.';
+
+create or replace function memfold_internal._take_up(
+    tenant_id text, bucket_id text, kind text, alias text, run_id uuid, rows_at_most bigint
+) returns bigint
+language plpgsql volatile
+-- whoever holds a row may be waited for by writers, who wait for the bucket
+set lock_timeout = '500ms'
+as $$
+declare
+    v_ids constant uuid[] := memfold_internal._texts_under_alias(tenant_id, bucket_id, kind, alias, rows_at_most);
+    v_text record;
+begin
+    for v_text in
+        select m.memory_id, n.subject, n.predicate
+        from pg_catalog.unnest(v_ids) as i (id)
+        cross join lateral (
+            select m.* from memfold.memories as m
+            where m.tenant_id = _take_up.tenant_id collate "C" and m.memory_id = i.id
+            offset 0
+        ) as m
+        cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, m.subject, m.predicate, m.content) as n
+        order by m.memory_id
+    loop
+        perform memfold_internal._rename_text(tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, run_id);
+    end loop;
+    return pg_catalog.cardinality(v_ids);
+end;
+$$;
+revoke all on function memfold_internal._take_up(text, text, text, text, uuid, bigint) from public;
+comment on function memfold_internal._take_up(text, text, text, text, uuid, bigint) is
+'Takes up some of the texts under an alias; returns how many. The caller holds the bucket''s lock.';
+
+create or replace function memfold_internal._note_taken_up(tenant_id text, run_id uuid, texts bigint, is_done boolean) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.runs as r
+    set report = r.report || pg_catalog.jsonb_build_object('texts', coalesce((r.report ->> 'texts')::bigint, 0) + texts, 'merged', (
+            select count(*) from memfold.memory_events as e
+            where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'merged'
+        )),
+        status = case when is_done then 'done' else r.status end, ended_at = case when is_done then clock_timestamp() end
+    where r.tenant_id = _note_taken_up.tenant_id collate "C" and r.run_id = _note_taken_up.run_id and r.status <> 'undone';
+end;
+$$;
+revoke all on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) from public;
+comment on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) is
+'Notes in the run of a link how many texts it has taken up, and how many of them were merged by that; is_done: none is left.';
+
+create or replace function memfold_internal._told_name(m memfold.memories, kind text) returns text
+language plpgsql stable
+as $$
+declare
+    e memfold.memory_events;
+begin
+    select o.* into e
+    from memfold.memory_events as o
+    where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation and o.memory_type is not null
+    order by o.event_id
+    limit 1;
+    if not found then
+        return case when kind = 'predicate' then m.predicate else m.subject end;
+    end if;
+    return case when kind = 'predicate' then e.predicate else e.subject end;
+end;
+$$;
+revoke all on function memfold_internal._told_name(memfold.memories, text) from public;
+comment on function memfold_internal._told_name(memfold.memories, text) is
+'The subject, or predicate, with which a stored text first came. Of one without an observation, its own. Only reads.';
+
+create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
+language plpgsql volatile
+set lock_timeout = '500ms'
+as $$
+declare
+    v_text record;
+    v_number bigint := 0;
+begin
+    for v_text in
+        select x.memory_id, x.subject, x.predicate
+        from (
+            select m.memory_id, m.subject as subject_now, m.predicate as predicate_now,
+                case when kind = 'predicate' then m.subject else n.subject end as subject,
+                case when kind = 'predicate' then n.predicate else m.predicate end as predicate
+            from memfold.memories as m
+            cross join lateral memfold_internal._told_name(m, kind) as t (name)
+            cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, case when kind <> 'predicate' then t.name end,
+                case when kind = 'predicate' then t.name end, m.content) as n
+            where m.tenant_id = _give_back.tenant_id collate "C" and m.bucket_id = _give_back.bucket_id collate "C"
+                and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate)
+                    else memfold_internal._prose_1(m.subject) end = memfold_internal._link_key(kind, _give_back.name) collate "C"
+        ) as x
+        where memfold_internal._prose_1(x.subject) is distinct from memfold_internal._prose_1(x.subject_now)
+            or memfold_internal._predicate_1(x.predicate) is distinct from memfold_internal._predicate_1(x.predicate_now)
+        order by x.memory_id
+    loop
+        perform memfold_internal._rename_text(tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, run_id);
+        v_number := v_number + 1;
+    end loop;
+    return v_number;
+end;
+$$;
+revoke all on function memfold_internal._give_back(text, text, text, text, uuid) from public;
+comment on function memfold_internal._give_back(text, text, text, text, uuid) is
+'After a link is gone: of the texts under its name, those that were told by another one get what that stands for by now. Returns how many.
+The caller holds the bucket''s lock.';

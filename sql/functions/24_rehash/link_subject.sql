@@ -1,0 +1,159 @@
+create or replace function memfold_internal._check_link(tenant_id text, bucket_id text, kind text, alias text, name text) returns void
+language plpgsql stable
+as $$
+declare
+    -- to words under which a subject is looked for, names of subjects count
+    v_kind constant text collate "C" := case kind when 'beginning' then 'subject' else kind end;
+    v_target constant text collate "C" := memfold_internal._link_key(kind, name);
+    v_other memfold.links;
+begin
+    if kind <> 'beginning' and alias = v_target then
+        perform memfold_internal._fail('MF063', 'the names cannot be linked',
+            pg_catalog.format('%L is %L, or stands for it already: the link would be a circle.', name, alias),
+            'Link the alias to the name that is to be stored. unlink_subject() and unlink_predicate() take a link back.');
+    end if;
+    select l.* into v_other
+    from memfold.links as l
+    where l.tenant_id = _check_link.tenant_id collate "C" and l.kind = _check_link.kind collate "C" and l.alias = _check_link.alias collate "C"
+        and (l.bucket_id = _check_link.bucket_id collate "C" or l.bucket_id = '*')
+        and memfold_internal._link_key(l.kind, l.name) <> v_target
+    limit 1;
+    if found then
+        perform memfold_internal._fail('MF063', 'the names cannot be linked',
+            pg_catalog.format('%L stands for %L already (bucket %s).', alias, v_other.name, v_other.bucket_id),
+            'Unlink it first, and link it again.');
+    end if;
+    -- a chain over a bucket and all buckets, in either direction
+    select l.* into v_other
+    from memfold.links as l
+    where l.tenant_id = _check_link.tenant_id collate "C" and l.kind in (v_kind, case v_kind when 'subject' then 'beginning' end)
+        and (l.bucket_id = '*') <> (_check_link.bucket_id = '*')
+        and (memfold_internal._link_key(l.kind, l.name) = _check_link.alias collate "C" and _check_link.kind <> 'beginning'
+            or l.kind = v_kind and l.alias = v_target and _check_link.bucket_id = '*')
+    limit 1;
+    if found then
+        perform memfold_internal._fail('MF063', 'the names cannot be linked',
+            pg_catalog.format('In bucket %s %L stands for %L, and the two links would be a chain.', v_other.bucket_id, v_other.alias,
+                v_other.name),
+            'Link both in the same bucket, or both in all buckets.');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._check_link(text, text, text, text, text) from public;
+comment on function memfold_internal._check_link(text, text, text, text, text) is
+'Raises MF063 where an alias (canonical) cannot be linked to a name: to itself, to another name than it is, or so that links of a bucket
+and of all buckets would be a chain. Only reads.';
+
+create or replace function memfold_internal._lock_links(tenant_id text, bucket_id text) returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
+    perform memfold_internal._check_wildcard('tenant_id', tenant_id);
+    -- one who links or unlinks at a time: no writer takes this one
+    perform memfold_internal._lock(tenant_id, '*', null, true);
+    if bucket_id <> '*' then
+        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._lock_links(text, text) from public;
+comment on function memfold_internal._lock_links(text, text) is
+'The lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
+
+create or replace function memfold_internal._link(tenant_id text, bucket_id text, kind text, alias text, name text) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_name text := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, case kind when 'beginning' then 'subject' else kind end, name),
+        name);
+    v_alias constant text collate "C" := memfold_internal._link_key(kind, alias);
+    v_aliases text[];
+    v_run memfold.runs;
+    v_number bigint;
+begin
+    perform memfold_internal._check_link(tenant_id, bucket_id, kind, v_alias, v_name);
+    select r.* into v_run
+    from memfold.links as l
+    join memfold.runs as r on r.tenant_id = l.tenant_id and r.run_id = l.run_id
+    where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C" and l.kind = _link.kind collate "C"
+        and l.alias = v_alias;
+    if not found then
+        -- no chains: what has led to the alias leads to the name
+        with led as (
+            update memfold.links as l
+            set name = v_name
+            where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C"
+                and (l.kind = _link.kind collate "C" or (_link.kind, l.kind) = ('subject', 'beginning')) and _link.kind <> 'beginning'
+                and memfold_internal._link_key(l.kind, l.name) = v_alias
+            returning l.kind || ' ' || l.alias as led
+        )
+        select array_agg(led.led) into v_aliases from led;
+        v_run := memfold_internal._start_run(tenant_id, bucket_id, 'link', pg_catalog.jsonb_build_object('kind', kind, 'alias', v_alias,
+            'name', v_name, 'was', alias, 'repointed', v_aliases));
+        insert into memfold.links (tenant_id, bucket_id, kind, alias, name, run_id)
+        values (v_run.tenant_id, v_run.bucket_id, _link.kind, v_alias, v_name, v_run.run_id)
+        on conflict on constraint links_pkey do update set run_id = excluded.run_id;
+    end if;
+    if bucket_id = '*' then
+        return v_run.run_id;
+    end if;
+    v_number := memfold_internal._take_up(tenant_id, bucket_id, kind, v_alias, v_run.run_id, 1000);
+    perform memfold_internal._note_taken_up(tenant_id, v_run.run_id, v_number, v_number < 1000);
+    return v_run.run_id;
+end;
+$$;
+revoke all on function memfold_internal._link(text, text, text, text, text) from public;
+comment on function memfold_internal._link(text, text, text, text, text) is
+'Links an alias to a name, or to what that stands for, and takes up what the bucket has under it, at most 1,000 texts. Returns the run.
+The caller holds the locks (_lock_links). Raises MF063.';
+
+create or replace function memfold.link_subject(
+    alias text,
+    subject text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default'
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('subject', alias, false);
+    perform memfold_internal._check_identifier('subject', subject, true);
+    perform memfold_internal._lock_links(tenant_id, bucket_id);
+    return memfold_internal._link(tenant_id, bucket_id, case when alias is null then 'beginning' else 'subject' end,
+        coalesce(alias, subject), subject);
+end;
+$$;
+revoke all on function memfold.link_subject(text, text, text, text) from public;
+grant execute on function memfold.link_subject(text, text, text, text) to memfold_app;
+comment on function memfold.link_subject(text, text, text, text) is
+'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
+subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
+subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
+call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 5 s for 1,000 texts.
+Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+
+create or replace function memfold.link_predicate(
+    alias text,
+    predicate text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default'
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('predicate', alias, true);
+    perform memfold_internal._check_identifier('predicate', predicate, true);
+    perform memfold_internal._lock_links(tenant_id, bucket_id);
+    return memfold_internal._link(tenant_id, bucket_id, 'predicate', alias, predicate);
+end;
+$$;
+revoke all on function memfold.link_predicate(text, text, text, text) from public;
+grant execute on function memfold.link_predicate(text, text, text, text) to memfold_app;
+comment on function memfold.link_predicate(text, text, text, text) is
+'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
+are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
+were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';

@@ -1,0 +1,91 @@
+create or replace function memfold_internal._unlink(tenant_id text, bucket_id text, kind text, alias text) returns bigint
+language plpgsql volatile
+as $$
+#variable_conflict use_variable
+declare
+    v_link memfold.links;
+    v_run memfold.runs;
+    v_bucket_id text;
+    v_number bigint := 0;
+begin
+    delete from memfold.links as l
+    where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
+        and l.alias = memfold_internal._link_key(kind, alias) collate "C"
+    returning l.* into v_link;
+    if not found then
+        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is no alias in bucket %s.', alias, bucket_id),
+            'The table links has the aliases of a tenant, each with its bucket (''*'': all).');
+    end if;
+    select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
+    -- what had led to the alias does again
+    update memfold.links as l
+    set name = v_run.arguments ->> 'was'
+    where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
+        and v_run.arguments -> 'repointed' ? (l.kind || ' ' || l.alias);
+    if bucket_id <> '*' then
+        v_number := memfold_internal._give_back(tenant_id, bucket_id, kind, v_link.name, v_link.run_id);
+    else
+        for v_bucket_id in
+            select distinct m.bucket_id from memfold.memories as m
+            where m.tenant_id = v_link.tenant_id
+                and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
+                = memfold_internal._link_key(kind, v_link.name) collate "C"
+            order by 1
+        loop
+            perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_number = 0);
+            v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
+        end loop;
+    end if;
+    update memfold.runs as r
+    set status = 'undone', ended_at = clock_timestamp(), report = r.report || jsonb_build_object('given_back', v_number)
+    where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
+    return v_number;
+end;
+$$;
+revoke all on function memfold_internal._unlink(text, text, text, text) from public;
+comment on function memfold_internal._unlink(text, text, text, text) is
+'Takes a link back, and what was told by its alias with it. Returns how many texts have another name now. The caller holds the locks
+(_lock_links). Raises MF064.';
+
+create or replace function memfold.unlink_subject(
+    alias text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default',
+    subject text default null
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('subject', coalesce(alias, subject), true);
+    perform memfold_internal._lock_links(tenant_id, bucket_id);
+    return memfold_internal._unlink(tenant_id, bucket_id, case when alias is null then 'beginning' else 'subject' end,
+        coalesce(alias, subject));
+end;
+$$;
+revoke all on function memfold.unlink_subject(text, text, text, text) from public;
+grant execute on function memfold.unlink_subject(text, text, text, text) to memfold_app;
+comment on function memfold.unlink_subject(text, text, text, text) is
+'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
+linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
+merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
+another name now. In one transaction; writers of the bucket wait meanwhile. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+
+create or replace function memfold.unlink_predicate(
+    alias text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    bucket_id text default 'default'
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('predicate', alias, true);
+    perform memfold_internal._lock_links(tenant_id, bucket_id);
+    return memfold_internal._unlink(tenant_id, bucket_id, 'predicate', alias);
+end;
+$$;
+revoke all on function memfold.unlink_predicate(text, text, text) from public;
+grant execute on function memfold.unlink_predicate(text, text, text) to memfold_app;
+comment on function memfold.unlink_predicate(text, text, text) is
+'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';

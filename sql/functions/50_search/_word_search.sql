@@ -1,0 +1,189 @@
+create or replace function memfold_internal._indexed_words(keys bigint[], text_search regconfig)
+returns table (memory_id uuid, key bigint, size integer)
+language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
+-- by the index, whatever the statistics say
+set enable_seqscan = off
+as $$
+begin
+    return query execute format(
+        'select m.memory_id, k.key, m.size from unnest($1) as k (key)'
+        ' cross join lateral ('
+        ' select t.memory_id, octet_length(t.content) as size from memfold.memories as t'
+        ' where memfold_internal._memory_words(t.tenant_id, t.bucket_id, t.content, t.subject, t.predicate, t.object, %L::regconfig)'
+        ' @> array[k.key]'
+        ' offset 0) as m', text_search::text)
+    using keys;
+end;
+$$;
+revoke all on function memfold_internal._indexed_words(bigint[], regconfig) from public;
+comment on function memfold_internal._indexed_words(bigint[], regconfig) is
+'By an index of words (_text_index): the memories that have each word, with the length of their texts in bytes. The keys (_word_keys) name
+tenant and bucket, and who calls has to be authorized for them. It belongs to memfold_queue: what compares arrays is not leakproof, so
+that under a policy of row level security the index would not be used.';
+
+create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
+language plpgsql stable
+set enable_seqscan = off
+as $$
+begin
+    return exists (
+        select
+        from memfold.memories as m
+        where m.tenant_id = _exceeds_text_limit.tenant_id collate "C" and m.bucket_id = _exceeds_text_limit.bucket_id collate "C"
+            and m.content_hash is not null
+        offset memfold_internal._search_limit() limit 1
+    );
+end;
+$$;
+revoke all on function memfold_internal._exceeds_text_limit(text, text) from public;
+comment on function memfold_internal._exceeds_text_limit(text, text) is
+'Whether a bucket has more texts than recall reads for their words. Reads so many entries of an index.';
+
+create or replace function memfold_internal._word_search(
+    tenant_id text, bucket_id text, query text, max_texts bigint, memory_type text, subject text, predicate text, session_id text,
+    metadata jsonb, metadata_path jsonpath, min_confidence double precision, at timestamptz, as_of timestamptz,
+    types text[], rules memfold_internal.recall_rule[],
+    out root_ids uuid[], out text_ids uuid[], out shares double precision[], out confidences double precision[],
+    out feedbacks double precision[], out shortfall text
+)
+language plpgsql stable
+as $$
+declare
+    v_config constant regconfig := (memfold_internal._options(tenant_id, bucket_id, '*')).text_search::regconfig;
+    v_words constant text[] := memfold_internal._query_words(query, v_config);
+    v_keys constant bigint[] := memfold_internal._word_keys(tenant_id, bucket_id, v_words);
+    v_is_indexed constant boolean := memfold_internal._text_index(v_config) is not null;
+    v_any tsquery;
+    v_pattern text;
+    v_source text;
+begin
+    if v_words = '{}' then
+        return;
+    end if;
+    if not v_is_indexed then
+        v_any := array_to_string(array(
+            select '''' || replace(replace(w.word, E'\\', E'\\\\'), '''', '''''') || '''' from unnest(v_words) as w (word)
+        ), ' | ')::tsquery;
+        if v_config = 'pg_catalog.simple'::regconfig then
+            -- its words are parts of the text in lower case
+            v_pattern := array_to_string(array(
+                select regexp_replace(w.word, E'[^[:alnum:]]', E'\\\\\\&', 'g') from unnest(v_words) as w (word)
+            ), '|');
+        end if;
+        -- those of a session are few, and as_of is a scan of the bucket, however large
+        v_source := case when session_id is not null then 'session' else 'bucket' end;
+        if num_nonnulls(session_id, as_of) = 0 and memfold_internal._exceeds_text_limit(tenant_id, bucket_id) then
+            v_source := 'newest';
+            shortfall := 'no_text_index';
+        end if;
+    end if;
+    with hits as materialized (
+        select i.memory_id, i.key, i.size from memfold_internal._indexed_words(case when v_is_indexed then v_keys end, v_config) as i
+        union all
+        select t.memory_id, w.key, t.size
+        from (
+            select r.memory_id, octet_length(r.content) as size,
+                to_tsvector(v_config, memfold_internal._word_text(r.content, r.subject, r.predicate, r.object)) as words
+            from (
+                select m.memory_id, m.content, m.subject, m.predicate, m.object
+                from memfold.memories as m
+                where v_source = 'bucket' and m.tenant_id = _word_search.tenant_id collate "C"
+                    and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is not null
+                union all
+                select m.memory_id, m.content, m.subject, m.predicate, m.object
+                from memfold.memories as m
+                where v_source in ('bucket', 'newest') and m.tenant_id = _word_search.tenant_id collate "C"
+                    and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is null
+                union all
+                select m.memory_id, m.content, m.subject, m.predicate, m.object
+                from (
+                    select b.memory_id
+                    from (
+                        select m.memory_id from memfold.memories as m
+                        where v_source = 'newest' and m.tenant_id = _word_search.tenant_id collate "C"
+                            and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is not null
+                        offset 0
+                    ) as b
+                    order by b.memory_id desc
+                    limit memfold_internal._search_limit()
+                ) as n
+                cross join lateral (
+                    select t.* from memfold.memories as t
+                    where t.tenant_id = _word_search.tenant_id collate "C" and t.memory_id = n.memory_id
+                    offset 0
+                ) as m
+                union all
+                select a.memory_id, a.content, a.subject, a.predicate, a.object
+                from memfold.memories as m
+                cross join lateral (
+                    select t.* from memfold.memories as t
+                    where t.tenant_id = _word_search.tenant_id collate "C" and t.memory_id = m.memory_id
+                    union all
+                    select t.* from memfold.memories as t
+                    where t.tenant_id = _word_search.tenant_id collate "C" and t.root_id = m.memory_id
+                    offset 0
+                ) as a
+                where v_source = 'session' and m.tenant_id = _word_search.tenant_id collate "C"
+                    and m.bucket_id = _word_search.bucket_id collate "C"
+                    and m.session_id = _word_search.session_id collate "C" and m.root_id is null
+            ) as r
+            cross join lateral (
+                select lower(r.content || coalesce(' ' || r.subject, '') || coalesce(' ' || r.predicate, '')
+                    || coalesce(' ' || r.object, '')) as text
+                offset 0
+            ) as l
+            -- what cannot have a word need not be parsed, which takes ten times as long
+            where v_pattern is null or l.text ~ v_pattern or octet_length(l.text) <> length(l.text)
+            offset 0
+        ) as t
+        cross join lateral tsvector_to_array(case when t.words @@ v_any then t.words end) as o (words)
+        join unnest(v_words, v_keys) as w (word, key) on w.word = any(o.words)
+    ),
+    counted as (
+        select k.key, count(h.key) as texts
+        from unnest(v_keys) as k (key)
+        left join hits as h on h.key = k.key
+        group by k.key
+    ),
+    -- as BM25 weighs words, among the texts that have one of them: then an index and a scan rank alike
+    weighted as (
+        select c.key, ln(1 + (sum(c.texts) over () - c.texts + 0.5) / (c.texts + 0.5))::double precision as weight
+        from counted as c
+    ),
+    ranked as (
+        select h.memory_id, floor(1e9 * sum(w.weight) / max(s.weight)) / 1e9 as share, max(h.size) / max(s.size) as size
+        from hits as h
+        join weighted as w on w.key = h.key
+        cross join (
+            select (select sum(x.weight) from weighted as x) as weight, (select avg(x.size)::double precision from hits as x) as size
+        ) as s
+        group by h.memory_id
+    )
+    select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.share), array_agg(s.confidence), array_agg(s.feedback)
+    into root_ids, text_ids, shares, confidences, feedbacks
+    from (
+        select n.root_id, o.memory_id as text_id, o.share, n.confidence, n.feedback
+        from (
+            -- of two texts with the same words the shorter one says less beside them
+            select r.memory_id, r.share * (1 - 0.2 * r.size / (r.size + 1)) as share from ranked as r
+            order by 2 desc, r.memory_id
+        ) as o
+        cross join lateral memfold_internal._recallable(_word_search.tenant_id, o.memory_id, _word_search.memory_type,
+            _word_search.subject, _word_search.predicate, _word_search.session_id, _word_search.metadata, _word_search.metadata_path,
+            _word_search.min_confidence, at, as_of, types, rules) as n
+        order by o.share desc, o.memory_id
+        limit max_texts
+    ) as s;
+end;
+$$;
+revoke all on function memfold_internal._word_search(
+    text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
+    memfold_internal.recall_rule[]
+) from public;
+comment on function memfold_internal._word_search(
+    text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
+    memfold_internal.recall_rule[]
+) is
+'The max_texts texts of a bucket that have most of a query''s words, of those that recall may show (_recallable), each with the root where
+it leads. share: of the words'' weights, in [0, 1], a little less for longer texts. By an index of words; without one by reading the
+bucket''s texts, its newest 100,000 (shortfall: no_text_index) of more. Only reads.';

@@ -1,0 +1,101 @@
+-- An index of words holds what these return: like a canonicalizer they are never edited, but followed by others.
+create or replace function memfold_internal._word_text(content text, subject text, predicate text, object text) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    -- longer texts would be more than a tsvector can hold
+    v_text constant text collate "C" := pg_catalog.left(content, 20000) || coalesce(' ' || subject, '')
+        || coalesce(' ' || predicate, '') || coalesce(' ' || object, '');
+begin
+    if pg_catalog.octet_length(v_text) = pg_catalog.length(v_text) then
+        return v_text;
+    end if;
+    -- Han, Hiragana and Katakana are written without spaces: each character is a word, as for the lexical tier.
+    return pg_catalog.regexp_replace(
+        pg_catalog.regexp_replace(memfold_internal._prose_1(v_text), E'[\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]', ' ', 'g'),
+        E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g');
+end;
+$$;
+revoke all on function memfold_internal._word_text(text, text, text, text) from public;
+comment on function memfold_internal._word_text(text, text, text, text) is
+'What recall reads the words of a memory from: its text, subject, predicate and object, in prose/1 where that is not ASCII (letter case does
+not depend on the server''s locale then).';
+
+create or replace function memfold_internal._word_keys(tenant_id text, bucket_id text, words text[]) returns bigint[]
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_seed constant bigint := pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
+begin
+    return array(
+        select pg_catalog.hashtextextended(w.word collate "C", v_seed) from pg_catalog.unnest(words) with ordinality as w (word, place)
+        order by w.place
+    );
+end;
+$$;
+revoke all on function memfold_internal._word_keys(text, text, text[]) from public;
+comment on function memfold_internal._word_keys(text, text, text[]) is
+'A number for each word in a bucket: with them an index of all memories finds those of one bucket alone.';
+
+create or replace function memfold_internal._memory_words(
+    tenant_id text, bucket_id text, content text, subject text, predicate text, object text, text_search regconfig
+) returns bigint[]
+language plpgsql immutable parallel safe
+as $$
+begin
+    return memfold_internal._word_keys(tenant_id, bucket_id, pg_catalog.tsvector_to_array(pg_catalog.to_tsvector(text_search,
+        memfold_internal._word_text(content, subject, predicate, object))));
+end;
+$$;
+revoke all on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) from public;
+comment on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) is
+'The words of a memory by a text search configuration, as numbers (_word_keys): what an index of words (create_text_index) holds.';
+
+create or replace function memfold_internal._query_words(query text, text_search regconfig) returns text[]
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_words text[] := array(
+        select w.lexeme
+        from pg_catalog.unnest(pg_catalog.to_tsvector(text_search, memfold_internal._word_text(query, null, null, null))) as w
+        order by w.positions[1], w.lexeme
+    );
+    v_telling text[];
+begin
+    if text_search = 'pg_catalog.simple'::regconfig then
+        -- which knows no stop words: those of English find nearly everything
+        v_telling := array(
+            select w.word from pg_catalog.unnest(v_words) with ordinality as w (word, place)
+            where pg_catalog.ts_lexize('pg_catalog.english_stem', w.word) <> '{}'
+            order by w.place
+        );
+        if v_telling <> '{}' then
+            v_words := v_telling;
+        end if;
+    end if;
+    return v_words[1:64];
+end;
+$$;
+revoke all on function memfold_internal._query_words(text, regconfig) from public;
+comment on function memfold_internal._query_words(text, regconfig) is
+'The words that a query is searched by: the first 64; of configuration simple without English stop words, unless there are only such.';
+
+create or replace function memfold_internal._text_index_name(text_search regconfig) returns text
+language sql stable parallel safe
+return 'memories_words_' || pg_catalog.left(
+    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(text_search::text, 'UTF8')), 'hex'), 32
+);
+revoke all on function memfold_internal._text_index_name(regconfig) from public;
+comment on function memfold_internal._text_index_name(regconfig) is 'The name of the index of words by a text search configuration.';
+
+create or replace function memfold_internal._text_index(text_search regconfig) returns oid
+language sql stable parallel safe
+begin atomic
+    select i.indexrelid
+    from pg_catalog.pg_index as i
+    where
+        i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._text_index_name(text_search))::oid
+        and i.indisvalid and i.indrelid = 'memfold.memories'::pg_catalog.regclass;
+end;
+revoke all on function memfold_internal._text_index(regconfig) from public;
+comment on function memfold_internal._text_index(regconfig) is 'The valid index of words by a configuration. Null: there is none.';

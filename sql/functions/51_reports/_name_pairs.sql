@@ -1,0 +1,123 @@
+-- What suggest_links() is made of: which names may be one, as their words and what is told of them say.
+
+create or replace function memfold_internal._name_words(name text) returns text[]
+language sql immutable parallel safe
+return pg_catalog.array_remove(pg_catalog.string_to_array(pg_catalog.translate(name, '.,;:/_-()''"', '           '), ' '), '');
+revoke all on function memfold_internal._name_words(text) from public;
+comment on function memfold_internal._name_words(text) is 'The words of a name (canonical).';
+
+create or replace function memfold_internal._name_relation(alias text[], name text[]) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_word text collate "C";
+    v_place integer := 0;
+    v_initials integer := 0;
+    v_words integer := 0;
+    v_found integer;
+begin
+    if alias <@ name then
+        return case when pg_catalog.cardinality(alias) < pg_catalog.cardinality(name) then 'contained' end;
+    end if;
+    -- each word of the alias, or its initial, in the order of the name
+    foreach v_word in array alias loop
+        v_found := null;
+        for v_i in v_place + 1..pg_catalog.cardinality(name) loop
+            if name[v_i] = v_word or pg_catalog.length(v_word) = 1 and pg_catalog.starts_with(name[v_i], v_word) then
+                v_found := v_i;
+                exit;
+            end if;
+        end loop;
+        if v_found is null then
+            return null;
+        elsif name[v_found] = v_word and pg_catalog.length(v_word) > 1 then
+            v_words := v_words + 1;
+        elsif name[v_found] <> v_word then
+            v_initials := v_initials + 1;
+        end if;
+        v_place := v_found;
+    end loop;
+    return case when v_initials > 0 and v_words > 0 then 'initials' end;
+end;
+$$;
+revoke all on function memfold_internal._name_relation(text[], text[]) from public;
+comment on function memfold_internal._name_relation(text[], text[]) is
+'How a shorter name may be a fuller one, by their words: contained (all of its words are there), initials (some are there by their first
+letter, and one in full). Null: it is not.';
+
+create or replace function memfold_internal._names_clash(tenant_id text, name text, other text, is_related boolean) returns boolean
+language plpgsql stable
+as $$
+begin
+    -- within a sentence, where a capital makes a name
+    return exists (
+        select from pg_catalog.unnest(memfold_internal._guard(tenant_id, 'It is about ' || name, 'It is about ' || other)) as s (signal)
+        where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not is_related
+    );
+end;
+$$;
+revoke all on function memfold_internal._names_clash(text, text, text, boolean) from public;
+comment on function memfold_internal._names_clash(text, text, text, boolean) is
+'Whether the guard tells two names apart: each is a name that the other is not, or they differ by a number or the like. is_related: the
+one is the other by its words, or their first letters (_name_relation), which is no clash of names.';
+
+create or replace function memfold_internal._subject_facts(tenant_id text, bucket_id text)
+returns table (
+    memory_id uuid, memory_type text, subject text, spelled text, predicate text, object text, content text, canonical text, form text
+)
+language plpgsql stable rows 1000
+as $$
+#variable_conflict use_column
+begin
+    return query
+    select f.memory_id, f.memory_type, f.subject, f.spelled, f.predicate, f.object, f.content, f.canonical,
+        -- what is told, less the name with which it begins
+        case when pg_catalog.starts_with(f.canonical, f.subject || ' ') then pg_catalog.substr(f.canonical, pg_catalog.length(f.subject) + 2)
+            else f.canonical end
+    from (
+        select m.memory_id, m.memory_type::text, memfold_internal._prose_1(m.subject) as subject, m.subject::text as spelled,
+            memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object, m.content::text,
+            memfold_internal._prose_1(m.content) as canonical
+        from memfold.memories as m
+        where m.tenant_id = _subject_facts.tenant_id collate "C" and m.bucket_id = _subject_facts.bucket_id collate "C"
+            and m.status = 'active'
+        order by m.memory_id desc
+        limit 50000
+    ) as f;
+end;
+$$;
+revoke all on function memfold_internal._subject_facts(text, text) from public;
+comment on function memfold_internal._subject_facts(text, text) is
+'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and what is told
+(form), which is the content without the name with which it begins. Only reads.';
+
+create or replace function memfold_internal._near_facts(tenant_id text, bucket_id text)
+returns table (subject text, other text, memory_id uuid, other_id uuid)
+language plpgsql stable rows 100
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with newest as materialized (
+        select f.*, v.model, v.embedding, e.merge_threshold
+        from memfold_internal._subject_facts(_near_facts.tenant_id, _near_facts.bucket_id) as f
+        join memfold.memory_vectors as v on v.tenant_id = _near_facts.tenant_id collate "C" and v.memory_id = f.memory_id
+        join memfold.embedding_models as e on e.model = v.model
+        where f.subject is not null
+        order by f.memory_id desc
+        limit 1000
+    )
+    select a.subject, b.subject, a.memory_id, b.memory_id
+    from newest as a
+    join newest as b on b.model = a.model and b.memory_type = a.memory_type and b.subject > a.subject
+        and b.predicate is not distinct from a.predicate and b.form <> a.form and (a.object <> b.object) is not true
+    where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
+        -- the guard over what is told, for the names are told apart elsewhere
+        and memfold_internal._guard(_near_facts.tenant_id,
+            pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
+end;
+$$;
+revoke all on function memfold_internal._near_facts(text, text) from public;
+comment on function memfold_internal._near_facts(text, text) is
+'Pairs of facts of two subjects of which the vectors say the same (at or above the model''s merge threshold), guard clean; among the newest
+1,000 that have a subject and a vector. Only reads.';

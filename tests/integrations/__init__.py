@@ -1,0 +1,1 @@
+"""The adapters of frameworks, each against the real package."""

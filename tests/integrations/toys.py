@@ -1,0 +1,60 @@
+"""What the tests of the adapters share: vectors without a model, and what is left in the database."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from memfold import Embedder
+from tests.servers import ROOT
+from tests.support import DB
+
+DIMENSIONS = 64
+
+T = TypeVar("T")
+
+
+def vector(text: str) -> list[float]:
+    """A bag of words: texts of the same words have the same vector."""
+    values = [0.01] * DIMENSIONS
+    for word, count in Counter(text.lower().replace(".", " ").replace("!", " ").split()).items():
+        values[zlib.crc32(word.encode()) % DIMENSIONS] += count
+    length = math.sqrt(sum(value * value for value in values))
+    return [value / length for value in values]
+
+
+def embedder() -> Embedder:
+    return Embedder(lambda texts: [vector(text) for text in texts], "words", DIMENSIONS)
+
+
+def memories(db: DB, status: str = "active") -> dict[str, int]:
+    """The texts of a status, each with how often it was observed."""
+    rows = db.execute(
+        "select m.content, c.observations from memfold.memories as m"
+        " join memfold.memory_totals as c using (tenant_id, memory_id) where m.status = %s",
+        [status],
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def at_once(threads: int, work: Callable[[int], T]) -> list[T]:
+    """What ``work`` gives for 0, 1, ... in as many threads."""
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, range(threads)))
+
+
+def run_page(section: str, **names: object) -> tuple[str, str]:
+    """What the example of a section of docs/integrations.md prints, and what the page says that it prints."""
+    text = (ROOT / "docs" / "integrations.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", text, re.M | re.S)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, dict(names))  # noqa: S102 (a page of this repository)
+    return out.getvalue(), printed

@@ -1,0 +1,150 @@
+"""Links in random histories: state is what the ledger says, nothing told is lost, and no text is stored under an alias."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import Result, check, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+
+SUBJECTS = ["a", "b", "c", None]
+PREDICATES = ["is", "was", "has", None]
+UNDER_AN_ALIAS = """
+select m.subject, m.predicate from memfold.memories as m join memfold.links as l
+    on l.tenant_id = m.tenant_id and l.bucket_id in (m.bucket_id, '*')
+    and (l.kind = 'subject' and l.alias = m.subject or l.kind = 'predicate' and l.alias = m.predicate
+        or l.kind = 'beginning' and m.subject is null and starts_with(m.content, l.alias || ' '))
+"""
+
+
+class History:
+    """Random calls on one bucket, links and rehashes among them."""
+
+    def __init__(self, db: DB, seed: int) -> None:
+        self.db, self.random = db, random.Random(seed)
+        self.accepted = 0
+
+    def step(self) -> None:
+        pick = self.random.random()
+        if pick < 0.55:
+            self.ingest()
+        elif pick < 0.65:
+            self.hand()
+        elif pick < 0.75:
+            self.undo()
+        elif pick < 0.77:
+            self.db.execute(
+                "call rehash_bucket('acme', 'default', canonicalizer => %s)",
+                [self.random.choice(["flat", "prose"])],
+            )
+        else:
+            self.link()
+
+    def link(self) -> None:
+        kind, names = self.random.choice([("subject", SUBJECTS), ("predicate", PREDICATES[:3])])
+        alias, name = self.random.choice(names), self.random.choice(names[:3])
+        bucket = self.random.choice(["default", "default", "*"])
+        if self.random.random() < 0.6:
+            call, given = f"link_{kind}(%s, %s, 'acme', %s)", [alias, name, bucket]
+        elif kind == "subject":
+            call, given = "unlink_subject(%s, 'acme', %s, subject => %s)", [alias, bucket, name]
+        else:
+            call, given = "unlink_predicate(%s, 'acme', %s)", [alias, bucket]
+        try:
+            self.db.execute(f"select {call}".encode(), given)
+        except psycopg.Error as error:
+            assert error.sqlstate in {"MF063", "MF064"}, error  # noqa: PT017
+            return
+        if self.random.random() < 0.7:
+            self.db.execute("call take_up_links('acme', batch_size => 2)")
+            assert self.db.execute(UNDER_AN_ALIAS).fetchall() == []
+
+    def ingest(self) -> None:
+        text = self.random.choice(["a x", "b x", "x", "X.", "a y", "y", "z", "+"])
+        single = self.random.random() < 0.4
+        arguments: dict[str, Any] = {
+            "subject": self.random.choice(SUBJECTS),
+            "predicate": self.random.choice(PREDICATES[:2]) if single else self.random.choice(PREDICATES),
+            "object": self.random.choice(["1", "2", None]) if single else None,
+            "source_turn_ids": [f"t{self.random.randrange(5)}"] if self.random.random() < 0.5 else [],
+            "observed_at": f"2025-01-{self.random.randrange(1, 28):02}",
+        }
+        if self.random.random() < 0.3:
+            arguments |= vector(self.random.choice([0.3, 0.95, 0.99]), self.random.choice([1, 2]))
+        planned: Result | None = None
+        try:
+            planned = ingest(self.db, text, function="preview_memory", **arguments)
+            result = ingest(self.db, text, **arguments)
+        except psycopg.Error as error:
+            assert error.sqlstate == "MF004", error  # noqa: PT017  # '+' is nothing by flat/1
+            return
+        assert result.action == planned.action, (text, arguments)
+        self.accepted += result.action != "rejected"
+
+    def hand(self) -> None:
+        ids = [row[0] for row in self.db.execute("select memory_id from memories order by 1").fetchall()]
+        if len(ids) < 2:
+            return
+        one, two = self.random.sample(ids, 2)
+        call = self.random.choice([
+            "reject_memory(%(one)s, tenant_id => 'acme')",
+            "merge_memories(%(one)s, %(two)s, tenant_id => 'acme')",
+            "supersede_memory(%(one)s, %(two)s, tenant_id => 'acme')",
+            "update_memory(%(one)s, %(text)s, tenant_id => 'acme')",
+        ])  # fmt: skip
+        text = self.random.choice(["a x", "y", "new"])
+        try:
+            self.db.execute(f"select {call}".encode(), {"one": one, "two": two, "text": text})
+        except psycopg.Error as error:
+            assert error.sqlstate == "MF034", error  # noqa: PT017
+
+    def undo(self) -> None:
+        rows = self.db.execute(
+            "select event_id, tier = 1 from memfold_internal._ledger where not undone"
+            " and (tier >= 2 or tier = 1 and observation)"
+            " and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'"
+            " and not (action = 'rejected' and tier < 3) order by 1"
+        ).fetchall()
+        if not rows:
+            return
+        event, restated = self.random.choice(rows)
+        try:
+            self.db.execute("select undo(%s, tenant_id => 'acme')", [event])
+            self.accepted -= restated
+        except psycopg.Error as error:
+            assert error.sqlstate == "MF032", error  # noqa: PT017
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_at_random(db: DB, seed: int) -> None:
+    model(db)
+    db.execute("select set_predicate('is', 'acme'), set_predicate('was', 'acme')")
+    history = History(db, seed)
+    for _ in range(50):
+        history.step()
+        check(db)
+    db.execute("call take_up_links('acme')")
+    assert db.execute(UNDER_AN_ALIAS).fetchall() == []
+    check(db)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (history.accepted,)
+    for bucket, kind, alias in db.execute("select bucket_id, kind, alias from links").fetchall():
+        what = "predicate" if kind == "predicate" else "subject"
+        subject = {"beginning": f", subject => '{alias}'"}.get(kind, "")
+        db.execute(
+            f"select unlink_{what}(%s, 'acme', %s{subject})".encode(),
+            [None if kind == "beginning" else alias, bucket],
+        )
+        check(db)
+    # every text is under the name with which it first came
+    moved = db.execute(
+        "select m.memory_id, m.subject, e.subject, m.predicate, e.predicate from memories m cross join lateral ("
+        " select e.subject, e.predicate from memory_events e where e.memory_id = m.memory_id and e.observation"
+        " order by e.event_id limit 1) e where (m.subject, m.predicate) is distinct from (e.subject, e.predicate)"
+    ).fetchall()
+    assert moved == []
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (history.accepted,)
