@@ -120,7 +120,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
     second = ingest(db, HOSTILE + " more words", bucket_id=bucket, subject=text, **vector(0.9))
     assert second.action == "escalated"
     with served(login) as site:
-        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=%3Cscript%3E&bucket="
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=evil&bucket="
                      + "b%3Cscript%3E%E2%80%AE%27%22", "/queue?bucket=%22%3E%3Cscript%3E%E2%80%AE"):  # fmt: skip
             page = site.get(path)
             assert not re.search(
@@ -136,7 +136,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
         assert "window.owned" in site.get(link)
 
 
-def test_search_goes_by_characters_and_by_meaning(db: DB, login: str) -> None:
+def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
     model(db)
     ingest(db, "Bob has a dog.", **vector(1))
     ingest(db, "Rome is old.", **vector(0, 2))
@@ -150,7 +150,7 @@ def test_search_goes_by_characters_and_by_meaning(db: DB, login: str) -> None:
 
     with served(login) as site:
         page = text_of(site.get("/search?q=DOG"))
-        assert "By characters only" in page
+        assert "By words only" in page
         assert "Bob has a dog." in page
         assert "Rome" not in page
         assert "Nothing found" in text_of(site.get("/search?q=100%25_"))
