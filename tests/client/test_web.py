@@ -120,7 +120,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
     second = ingest(db, HOSTILE + " more words", bucket_id=bucket, subject=text, **vector(0.9))
     assert second.action == "escalated"
     with served(login) as site:
-        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=evil&bucket="
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=end&bucket="
                      + "b%3Cscript%3E%E2%80%AE%27%22", "/queue?bucket=%22%3E%3Cscript%3E%E2%80%AE"):  # fmt: skip
             page = site.get(path)
             assert not re.search(

@@ -147,7 +147,7 @@ def test_a_hostile_text_does_nothing(db: DB, dsn: str, driver: webdriver.Chrome)
     ingest(db, f"{HOSTILE} too", subject=HOSTILE, **vector(0.9))
     with served(dsn) as site:
         enter(driver, site)
-        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/search?q=evil"):
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/search?q=end"):
             driver.get(site.url + path)
             text = driver.find_element(By.TAG_NAME, "main").text
             assert path == "/buckets" or "<script>window.owned=1</script><img src=x onerror" in text
