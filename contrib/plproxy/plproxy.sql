@@ -1313,7 +1313,8 @@ comment on function memfold.link_subject(alias text, subject text, tenant_id tex
 subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
 subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
 call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 5 s for 1,000 texts.
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 1 ms a text,
+10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
 Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
 revoke all on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
