@@ -35,7 +35,7 @@ PLAIN = {
     "memories.canonicalizer", "memories.key_fields", "memories.metadata_signature", "memories.status",
     "memory_events.action", "memory_events.actor", "memory_events.guard", "memory_events.method",
     "memory_events.origin", "memory_events.similar_memories", "memory_events.verdict",
-    "memory_vectors.model",
+    "links.kind", "memory_vectors.model",
     "policies.canonicalizer", "policies.conflict", "policies.dedup", "policies.embed", "policies.guard",
     "policies.key_fields", "policies.metadata_keys", "policies.metadata_merge", "policies.on_ambiguous",
     "policies.on_judge_failure", "policies.on_merge", "policies.on_refinement", "policies.preset",
@@ -110,6 +110,7 @@ def populate(db: DB, side: Side) -> None:
         "insert into memfold.antonyms values (%s, %s, %s, %s)",
         [tenant, side.word, say("not"), say("language")],
     )
+    db.execute("select memfold.link_subject(%s, %s, %s, %s)", [say("nickname"), say("subject"), tenant, bucket])
     first = told("prefers dark mode", idempotency_key=say("key"), **vector(1.0))
     for turn in range(5):
         last = told("prefers dark mode", source_turn_ids=[say(f"turn {turn}")])
@@ -491,7 +492,9 @@ NEUTRAL: dict[str, Any] = {
     "weight_source": 0.5, "weight_extractor": 0.3, "weight_repetition": 0.2, "batch_size": 10, "canonicalizer": "flat",
     "key_fields": None, "metadata_keys": None, "cardinality": "one", "dry_run": False, "approval": "judge",
     "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s",
-    "_rehash_batch.batch_size": 10,
+    "_rehash_batch.batch_size": 10, "_is_undoable.action": "merged", "tier": 2, "observation": False,
+    "_is_unmeasured.merge_threshold": 0.92, "_is_unmeasured.judge_threshold": 0.85, "text_search": "simple",
+    "_take_up_batch.kind": "subject", "_vector_index.model": "m",
 }  # fmt: skip
 # Given although there is a default: a call without these would find nothing.
 GIVEN = {

@@ -291,6 +291,7 @@ comment on function memfold_internal._guard_limit() is
 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
+    ("22_guard/_says_more.sql", "memfold_internal._guard_limit();", "8192;"),
     # a view has another column, not at its end
     ("51_reports/views.sql", "    k.observations - 1 as repetition_count,\n",
      "    m.pinned,\n    k.observations - 1 as repetition_count,\n"),
