@@ -26,6 +26,7 @@ DB = psycopg.Connection[Any]
 # Not of a tenant: models and their thresholds, what an administrator adopts, alembic's own.
 SHARED = {
     "embedding_models", "calibrations", "calibration_changes", "adoptions", "adoption_archive", "alembic_version",
+    "lexicon",
 }  # fmt: skip
 # Columns of tenants' tables whose texts are no tenant's own: states, names of rules and of shared models.
 PLAIN = {
@@ -110,7 +111,14 @@ def populate(db: DB, side: Side) -> None:
         "insert into memfold.antonyms values (%s, %s, %s, %s)",
         [tenant, side.word, say("not"), say("language")],
     )
-    db.execute("select memfold.link_subject(%s, %s, %s, %s)", [say("nickname"), say("subject"), tenant, bucket])
+    db.execute(
+        "select memfold.link_subject(%s, %s, %s, %s)", [say("nickname"), say("subject"), tenant, bucket]
+    )
+    db.execute(
+        "insert into memfold.memory_event_sums values"
+        " (%s, gen_random_uuid(), gen_random_uuid(), 1, 1, 0, 0.5, 0.5, now(), now(), false, '{}')",
+        [tenant],
+    )
     first = told("prefers dark mode", idempotency_key=say("key"), **vector(1.0))
     for turn in range(5):
         last = told("prefers dark mode", source_turn_ids=[say(f"turn {turn}")])
@@ -471,6 +479,7 @@ SIDED: dict[str, Give] = {
     "source_turn_ids": lambda side: [side.say("turn")],
     "source_turn_id": _word("turn"),
     "idempotency_key": _word("key"),
+    "alias": _word("nickname"),
     "metadata": lambda side: json.dumps({side.word: side.word}),
     "pairs": lambda side: json.dumps([{"a": side.say("one"), "b": side.say("two"), "label": "distinct"}]),
     "candidates": lambda side: json.dumps([{
@@ -494,7 +503,9 @@ NEUTRAL: dict[str, Any] = {
     "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s",
     "_rehash_batch.batch_size": 10, "_is_undoable.action": "merged", "tier": 2, "observation": False,
     "_is_unmeasured.merge_threshold": 0.92, "_is_unmeasured.judge_threshold": 0.85, "text_search": "simple",
-    "_take_up_batch.kind": "subject", "_vector_index.model": "m",
+    "_take_up_batch.kind": "subject", "of_tenant": "x", "of_bucket": "x",
+    "capitals": "A", "fold_from": "A", "fold_to": "a", "_vector_index_name.model": "m", "words": ["tea"],
+    "_veto_reasons.a": "one", "_veto_reasons.b": "two", "_vector_index.model": "m",
 }  # fmt: skip
 # Given although there is a default: a call without these would find nothing.
 GIVEN = {

@@ -41,11 +41,11 @@ revoke all on function memfold_internal._word_vector(text, text, text, text, reg
 comment on function memfold_internal._word_vector(text, text, text, text, regconfig) is
 'The words that recall finds a memory by: those of its text, subject, predicate and object. Inlined.';
 
-create or replace function memfold_internal._word_keys(tenant_id text, bucket_id text, words text[]) returns bigint[]
+create or replace function memfold_internal._word_keys(of_tenant text, of_bucket text, words text[]) returns bigint[]
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_seed constant bigint := pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
+    v_seed constant bigint := pg_catalog.hashtextextended(of_bucket collate "C", pg_catalog.hashtextextended(of_tenant collate "C", 0));
 begin
     return array(
         select pg_catalog.hashtextextended(w.word collate "C", v_seed) from pg_catalog.unnest(words) with ordinality as w (word, place)
@@ -58,11 +58,11 @@ comment on function memfold_internal._word_keys(text, text, text[]) is
 'A number for each word in a bucket: with them an index of all memories finds those of one bucket alone.';
 
 create or replace function memfold_internal._memory_words(
-    tenant_id text, bucket_id text, content text, subject text, predicate text, object text, text_search regconfig
+    of_tenant text, of_bucket text, content text, subject text, predicate text, object text, text_search regconfig
 ) returns bigint[]
 language sql immutable parallel safe
 return memfold_internal._word_keys(
-    tenant_id, bucket_id, pg_catalog.tsvector_to_array(memfold_internal._word_vector(content, subject, predicate, object, text_search))
+    of_tenant, of_bucket, pg_catalog.tsvector_to_array(memfold_internal._word_vector(content, subject, predicate, object, text_search))
 );
 revoke all on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) from public;
 comment on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) is
