@@ -89,6 +89,18 @@ def pairs(db: DB, count: int) -> list[tuple[UUID, UUID]]:
     return made
 
 
+def cluster(db: DB) -> list[UUID]:
+    """Four memories that are near to each other, as one question for a person."""
+    model(db)
+    made = [
+        ingest(db, f"Bob keeps {number} dogs.", subject="Bob", predicate=f"p{number}", **vector(1))
+        for number in range(3)
+    ]
+    made.append(ingest(db, "Bob keeps a cat.", subject="Bob", predicate="p9", **vector(0.99, 2)))
+    db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
+    return [one.memory_id for one in made if one.memory_id is not None]
+
+
 def text_of(page: str) -> str:
     """What a reader of a page reads, on one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())

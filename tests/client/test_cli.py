@@ -609,3 +609,29 @@ def test_up_and_down(place: Path) -> None:
     for said in ("stopped", "no server was running"):
         down = subprocess.run([*memfold, "down", "--data", data], capture_output=True, text=True, check=True)
         assert (down.stdout, down.stderr.strip()) == ("", said)
+
+
+def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[Any], dsn: str) -> None:
+    """And doctor names the statements while large buckets lack theirs."""
+    db.execute("select memfold.register_embedding_model('toy', 3)")
+    for n in range(4):
+        db.execute(
+            "select memfold.ingest_memory(%s, 't', subject => %s, embedding => '[1,0,0]', embedding_model => 'toy')",
+            [f"fact {n}", f"s{n}"],
+        )
+    db.execute(
+        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return 2"
+    )
+    told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
+    assert "search is not complete in 1 buckets of more than 2 vectors of toy" in told
+    assert "select memfold.vector_index_ddl('toy') \\gexec" in told
+    assert "select memfold.text_index_ddl() \\gexec" in told
+    db.execute("select memfold.create_text_index()")
+    made = migrate.create_vector_index(dsn, "toy")
+    assert (made, migrate.create_vector_index(dsn, "toy")) == (True, False)
+    told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
+    assert "ok       search looks at all of every bucket" in told
+    unknown = CliRunner().invoke(main, ["init", dsn, "--vector-index", "none"])
+    assert unknown.exit_code == 1
+    assert "MF013" in unknown.output
+    assert CliRunner().invoke(main, ["init", "--sql", "--vector-index", "toy"]).exit_code == 2

@@ -596,3 +596,29 @@ def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) ->
             assert await found("zebra") == await found("?!") == []
 
     run(work)
+
+
+def test_what_is_not_complete_is_told(dsn: str, db: DB) -> None:
+    for text in ("Alice keeps bees.", "Alice keeps goats.", "Alice keeps geese."):
+        ingest(db, text)
+    db.execute(
+        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return 2"
+    )
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            found = await call(client, "recall", query="geese")
+            assert [memory["content"] for memory in found["memories"]] == ["Alice keeps geese."]
+            assert "too large to be searched whole" in found["note"]
+            assert (await call(client, "recall", query="bees"))["memories"] == []
+
+    run(work)
+    db.execute("select memfold.create_text_index()")
+
+    async def whole() -> None:
+        async with over_stdio(dsn) as client:
+            found = await call(client, "recall", query="bees")
+            assert [memory["content"] for memory in found["memories"]] == ["Alice keeps bees."]
+            assert "too large" not in found["note"]
+
+    run(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -16,7 +16,7 @@ from memfold.web.database import resolve_tenant
 from tests.conftest import Connect
 from tests.maintenance import policy, storing
 from tests.support import DB, check, ingest, model, status, vector
-from tests.web_pages import HOSTILE, form_of, links_of, pairs, persons, served, text_of
+from tests.web_pages import HOSTILE, cluster, form_of, links_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 
@@ -97,7 +97,8 @@ def test_buckets_tell_rates_warnings_costs_and_runaways(db: DB, login: str) -> N
         ingest(db, "bob has a dog", bucket_id="notes", source_turn_ids=["turn 1"])
     ingest(db, "Bob has got a dog at home.", bucket_id="notes", **vector(0.9))
     db.execute(
-        "update memfold.judgements set created_at = now() - interval '1 hour', cost = 0.25, attempts = 3"
+        "update memfold.judgements set created_at = now() - interval '1 hour', resolved_at = now(), cost = 0.25,"
+        " attempts = 3"
     )
     with served(login) as site:
         page = site.get("/buckets")
@@ -119,7 +120,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
     second = ingest(db, HOSTILE + " more words", bucket_id=bucket, subject=text, **vector(0.9))
     assert second.action == "escalated"
     with served(login) as site:
-        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=%3Cscript%3E&bucket="
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/runs", "/search?q=end&bucket="
                      + "b%3Cscript%3E%E2%80%AE%27%22", "/queue?bucket=%22%3E%3Cscript%3E%E2%80%AE"):  # fmt: skip
             page = site.get(path)
             assert not re.search(
@@ -135,7 +136,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
         assert "window.owned" in site.get(link)
 
 
-def test_search_goes_by_characters_and_by_meaning(db: DB, login: str) -> None:
+def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
     model(db)
     ingest(db, "Bob has a dog.", **vector(1))
     ingest(db, "Rome is old.", **vector(0, 2))
@@ -149,7 +150,7 @@ def test_search_goes_by_characters_and_by_meaning(db: DB, login: str) -> None:
 
     with served(login) as site:
         page = text_of(site.get("/search?q=DOG"))
-        assert "By characters only" in page
+        assert "By words only" in page
         assert "Bob has a dog." in page
         assert "Rome" not in page
         assert "Nothing found" in text_of(site.get("/search?q=100%25_"))
@@ -227,18 +228,6 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
                 re.findall(r"judgement=([0-9a-f-]+)", page)[-1])}  # fmt: skip
             page = site.get(skip)
         assert seen == ["Alice 0", "Alice 1", "Bob"]
-
-
-def cluster(db: DB) -> list[UUID]:
-    """Four memories that are near to each other, as one question for a person."""
-    model(db)
-    made = [
-        ingest(db, f"Bob keeps {number} dogs.", subject="Bob", predicate=f"p{number}", **vector(1))
-        for number in range(3)
-    ]
-    made.append(ingest(db, "Bob keeps a cat.", subject="Bob", predicate="p9", **vector(0.99, 2)))
-    db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
-    return [one.memory_id for one in made if one.memory_id is not None]
 
 
 def test_of_a_cluster_those_that_are_named_are_merged(db: DB, login: str) -> None:

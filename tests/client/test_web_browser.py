@@ -13,8 +13,8 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
 from tests import browser, npm
-from tests.support import DB, check, ingest, until, vector
-from tests.web_pages import HOSTILE, Site, pairs, persons, served
+from tests.support import DB, check, ingest, status, until, vector
+from tests.web_pages import HOSTILE, Site, cluster, pairs, persons, served
 
 # Where there is no browser, or no npm, the run says so (conftest.py).
 pytestmark = [
@@ -125,13 +125,29 @@ def test_a_key_that_is_typed_or_held_with_another_does_nothing(
     assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (2,)
 
 
+def test_of_a_cluster_keys_name_the_memories(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
+    ids = cluster(db)
+    with served(dsn) as site:
+        enter(driver, site)
+        for key in "4141":
+            ActionChains(driver).send_keys(key).perform()
+        ActionChains(driver).send_keys("4").perform()
+        boxes = driver.find_elements(By.NAME, "member")
+        assert [box.is_selected() for box in boxes] == [True, True, True, False]
+        press(driver, "d")
+        assert (
+            "merged, A stands for those named" in driver.find_element(By.CSS_SELECTOR, "[role=status]").text
+        )
+    assert [status(db, one) for one in ids] == ["active", "merged", "merged", "active"]
+
+
 def test_a_hostile_text_does_nothing(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
     persons(db)
     first = ingest(db, HOSTILE, subject=HOSTILE, source_turn_ids=[HOSTILE], session_id=HOSTILE, **vector(1))
     ingest(db, f"{HOSTILE} too", subject=HOSTILE, **vector(0.9))
     with served(dsn) as site:
         enter(driver, site)
-        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/search?q=%3Cscript%3E"):
+        for path in ("/queue?sql", f"/memory/{first.memory_id}?sql", "/buckets", "/search?q=end"):
             driver.get(site.url + path)
             text = driver.find_element(By.TAG_NAME, "main").text
             assert path == "/buckets" or "<script>window.owned=1</script><img src=x onerror" in text
@@ -178,15 +194,12 @@ def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
 ) -> None:
     persons(db)
     pairs(db, 3)
-    ids = [
-        ingest(db, f"Bob keeps {n} dogs.", subject="Bob", predicate=f"p{n}", **vector(1)) for n in range(3)
-    ]
+    ids = cluster(db)
     ingest(db, "bob keeps 0 dogs", subject="Bob", predicate="p0", source_turn_ids=["turn 1"])
-    db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
-    run, cluster = db.execute(
+    run, asked = db.execute(
         "select run_id, judgement_id from memfold.judgements where run_id is not null and member_ids is not null"
     ).fetchall()[0]
-    paths = ["/queue", f"/queue?judgement={cluster}&sql", f"/memory/{ids[0].memory_id}", "/buckets", "/runs", f"/runs/{run}",
+    paths = ["/queue", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets", "/runs", f"/runs/{run}",
              "/runs/plan?kind=consolidation", "/search?q=dogs", "/nowhere"]  # fmt: skip
     found: dict[str, Any] = {}
     with served(dsn) as site:

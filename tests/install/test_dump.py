@@ -221,6 +221,18 @@ def test_a_copy_is_equal_and_goes_on(
     assert servers.contents(again) == servers.contents(copy)
 
 
+def test_an_index_of_words_is_restored(make: Make, target: Target, tmp_path: Path) -> None:
+    """It is built as memfold_owner, to whom nothing is granted yet. (Of an extension a dump does not hold it.)"""
+    source, copy = make("alembic"), make()
+    run(source, "select memfold.ingest_memory('Die Straße heißt Äußere Gasse. 咖啡', 'acme')")
+    run(source, "select memfold.create_text_index()")
+    move(target, source, copy, tmp_path)
+    assert ask(copy, "select memfold_internal._text_index('simple') is not null") == [True]
+    for word in ("äUßERE", "咖"):
+        found = f"select complete from memfold.search_memories(query => '{word}', tenant_id => 'acme')"
+        assert ask(copy, found) == [True]
+
+
 @pytest.mark.parametrize("release", servers.releases())
 def test_a_dump_of_a_released_version(
     make: Make, way: str, target: Target, tmp_path: Path, release: str

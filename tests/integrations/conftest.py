@@ -1,11 +1,19 @@
-"""What LangChain's suite needs: tests that are coroutines, and its markers."""
+"""Stores of LangGraph; and what LangChain's suite needs: tests that are coroutines, and its markers."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.integrations.toys import embedder
+
+if TYPE_CHECKING:
+    # not in the environments of other frameworks
+    from memfold.integrations.langgraph import MemfoldStore
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,3 +28,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[MemfoldStore]:
+    from memfold.integrations.langgraph import MemfoldStore
+
+    made = MemfoldStore(dsn, tenant_id="acme")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def near(dsn: str) -> Iterator[MemfoldStore]:
+    """One that searches by meaning."""
+    from memfold.integrations.langgraph import MemfoldStore
+
+    made = MemfoldStore(dsn, tenant_id="acme", embedder=embedder())
+    yield made
+    made.close()

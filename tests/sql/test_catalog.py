@@ -24,14 +24,16 @@ PUBLIC = {
     "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket",
     "erase_memory", "erase_source", "erase_tenant", "explain_memory", "export_bucket",
     "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
-    "known_memory", "link_predicate", "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
+    "known_memory", "link_predicate", "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label",
+    "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
     "search_memories",
-    "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links", "supersede_memory", "sweep_duplicates",
-    "take_up_links", "text_index_ddl", "undo",
-    "undo_calibration", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model", "unschedule_maintenance", "update_memory",
+    "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links", "supersede_memory",
+    "sweep_duplicates", "take_up_links", "text_index_ddl", "undo",
+    "undo_calibration", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
+    "unschedule_maintenance", "update_memory",
     "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
@@ -110,7 +112,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
         "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_decay", "_canonicalizer_sample", "_require_autocommit",
         # what an index of words is made of: it is computed by whoever writes the row
-        "_word_text", "_word_keys", "_memory_words",
+        "_text_words", "_word_keys",
     }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def web(
     """Look at memories, judge and undo, in a browser.
 
     Prints its URL, with a token that is made up at each start: whoever has it acts as this login. It listens on this
-    machine only, unless --host says otherwise. A model that embeds lets the page search by meaning.
+    machine only, unless --host says otherwise. A model that embeds lets the page search by meaning too.
 
     Needs memfold[web].
 

@@ -108,6 +108,8 @@ class MemfoldStore(BaseStore):
 
     def _put(self, core: Core, op: PutOp) -> Steps[None]:
         assert op.value is not None  # noqa: S101 (else it deletes)
+        if op.ttl is not None:
+            raise NotImplementedError("MemfoldStore has no TTL: what is put stays until it is deleted")
         fields = op.index if isinstance(op.index, list) else self._fields
         slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")

@@ -166,9 +166,16 @@ def run(session: Session, request: Request) -> Shown:
 def search(session: Session, request: Request) -> Shown:
     params = request.query_params
     query, bucket_id = params.get("q", "").strip(), params.get("bucket") or "default"
-    shown: dict[str, Any] = {"query": query, "bucket_id": bucket_id, "rows": [], "by": "", "trouble": ""}
+    shown: dict[str, Any] = {
+        "query": query,
+        "bucket_id": bucket_id,
+        "rows": [],
+        "by_meaning": False,
+        "trouble": "",
+    }
     if not query:
         return shown
+    given: dict[str, Any] = {"bucket_id": bucket_id, "query": query, "max_results": 20, "touch": False}
     embedder = session.core.embedder
     if embedder is not None:
         try:
@@ -178,14 +185,7 @@ def search(session: Session, request: Request) -> Shown:
         except Exception as error:
             shown["trouble"] = describe_error(error)
         else:
-            given = {
-                "bucket_id": bucket_id,
-                "query_embedding": vectors[0],
-                "embedding_model": embedder.model,
-                "max_results": 20,
-                "touch": False,
-            }
-            statement = queries.call(queries.SEARCH, ["tenant_id", *given])
-            return shown | {"rows": session.rows("memories", statement, **given), "by": "meaning"}
-    rows = session.rows("memories", statements.CONTAINS, bucket_id=bucket_id, query=query)
-    return shown | {"rows": rows, "by": "characters"}
+            given |= {"query_embedding": vectors[0], "embedding_model": embedder.model}
+            shown["by_meaning"] = True
+    statement = queries.call(queries.SEARCH, ["tenant_id", *given])
+    return shown | {"rows": session.rows("memories", statement, **given)}

@@ -134,12 +134,3 @@ where j.tenant_id = %(tenant_id)s and j.judgement_id = any(array(
 order by j.judgement_id
 """
 )
-
-# Without a model that embeds there is no recall by meaning: what is current, where the text has these characters.
-CONTAINS = """
-select c.memory_id, c.content, c.memory_type, c.confidence, c.repetition_count, null as similarity, null as score
-from memfold.current_memories(tenant_id => %(tenant_id)s, bucket_id => %(bucket_id)s) as c
-where pg_catalog.strpos(pg_catalog.lower(c.content), pg_catalog.lower(%(query)s)) > 0
-order by c.valid_from desc, c.memory_id
-limit 50
-"""

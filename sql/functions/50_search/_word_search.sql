@@ -83,7 +83,7 @@ begin
         select t.memory_id, w.key, t.size
         from (
             select r.memory_id, octet_length(r.content) as size,
-                to_tsvector(v_config, memfold_internal._word_text(r.content, r.subject, r.predicate, r.object)) as words
+                memfold_internal._word_vector(r.content, r.subject, r.predicate, r.object, v_config) as words
             from (
                 select m.memory_id, m.content, m.subject, m.predicate, m.object
                 from memfold.memories as m

@@ -1,25 +1,45 @@
--- An index of words holds what these return: like a canonicalizer they are never edited, but followed by others.
-create or replace function memfold_internal._word_text(content text, subject text, predicate text, object text) returns text
+-- An index of words holds what these return: like a canonicalizer they are never edited, but followed by others. A restore builds the
+-- index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls what is built in, alone.
+create or replace function memfold_internal._text_words(
+    content text, text_search regconfig, capitals text, fold_from text, fold_to text
+) returns tsvector
 language plpgsql immutable parallel safe
 as $$
 declare
-    -- longer texts would be more than a tsvector can hold
-    v_text constant text collate "C" := pg_catalog.left(content, 20000) || coalesce(' ' || subject, '')
-        || coalesce(' ' || predicate, '') || coalesce(' ' || object, '');
+    v_text text collate "C" := content;
+    v_capitals text collate "C";
 begin
-    if pg_catalog.octet_length(v_text) = pg_catalog.length(v_text) then
-        return v_text;
+    if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
+        -- letter case does not depend on the server's locale
+        v_text := pg_catalog.lower(pg_catalog.normalize(v_text, 'NFKC') collate "C");
+        v_capitals := pg_catalog.regexp_replace(v_text, '[^' || capitals || ']+', '', 'g');
+        if v_capitals <> '' then
+            v_text := pg_catalog.translate(v_text, v_capitals, pg_catalog.translate(v_capitals, fold_from, fold_to));
+        end if;
+        -- Han, Hiragana and Katakana are written without spaces: each character is a word, as for the lexical tier
+        v_text := pg_catalog.regexp_replace(
+            pg_catalog.regexp_replace(v_text, E'[\u3000-\u303f]', ' ', 'g'),
+            E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g');
     end if;
-    -- Han, Hiragana and Katakana are written without spaces: each character is a word, as for the lexical tier.
-    return pg_catalog.regexp_replace(
-        pg_catalog.regexp_replace(memfold_internal._prose_1(v_text), E'[\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]', ' ', 'g'),
-        E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g');
+    return pg_catalog.to_tsvector(text_search, v_text);
 end;
 $$;
-revoke all on function memfold_internal._word_text(text, text, text, text) from public;
-comment on function memfold_internal._word_text(text, text, text, text) is
-'What recall reads the words of a memory from: its text, subject, predicate and object, in prose/1 where that is not ASCII (letter case does
-not depend on the server''s locale then).';
+revoke all on function memfold_internal._text_words(text, regconfig, text, text, text) from public;
+comment on function memfold_internal._text_words(text, regconfig, text, text, text) is
+'The words of a text by a text search configuration. capitals, fold_from, fold_to: the data of prose/1 for letter case.';
+
+create or replace function memfold_internal._word_vector(
+    content text, subject text, predicate text, object text, text_search regconfig
+) returns tsvector
+language sql immutable parallel safe
+-- longer texts would be more than a tsvector can hold
+return memfold_internal._text_words(
+    pg_catalog.left(content, 20000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
+    text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
+);
+revoke all on function memfold_internal._word_vector(text, text, text, text, regconfig) from public;
+comment on function memfold_internal._word_vector(text, text, text, text, regconfig) is
+'The words that recall finds a memory by: those of its text, subject, predicate and object. Inlined.';
 
 create or replace function memfold_internal._word_keys(tenant_id text, bucket_id text, words text[]) returns bigint[]
 language plpgsql immutable parallel safe
@@ -40,16 +60,13 @@ comment on function memfold_internal._word_keys(text, text, text[]) is
 create or replace function memfold_internal._memory_words(
     tenant_id text, bucket_id text, content text, subject text, predicate text, object text, text_search regconfig
 ) returns bigint[]
-language plpgsql immutable parallel safe
-as $$
-begin
-    return memfold_internal._word_keys(tenant_id, bucket_id, pg_catalog.tsvector_to_array(pg_catalog.to_tsvector(text_search,
-        memfold_internal._word_text(content, subject, predicate, object))));
-end;
-$$;
+language sql immutable parallel safe
+return memfold_internal._word_keys(
+    tenant_id, bucket_id, pg_catalog.tsvector_to_array(memfold_internal._word_vector(content, subject, predicate, object, text_search))
+);
 revoke all on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) from public;
 comment on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) is
-'The words of a memory by a text search configuration, as numbers (_word_keys): what an index of words (create_text_index) holds.';
+'The words of a memory by a text search configuration, as numbers (_word_keys): what an index of words (create_text_index) holds. Inlined.';
 
 create or replace function memfold_internal._query_words(query text, text_search regconfig) returns text[]
 language plpgsql immutable parallel safe
@@ -57,7 +74,7 @@ as $$
 declare
     v_words text[] := array(
         select w.lexeme
-        from pg_catalog.unnest(pg_catalog.to_tsvector(text_search, memfold_internal._word_text(query, null, null, null))) as w
+        from pg_catalog.unnest(memfold_internal._word_vector(query, null, null, null, text_search)) as w
         order by w.positions[1], w.lexeme
     );
     v_telling text[];

@@ -92,7 +92,7 @@ begin
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
         where p.pronamespace = 'memfold_internal'::regnamespace
-            and (p.proname ~ '^_.*_1(_any)?$' or p.proname in ('_word_text', '_word_keys', '_memory_words'))
+            and (p.proname ~ '^_.*_1(_any)?$' or p.proname in ('_text_words', '_word_vector', '_word_keys', '_memory_words'))
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor, memfold_queue', v_function);
     end loop;
