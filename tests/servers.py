@@ -291,6 +291,7 @@ comment on function memfold_internal._guard_limit() is
 'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
+    ("22_guard/_says_more.sql", "memfold_internal._guard_limit();", "8192;"),
     # a view has another column, not at its end
     ("51_reports/views.sql", "    k.observations - 1 as repetition_count,\n",
      "    m.pinned,\n    k.observations - 1 as repetition_count,\n"),
@@ -494,7 +495,10 @@ def fill(dsn: str) -> None:
             "select memfold.set_policy(%s, 'default', weights => '{0.6,0.3,0.1}', metadata_keys => '{kind}')",
             [BEFORE],
         )
-        connection.execute("select memfold.set_predicate('lives_in', %s)", [BEFORE])
+        connection.execute(
+            "select memfold.set_predicate('lives_in', %s), memfold.link_subject('Anna', 'Ann', %s)",
+            [BEFORE, BEFORE],
+        )
         connection.execute("insert into memfold.antonyms values (%s, 'vim', 'emacs', 'en')", [BEFORE])
         connection.execute("insert into memfold.tenant_roles values ('agent_before', %s)", [BEFORE])
         vector = {"embedding_model": "before", "subject": "Alice"}
