@@ -5,9 +5,7 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from memfold import Embedder, errors
@@ -365,40 +363,3 @@ def test_who_may_only_read_reads(db: DB, dsn: str) -> None:
             assert "permission denied" in told.text
     finally:
         db.execute(f"drop role {role}")
-
-
-def test_what_is_not_there_is_told(db: DB, login: str) -> None:
-    model(db)
-    with served(login) as site:
-        for path, code, part in (
-            (f"/memory/{uuid4()}", 404, "no such memory"),
-            (f"/runs/{uuid4()}", 404, "no such run"),
-            (f"/queue?judgement={uuid4()}", 404, "no such judgement"),
-            ("/queue?judgement=x%00<b>", 400, "judgement is not a UUID"),
-            ("/search?q=%00", 400, "cannot be stored"),
-            ("/runs/plan?kind=erasure", 400, "unknown kind of run"),
-            ("/nowhere", 404, "Not Found"),
-            ("/static/../app.py", 404, "Not Found"),
-        ):
-            assert part in text_of(site.get(path, code)), path
-        assert "Nothing waits" in text_of(site.get("/queue"))
-        db.execute("alter schema memfold rename to gone")
-        try:
-            page = text_of(site.get("/queue", 400))
-            assert "memfold is not installed" in page
-        finally:
-            db.execute("alter schema gone rename to memfold")
-
-
-def test_a_database_that_is_gone_is_told_without_its_address(
-    db: DB, login: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with served(login) as site:
-
-        def refuse(*_: Any, **__: Any) -> None:
-            raise psycopg.OperationalError("connection to db.internal refused")
-
-        monkeypatch.setattr(psycopg, "connect", refuse)
-        page = text_of(site.get("/queue", 503))
-    assert "the database cannot be reached" in page
-    assert "internal" not in page

@@ -1,4 +1,4 @@
-"""memfold web: who is let in, and how the command starts and ends."""
+"""memfold web: who is let in, what goes wrong, and how the command starts and ends."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 import signal
 import socket
 import subprocess
+from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx2
+import psycopg
 import pytest
 from click.testing import CliRunner
 from starlette.routing import Route
@@ -16,8 +19,8 @@ from starlette.routing import Route
 from memfold.cli import main
 from memfold.web import Place, make_app
 from tests.mcp_clients import COMMAND, environment
-from tests.support import DB
-from tests.web_pages import form_of, pairs, persons, served
+from tests.support import DB, model
+from tests.web_pages import form_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 
@@ -49,14 +52,14 @@ def test_without_the_cookie_nothing_is_shown_or_done(db: DB, dsn: str) -> None:
         (name,) = own.keys()
         assert name == f"memfold_{urlsplit(site.url).port}"
         for cookies in ({}, {name: "guessed"}, {name: ""}, {name: site.token}, {"memfold": own[name]}):
-            with httpx2.Client(base_url=site.url, cookies=cookies) as stranger:
+            with httpx2.Client(base_url=site.url, cookies=cookies, verify=False) as stranger:
                 for path, kind in PATHS.items():
                     answer = stranger.request(kind, path, data={"csrf": csrf} if kind == "POST" else None)
                     assert (answer.status_code, "Alice" in answer.text) == (401, False), path
                     assert answer.headers["cache-control"] == "no-store"
                 # what the page is made of is no secret
                 assert stranger.get("/static/style.css").status_code == 200
-        with httpx2.Client(base_url=site.url) as stranger:
+        with httpx2.Client(base_url=site.url, verify=False) as stranger:
             for given in ("wrong", site.token[:-1], site.token + "0", own[name], ""):
                 answer = stranger.get("/", params={"token": given})
                 assert answer.status_code in (401, 403)
@@ -130,6 +133,46 @@ def test_what_a_browser_is_told(db: DB, dsn: str) -> None:
         page = site.get("/queue")
         assert not re.search(r'(?:src|href|action)="(?:https?:)?//', page)
         assert "server" not in site.client.get("/queue").headers
+
+
+# what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_there_is_told(db: DB, dsn: str) -> None:
+    model(db)
+    with served(dsn) as site:
+        for path, code, part in (
+            (f"/memory/{uuid4()}", 404, "no such memory"),
+            (f"/runs/{uuid4()}", 404, "no such run"),
+            (f"/queue?judgement={uuid4()}", 404, "no such judgement"),
+            ("/queue?judgement=x%00<b>", 400, "judgement is not a UUID"),
+            ("/search?q=%00", 400, "cannot be stored"),
+            ("/runs/plan?kind=erasure", 400, "unknown kind of run"),
+            ("/nowhere", 404, "Not Found"),
+            ("/static/../app.py", 404, "Not Found"),
+        ):
+            assert part in text_of(site.get(path, code)), path
+        assert "Nothing waits" in text_of(site.get("/queue"))
+        db.execute("alter schema memfold rename to gone")
+        try:
+            page = text_of(site.get("/queue", 400))
+            assert "memfold is not installed" in page
+        finally:
+            db.execute("alter schema gone rename to memfold")
+
+
+def test_a_database_that_is_gone_is_told_without_its_address(
+    db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(dsn) as site:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise psycopg.OperationalError("connection to db.internal refused")
+
+        monkeypatch.setattr(psycopg, "connect", refuse)
+        page = text_of(site.get("/queue", 503))
+    assert "the database cannot be reached" in page
+    assert "internal" not in page
 
 
 # the command -----------------------------------------------------------------------------------------------------
