@@ -495,7 +495,10 @@ def fill(dsn: str) -> None:
             "select memfold.set_policy(%s, 'default', weights => '{0.6,0.3,0.1}', metadata_keys => '{kind}')",
             [BEFORE],
         )
-        connection.execute("select memfold.set_predicate('lives_in', %s)", [BEFORE])
+        connection.execute(
+            "select memfold.set_predicate('lives_in', %s), memfold.link_subject('Anna', 'Ann', %s)",
+            [BEFORE, BEFORE],
+        )
         connection.execute("insert into memfold.antonyms values (%s, 'vim', 'emacs', 'en')", [BEFORE])
         connection.execute("insert into memfold.tenant_roles values ('agent_before', %s)", [BEFORE])
         vector = {"embedding_model": "before", "subject": "Alice"}

@@ -16,25 +16,22 @@ DB = psycopg.Connection[Any]
 SNAPSHOT = (Path(__file__).parents[1] / "snapshot.sql").read_text()
 
 PUBLIC = {
-    "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay", "approve_run",
-    "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest", "check_invariants",
-    "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate", "create_text_index",
-    "create_vector_index", "current_memories", "current_memory", "derive_scope", "drop_embeddings",
-    "drop_text_index_ddl", "drop_vector_index_ddl",
-    "duplicate_pairs", "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket",
-    "erase_memory", "erase_source", "erase_tenant", "explain_memory", "export_bucket",
-    "fail_judgement", "find_similar", "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows",
-    "known_memory", "link_predicate", "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label",
-    "pending_embeddings",
+    "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay",
+    "approve_run", "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest",
+    "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
+    "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
+    "drop_embeddings", "drop_text_index_ddl", "drop_vector_index_ddl", "duplicate_pairs",
+    "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
+    "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar",
+    "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows", "known_memory", "link_predicate",
+    "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
-    "search_memories",
-    "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links", "supersede_memory",
-    "sweep_duplicates", "take_up_links", "text_index_ddl", "undo",
-    "undo_calibration", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
-    "unschedule_maintenance", "update_memory",
-    "vector_index_ddl",
+    "search_memories", "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links",
+    "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
+    "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model", "unschedule_maintenance",
+    "update_memory", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
