@@ -111,9 +111,11 @@ def populate(db: DB, side: Side) -> None:
         "insert into memfold.antonyms values (%s, %s, %s, %s)",
         [tenant, side.word, say("not"), say("language")],
     )
-    db.execute(
-        "select memfold.link_subject(%s, %s, %s, %s)", [say("nickname"), say("subject"), tenant, bucket]
-    )
+    for kind, name in (("subject", "subject"), ("predicate", "drives")):
+        db.execute(
+            f"select memfold.link_{kind}(%s, %s, %s, %s)".encode(),
+            [say("nickname"), say(name), tenant, bucket],
+        )
     db.execute(
         "insert into memfold.memory_event_sums values"
         " (%s, gen_random_uuid(), gen_random_uuid(), 1, 1, 0, 0.5, 0.5, now(), now(), false, '{}')",
@@ -657,7 +659,7 @@ def probe_functions(
             ]
         if all(outcome.state for outcome in outcomes) and function.name not in REFUSING:
             wrong.append(
-                f"{session.name}: {function.name} refuses all: say in tests/prober.py what to hand in"
+                f"{session.name}: {function.name} refuses all ({outcomes[0].state}): say in tests/prober.py what to hand in"
             )
         calls += len(own_calls)
     # then what is kept, which must change nothing of the other; last what leaves little to work on
