@@ -35,6 +35,7 @@ alter event_id set default uuidv7(), alter recorded_at set default clock_timesta
 alter source_turn_ids set default '{}', alter observation set default false,
 alter on_timeline set default false;
 create table reference.sources (like memfold.memory_sources including indexes including storage);
+alter table reference.sources alter column event_id set default gen_random_uuid();
 
 -- for new facts, table by table what memfold has
 create table reference.facts (like memfold.memories including indexes including storage including defaults)

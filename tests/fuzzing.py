@@ -547,6 +547,7 @@ class Values:
             "uuid": lambda hostile: self.other_id() if hostile else self.identifier(name),
             "vector": lambda hostile: self.hostile_vector() if hostile else self.vector(),
             "jsonb": lambda hostile: self.json(name, hostile=hostile),
+            "jsonpath": lambda hostile: self.text() if hostile else self.one(["$.n > 1", "$.kind == 1", "$"]),
             "boolean": lambda hostile: self.one(["t", "f", "x", ""] if hostile else ["t", "f"]),
             "bigint": lambda hostile: (
                 self.one(BIGINTS) if hostile else self.one(["1", "2", "4", "10", "100"])

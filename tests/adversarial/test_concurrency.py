@@ -67,6 +67,8 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
 def test_paraphrase_races(db: DB, connect: Connect) -> None:
     """16 texts of one fact at once, any two of them within the merge threshold; 50 times."""
     model(db)
+    # races are of whoever would merge; which words do is the guard's and the veto's
+    db.execute("select set_policy('acme', guard => 'off')")
     writers = [connect() for _ in range(WRITERS)]
     words = ["likes", "loves", "enjoys", "prefers", "wants", "favours", "picks", "chooses"]
     forms = ["The user {} a dark screen", "A dark screen is what the user {}"]
@@ -129,6 +131,7 @@ def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
 def test_hits_while_the_tree_changes(db: DB, connect: Connect) -> None:
     """Replays of an alias and of its root, while paraphrases are folded in: every observation is counted."""
     model(db)
+    db.execute("select set_policy('acme', guard => 'off')")
     root = ingest(db, "User prefers dark mode", **vector(1.0))
     ingest(db, "The user likes dark mode best", **vector(0.99))
 

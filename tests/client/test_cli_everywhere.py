@@ -60,6 +60,7 @@ COMMANDS: dict[str, list[str]] = {
     "status": [],
     "sweep": ["--tenant", "t", "--dry-run"],
     "undo": [ID, "--tenant", "t"],
+    "web": ["--port", "0"],
 }
 WITHOUT_DATABASE = {"up", "down"}
 WITHOUT_JSON = {
@@ -67,6 +68,7 @@ WITHOUT_JSON = {
     "mcp": "it speaks MCP on stdout",
     "psql": "it becomes psql",
     "review": "it is a dialogue",
+    "web": "it serves a page",
 }
 # The server is not there: what libpq says of it must not quote the DSN.
 SECRETIVE = [

@@ -164,6 +164,8 @@ def test_paraphrases_that_race_leave_one_memory(scored: DB, connect: Callable[..
         "create or replace function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
         " language sql immutable strict return 0.95"
     )
+    # of whom may merge: which words keep two apart is not what is shown here
+    scored.execute("select set_policy('acme', guard => 'off')")
     verbs = ("likes", "enjoys", "loves", "adores", "fancies", "relishes", "is fond of", "is keen on")
     start = threading.Barrier(len(verbs))
 

@@ -701,10 +701,13 @@ class FakeClient:
 
     def manual_action(self, function: str, given: dict[str, Any], tenant_id: str) -> Any:
         self.calls.append((function, given["memory_id"], given.get("by_id") or given["into_id"]))
+        yield from ()  # it asks for nothing
         return type("Result", (), {"action": "merged", "event_id": None})()
 
-    def _drive(self, result: Any) -> Any:
-        return result
+    def _drive(self, steps: Any) -> Any:
+        with pytest.raises(StopIteration) as end:
+            next(steps)
+        return end.value.value
 
 
 def manually(item: Question, verdict: Any, richer_memory_id: UUID | None = None) -> tuple[str, UUID, UUID]:

@@ -213,7 +213,7 @@ def test_every_function_answers_as_a_server_does(routed: Routed) -> None:
             found = [answer(connection, name, names, function.types) for connection in (db, plain)]
             assert found[0] == found[1], name
             asked += 1
-    assert asked == 64
+    assert asked == 69
 
 
 # A tenant's life ----------------------------------------------------------------------------------------------------
@@ -495,7 +495,7 @@ def test_what_is_everyones_is_on_every_server(routed: Routed) -> None:
                 assert (
                     one(
                         shard,
-                        "select count(*) from memfold.predicates where tenant_id = '*' and predicate = 'born_in'",
+                        "select count(*) from memfold.predicates where tenant_id = '*' and predicate = 'born in'",
                     )
                     == 1
                 )
@@ -697,6 +697,9 @@ def test_paraphrases_of_concurrent_writers(routed: Routed) -> None:
     forms = ["The user {} a dark screen", "A dark screen is what the user {}"]
     texts = [form.format(word) for word in words for form in forms]
     start = threading.Barrier(WRITERS)
+    for number, tenant in enumerate(tenants):
+        with routed.shard(number) as shard:
+            shard.execute("select memfold.set_policy(%s, guard => 'off')", [tenant])
 
     def writer(i: int) -> None:
         with routed.connect("app") as db:
