@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "growth": {"SIZES": (400, 800), "TENANT": 40, "HITS": 5, "DECISIONS": 5, "WIDE": 5, "RECALL": 5},
     "breakdown": {"CALLS": 20},
     "batch": {"ROWS": 20, "FACTS": 40, "SUBJECTS": 10},
-    "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1},
+    "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1, "CROWDS": (4,), "CROWD_SECONDS": 1},
     "memory": {"EVERY": 0.05},
     "search": {"SMALL": (200, 400), "QUERIES": 3, "RECALL": 3},
     "recall": {"QUERIES": 3, "BUCKETS": 3, "SIZE": 50, "WRITES": 5},

@@ -21,6 +21,7 @@ CHECKS = {
 # Public functions of a tenant that read and lock nothing of it themselves, with the reason.
 NOT_CHECKED = {
     "rehash_bucket": "what it calls is checked",
+    "take_up_links": "what it calls is checked",
     "schedule_maintenance": "is about pg_cron's jobs",
     "unschedule_maintenance": "is about pg_cron's jobs",
 }

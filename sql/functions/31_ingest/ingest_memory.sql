@@ -257,10 +257,8 @@ begin
     v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
         -- null: it was erased since it was found
-        v_wide := coalesce((
-            select m.scope_key <> c.scope_key from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id
-        ), false);
+        v_wide := coalesce((select m.scope_key <> c.scope_key from memfold.memories as m
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
     end if;
 
     -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
