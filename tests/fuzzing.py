@@ -933,7 +933,7 @@ class Fuzzer:
             )
         )
         leaks = SECRET in said and role in ("app", "bound")
-        if re.search(r"portal.* parameter \$\d+", context) and code[:2] in ("22", "54"):
+        if re.search(r"portal.* parameter \$\d+", context) and (code[:2] in ("22", "54") or code == "42601"):
             return f"{code}, refused by PostgreSQL's input of a type", False
         if code == "42501" and self.roles[role] not in function.roles:
             return "42501, not granted", leaks

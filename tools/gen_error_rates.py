@@ -63,9 +63,9 @@ Yours differ: [calibrate](calibration.md) on pairs of your own memories.
 | duplicates merged | merged without asking, of all duplicates: what a judge is spared |
 
 In brackets: exact intervals of 95 % (Clopper and Pearson). Pairs of one text group are taken as independent, which they are
-not quite. Escalation depends on the mixture of pairs: such sets have many more near misses than a bucket of memories has, so
-it is that of a hard day. What limits it most are texts of the same words in another order: where a set has few of them, the
-last part says what is left.
+not quite. Escalation depends on the mixture of pairs: what a bucket of yours would be asked, `memfold calibrate --replay`
+says. What limits it most are texts of the same words in another order: where a set has few of them, the second part says what
+is left. The veto is left out of these tables: the last part has it.
 """
 
 

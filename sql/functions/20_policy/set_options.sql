@@ -37,6 +37,9 @@ create or replace function memfold_internal._text_search(text_search text) retur
 language plpgsql stable
 as $$
 begin
+    if text_search is null then
+        raise invalid_name;
+    end if;
     return text_search::regconfig;
 exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
     perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', text_search),
