@@ -64,8 +64,8 @@ Yours differ: [calibrate](calibration.md) on pairs of your own memories.
 
 In brackets: exact intervals of 95 % (Clopper and Pearson). Pairs of one text group are taken as independent, which they are
 not quite. Escalation depends on the mixture of pairs: what a bucket of yours would be asked, `memfold calibrate --replay`
-says. What limits it most are texts of the same words in another order: where a set has few of them, the second part says what
-is left. The veto is left out of these tables: the last part has it.
+says. What limits it most are texts of the same words in another order: where a set has few of them, the second part says
+what is left. The veto is left out of these tables: the last part has it.
 """
 
 
