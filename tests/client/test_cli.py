@@ -25,6 +25,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from memfold import __version__
 from memfold.admin import migrate, queries, server
 from memfold.cli import main
+from memfold.errors import MemfoldError
 from tests import servers
 from tests.conftest import Make, Target
 
@@ -631,7 +632,7 @@ def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[An
     assert (made, migrate.create_vector_index(dsn, "toy")) == (True, False)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
     assert "ok       search looks at all of every bucket" in told
-    unknown = CliRunner().invoke(main, ["init", dsn, "--vector-index", "none"])
-    assert unknown.exit_code == 1
-    assert "MF013" in unknown.output
+    with pytest.raises(MemfoldError) as unknown:
+        migrate.create_vector_index(dsn, "none")
+    assert unknown.value.sqlstate == "MF013"
     assert CliRunner().invoke(main, ["init", "--sql", "--vector-index", "toy"]).exit_code == 2
