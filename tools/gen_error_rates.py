@@ -138,7 +138,7 @@ def table(rows: Sequence[Row], guard: bool) -> list[str]:
     for row in rows:
         made = row.measured if guard else row.bare
         rates = (made.false_merge, made.false_keep, made.escalation, made.merged_duplicates)
-        thresholds = row.thresholds if guard or "–" not in row.thresholds else "chosen anew"
+        thresholds = row.thresholds if guard or "–" not in row.thresholds else "chosen again"
         lines.append(f"| {row.name} | {thresholds} | " + " | ".join(map(str, rates)) + " |")
     return lines
 

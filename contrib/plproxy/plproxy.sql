@@ -1313,7 +1313,7 @@ comment on function memfold.link_subject(alias text, subject text, tenant_id tex
 subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
 subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
 call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 1 ms a text,
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait for that long: about 1 ms a text,
 10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
 Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
 revoke all on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) from public;
@@ -1827,7 +1827,7 @@ comment on function memfold.unlink_subject(alias text, tenant_id text, bucket_id
 'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
 linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
 merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
-another name now. In one transaction; writers of the bucket wait meanwhile. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
 revoke all on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) from public;
 grant execute on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) to memfold_app, memfold_owner;
 

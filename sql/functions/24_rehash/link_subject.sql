@@ -132,7 +132,7 @@ comment on function memfold.link_subject(text, text, text, text) is
 subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
 subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
 call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait meanwhile: about 1 ms a text,
+run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait for that long: about 1 ms a text,
 10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
 Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
 

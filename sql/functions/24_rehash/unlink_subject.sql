@@ -69,7 +69,7 @@ comment on function memfold.unlink_subject(text, text, text, text) is
 'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
 linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
 merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
-another name now. In one transaction; writers of the bucket wait meanwhile. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
 
 create or replace function memfold.unlink_predicate(
     alias text,
