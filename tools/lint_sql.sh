@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 if [ -e sql/schema/SHA256SUMS ]; then
     (cd sql/schema && if command -v sha256sum >/dev/null; then sha256sum --quiet -c SHA256SUMS; else shasum -a 256 --quiet -c SHA256SUMS; fi)
 fi
+# What fast paths copy of rules is what their homes say.
+python tools/copy_rules.py --check
 sqlfluff lint --processes 0 --disable-progress-bar --nocolor sql contrib
 # The first release makes new tables in one transaction, with a lock_timeout set by migrations/env.py: nobody waits for
 # them, nothing is half done. Later schema files change what is in use: only the lock_timeout is migrations/env.py's.

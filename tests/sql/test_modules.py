@@ -36,7 +36,7 @@ LEDGER_WRITERS = {
     "21_ledger/_ledger.sql": "rows that an archive gives back",
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
     "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
-    "31_ingest/ingest_memory.sql": "the fast path of a restatement",
+    "31_ingest/_ingest_fast_path.sql": "a copy of the record module's statement",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",
     "70_lifecycle/_erase.sql": "erasure",
     "70_lifecycle/_erase_events.sql": "erasure",

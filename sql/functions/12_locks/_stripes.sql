@@ -144,6 +144,7 @@ declare
     v_event_id constant uuid := coalesce(event_id, memfold_internal._new_id());
     v_now constant timestamptz := coalesce(observed_at, memfold_internal._clock());
 begin
+    -- rule count_in_stripe
     update memfold.memory_counter_stripes as x
     set observations = x.observations + 1,
         independent = x.independent + 1,
@@ -163,6 +164,7 @@ begin
         and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
         -- a snapshot from before others' calls does not show what to come after
         and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+    -- end of rule
     returning x.* into s;
     if not found then
         return null;

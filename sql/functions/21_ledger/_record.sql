@@ -6,6 +6,7 @@ as $$
 declare
     v_event_id constant uuid := coalesce(c.event_id, memfold_internal._new_event_id(c.tenant_id));
 begin
+    -- rule ledger_row
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
@@ -16,6 +17,7 @@ begin
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, judgement_id, memfold_internal._actor()
     );
+    -- end of rule
     if c.last_event_id is not null and observation then
         -- its id may be below those of later candidates that were written before it
         perform memfold_internal._drop_sums_from(c.tenant_id, memory_id, v_event_id);
@@ -37,15 +39,26 @@ create or replace function memfold_internal._record_new(
 language plpgsql volatile
 as $$
 begin
+    -- copy of ledger_row
+    --     v_event_id => event_id
+    --     d.action, d.tier, d.method => 'inserted', null, null
+    --     d.target_id, d.similarity, d.guard, d.similar_memories => null, null, null, null
+    --     d.reason, observation, d.on_timeline => null, true, false
+    --     c.told_subject => subject
+    --     c.told_predicate => predicate
+    --     c.observed_at, judgement_id => observed_at, null
+    --     c. =>
     insert into memfold.memory_events (
-        tenant_id, event_id, bucket_id, action, memory_id, observation, on_timeline, content, memory_type, subject, predicate, object,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, actor
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
+        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
     ) values (
-        _record_new.tenant_id, _record_new.event_id, _record_new.bucket_id, 'inserted', _record_new.memory_id, true, false,
-        _record_new.content, _record_new.memory_type, _record_new.subject, _record_new.predicate, _record_new.object,
-        _record_new.source_turn_ids, _record_new.source_confidence, _record_new.extractor_confidence, _record_new.session_id,
-        _record_new.origin, _record_new.metadata, _record_new.observed_at, memfold_internal._actor()
+        tenant_id, event_id, bucket_id, 'inserted', null, null, memory_id, null, null, null, null,
+        null, true, false, content, memory_type, subject, predicate, object,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
+        observed_at, null, memfold_internal._actor()
     );
+    -- end of copy
 end;
 $$;
 revoke all on function memfold_internal._record_new(

@@ -98,6 +98,7 @@ begin
     -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
     -- scope's lock. A turn is taken for new here.
     for v_attempt in 1..2 loop
+        -- rule count_in_row
         update memfold.memory_counters as k
         set observations = k.observations + 1,
             independent = k.independent + 1,
@@ -119,6 +120,7 @@ begin
             case when c.observed_at is null then k.last_seen else v_seen end,
             k.observations % memfold_internal._block_size() = 0 or v_fills_block is not null
         into v_aliases, v_on_timeline, v_last_event, observed_at, v_fills_block;
+        -- end of rule
         exit when v_aliases is not null;
         -- Several turns may be new in part, which depends on who came before: not beside others.
         if c.metadata = '{}' and new_aliases = 0 and v_turns <= 1 and c.last_event_id is null
@@ -151,6 +153,7 @@ begin
                 hint = 'Retry the call, with the same idempotency_key if it has one.';
         end if;
     end if;
+    -- rule count_turns
     if v_turns = 1 and v_aliases = 0 then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
         values (c.tenant_id, c.source_turn_ids[1], _record_observation.memory_id, _record_observation.event_id)
@@ -166,12 +169,14 @@ begin
         end if;
     end if;
     if c.metadata <> '{}' then
+        -- its own statement: what another call has written by now is what this adds to
         update memfold.memories as m
         set metadata = memfold_internal._merge_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.root_id
             and m.metadata <> memfold_internal._merge_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
+    -- end of rule
     if v_fills_block then
         perform memfold_internal._extend_sums(c.tenant_id, memory_id);
     end if;

@@ -1,0 +1,203 @@
+-- Longer than 150 lines: three statements are copies, each with the list of what it puts in the place of what.
+create or replace function memfold_internal._ingest_fast_path(
+    content_hash bytea, content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
+    source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
+    origin text, metadata jsonb, observed_at timestamptz, event_id uuid
+) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_memory_id uuid;
+    v_aliases bigint;
+    v_on_timeline boolean;
+    v_independent bigint := 1;
+    v_turns constant bigint := pg_catalog.cardinality(source_turn_ids);
+    v_seen timestamptz;
+    v_stated_at timestamptz;
+    v_event_id uuid;
+    v_last_event uuid;
+    v_stripe bigint;
+    v_is_striped boolean;
+    v_fills_block boolean;
+begin
+    select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
+        coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
+    into v_memory_id, v_event_id, v_seen
+    from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, content_hash) as m
+    where m.status = 'active'
+        -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
+        -- The condition is that of policies_slow_path_idx.
+        and not exists (
+            select from memfold.policies as p
+            where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
+                or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.max_metadata_size < 8192
+                or p.metadata_merge <> 'merge' or p.metadata_max <> '{}' or p.max_session_repeats is not null
+                or p.rehash_run is not null
+        );
+    if v_memory_id is null then
+        return null;
+    end if;
+    -- What this session found striped last, and probably still is: saves the UPDATE that would find it so.
+    v_is_striped := coalesce(pg_catalog.current_setting('memfold.striped', true) = v_memory_id::text, false);
+    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
+    for v_attempt in 1..2 loop
+        if not v_is_striped then
+            -- copy of count_in_row
+            --     _record_observation.event_id => v_event_id
+            --     observed_at, v_fills_block => v_stated_at, v_fills_block
+            --     root_id => v_memory_id
+            --     c.last_event_id => null::uuid
+            --     new_aliases => 0
+            --     c. => _ingest_fast_path.
+            update memfold.memory_counters as k
+            set observations = k.observations + 1,
+                independent = k.independent + 1,
+                source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
+                extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
+                first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
+                last_seen = greatest(k.last_seen, v_seen),
+                -- what a batch has written of later candidates is no reason to give this one another id
+                last_event = case when k.last_event <= null::uuid then greatest(k.last_event, v_event_id)
+                    else memfold_internal._id_after(v_event_id, k.last_event) end,
+                aliases = k.aliases + 0
+            where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
+                and k.memory_id = v_memory_id
+                and k.is_active
+                and not k.is_striped
+                and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
+            returning k.aliases, k.on_timeline,
+                case when k.last_event <= null::uuid then v_event_id else k.last_event end,
+                case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end,
+                k.observations % memfold_internal._block_size() = 0 or v_fills_block is not null
+            into v_aliases, v_on_timeline, v_last_event, v_stated_at, v_fills_block;
+            -- end of copy
+            exit when v_aliases is not null;
+        end if;
+        if metadata = '{}' then
+            -- _add_to_stripe(), in this function: the call of another one costs a tenth
+            v_event_id := coalesce(event_id, memfold_internal._new_id());
+            -- copy of count_in_stripe
+            --     _add_to_stripe.root_id => v_memory_id
+            --     v_now => v_seen
+            --     _add_to_stripe. => _ingest_fast_path.
+            update memfold.memory_counter_stripes as x
+            set observations = x.observations + 1,
+                independent = x.independent + 1,
+                source_confidence = greatest(x.source_confidence, _ingest_fast_path.source_confidence),
+                extractor_confidence = greatest(x.extractor_confidence, _ingest_fast_path.extractor_confidence),
+                first_seen = least(x.first_seen, _ingest_fast_path.observed_at),
+                last_seen = greatest(x.last_seen, v_seen),
+                last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
+            from (
+                -- above all that the tenant has: what was stated before, whatever the clock says, may be in other stripes
+                select e.event_id from memfold.memory_events as e
+                where e.tenant_id = _ingest_fast_path.tenant_id collate "C"
+                order by e.event_id desc
+                limit 1
+            ) as n
+            where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
+                and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
+                -- a snapshot from before others' calls does not show what to come after
+                and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            -- end of copy
+            returning 0, false, case when _ingest_fast_path.observed_at is null then x.last_seen else v_seen end, x.last_event, x.stripe
+            into v_aliases, v_on_timeline, v_stated_at, v_last_event, v_stripe;
+            if v_aliases is not null then
+                if not v_is_striped then
+                    perform pg_catalog.set_config('memfold.striped', v_memory_id::text, false);
+                end if;
+                exit;
+            end if;
+        end if;
+        -- what cannot be added beside others, or there were stripes until a moment ago, or this one is full
+        v_fills_block := nullif(memfold_internal._join_stripes(tenant_id, array[v_memory_id]), false);
+        v_is_striped := false;
+    end loop;
+    if v_aliases is null then
+        -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
+        return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
+            null::uuid, null::jsonb);
+    end if;
+    -- copy of count_turns
+    --     _record_observation.memory_id => v_memory_id
+    --     _record_observation.root_id => v_memory_id
+    --     _record_observation.event_id => v_last_event
+    --     root_id => v_memory_id
+    --     memory_id, v_memory_id, c.source_turn_ids, event_id => v_memory_id, v_memory_id, source_turn_ids, v_last_event
+    --     memory_id, c.source_turn_ids, event_id => v_memory_id, source_turn_ids, v_last_event
+    --     (c.policy).metadata_merge => 'merge'
+    --     (c.policy).metadata_max => '{}'
+    --     c.metadata => _ingest_fast_path.metadata
+    --     m.tenant_id = c. => m.tenant_id = _ingest_fast_path.
+    --     c. =>
+    if v_turns = 1 and v_aliases = 0 then
+        insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+        values (tenant_id, source_turn_ids[1], v_memory_id, v_last_event)
+        on conflict do nothing;
+        get diagnostics v_independent = row_count;
+    elsif v_turns > 0 then
+        v_independent := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids, v_last_event);
+    end if;
+    if v_independent = 0 then
+        perform memfold_internal._not_independent(tenant_id, v_memory_id, v_stripe);
+        if v_stripe is not null then
+            perform memfold_internal._precede(tenant_id, v_memory_id, source_turn_ids, v_last_event);
+        end if;
+    end if;
+    if _ingest_fast_path.metadata <> '{}' then
+        -- its own statement: what another call has written by now is what this adds to
+        update memfold.memories as m
+        set metadata = memfold_internal._merge_metadata(m.metadata, _ingest_fast_path.metadata, 'merge', '{}')
+        where m.tenant_id = _ingest_fast_path.tenant_id collate "C" and m.memory_id = v_memory_id
+            and m.metadata <> memfold_internal._merge_metadata(
+                m.metadata, _ingest_fast_path.metadata, 'merge', '{}');
+    end if;
+    -- end of copy
+    if v_last_event <> v_event_id then
+        if v_stripe is null then
+            perform memfold_internal._stripe_contended(tenant_id, v_memory_id, v_event_id);
+        elsif observed_at is null then
+            v_stated_at := memfold_internal._raise_last_seen(tenant_id, v_memory_id, v_stripe);
+        end if;
+    end if;
+    -- copy of ledger_row
+    --     v_event_id => v_last_event
+    --     d.action, d.tier, d.method => 'merged', 1, 'hash'
+    --     memory_id, d.target_id, d.similarity, d.guard, d.similar_memories => v_memory_id, null, null, null, null
+    --     d.reason, observation, d.on_timeline => null, true, v_on_timeline
+    --     c.told_subject => subject
+    --     c.told_predicate => predicate
+    --     c.observed_at, judgement_id => v_stated_at, null
+    --     c. =>
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
+        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
+    ) values (
+        tenant_id, v_last_event, bucket_id, 'merged', 1, 'hash', v_memory_id, null, null, null, null,
+        null, true, v_on_timeline, content, memory_type, subject, predicate, object,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
+        v_stated_at, null, memfold_internal._actor()
+    );
+    -- end of copy
+    if v_fills_block then
+        perform memfold_internal._extend_sums(tenant_id, v_memory_id);
+    end if;
+    return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_last_event,
+        null::jsonb);
+end;
+$$;
+revoke all on function memfold_internal._ingest_fast_path(
+    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
+) from public;
+comment on function memfold_internal._ingest_fast_path(
+    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
+    timestamptz, uuid
+) is
+'The fast path: a candidate hits the text of an active memory (row 3 of the decision table). What _candidate, _decide_known,
+_record_observation and _record do in general, as five statements without composites in between, which takes a quarter off a
+replay; those that write are copies of theirs. Where a policy of the tenant has rules that it does not know (policies_slow_path_idx)
+the slow path is taken. event_id: the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default
+rules; the candidate is one of _is_fast_path. action null: it is another case and nothing was written; method says whether a row
+may be held.';
