@@ -192,6 +192,30 @@ def test_what_depends_on_the_order_waits_for_the_row(db: DB, connect: Connect) -
     check(db)
 
 
+def test_transactions_of_many_calls_do_not_wait_for_each_other(db: DB, connect: Connect) -> None:
+    """A transaction that has a stripe goes on adding to it when it is full: whoever would join the stripes holds one."""
+    memory = hot(db).memory_id
+    first, second = connect(), connect()
+    while (first.info.backend_pid - second.info.backend_pid) % 64 == 0:
+        second = connect()
+    many = "select count(memfold.ingest_memory(%s, 'acme')) from generate_series(1, 1100)"
+    for connection in (first, second):
+        connection.execute("begin")
+        ingest(connection, HOT)
+    # more than a stripe takes
+    beside = Call(db, first, lambda c: c.execute(many, [HOT]))
+    second.execute(many, [HOT])
+    second.execute("commit")
+    beside.end()
+    first.execute("commit")
+    assert (totals(db, memory), striped(db)) == ((2203, 2203), 2202)
+    # the next one has none, and joins what is full
+    ingest(first, HOT)
+    assert (totals(db, memory), striped(db)) == ((2204, 2204), 0)
+    assert one(db, "select sum(observations) from memfold.memory_event_sums") == 2048
+    check(db)
+
+
 # Beside those who derive --------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,21 @@ return pg_catalog.pg_backend_pid() & 63;
 revoke all on function memfold_internal._own_stripe() from public;
 comment on function memfold_internal._own_stripe() is 'The stripe, 0 to 63, that this server process adds to.';
 
+create or replace function memfold_internal._adds_to(root_id uuid) returns boolean
+language sql stable parallel safe
+return coalesce(pg_catalog.strpos(pg_catalog.current_setting('memfold.adds_to', true), root_id::text) > 0, false);
+revoke all on function memfold_internal._adds_to(uuid) from public;
+comment on function memfold_internal._adds_to(uuid) is
+'Whether this transaction has added to a stripe of the root, and holds it. One expression, which its callers inline.';
+
+create or replace function memfold_internal._note_stripe(root_id uuid) returns text
+language sql volatile
+return pg_catalog.set_config('memfold.adds_to',
+    pg_catalog.concat(pg_catalog.current_setting('memfold.adds_to', true), root_id), true);
+revoke all on function memfold_internal._note_stripe(uuid) from public;
+comment on function memfold_internal._note_stripe(uuid) is
+'For _adds_to(), until the transaction ends: it has added to a stripe of the root. One expression, which its callers inline.';
+
 create or replace function memfold_internal._stripe(tenant_id text, root_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -161,13 +176,18 @@ begin
         limit 1
     ) as n
     where x.tenant_id = _add_to_stripe.tenant_id collate "C" and x.memory_id = _add_to_stripe.root_id
-        and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
+        and x.stripe = memfold_internal._own_stripe()
+        -- who has added to it before holds it, and must not wait for all others
+        and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(_add_to_stripe.root_id))
         -- a snapshot from before others' calls does not show what to come after
         and pg_catalog.current_setting('transaction_isolation') = 'read committed'
     -- end of rule
     returning x.* into s;
     if not found then
         return null;
+    end if;
+    if not memfold_internal._adds_to(root_id) then
+        perform memfold_internal._note_stripe(root_id);
     end if;
     if observed_at is not null then
         s.last_seen := observed_at;

@@ -96,7 +96,9 @@ begin
                 limit 1
             ) as n
             where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
-                and x.stripe = memfold_internal._own_stripe() and x.observations < memfold_internal._block_size()
+                and x.stripe = memfold_internal._own_stripe()
+                -- who has added to it before holds it, and must not wait for all others
+                and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(v_memory_id))
                 -- a snapshot from before others' calls does not show what to come after
                 and pg_catalog.current_setting('transaction_isolation') = 'read committed'
             -- end of copy
@@ -105,6 +107,9 @@ begin
             if v_aliases is not null then
                 if not v_is_striped then
                     perform pg_catalog.set_config('memfold.striped', v_memory_id::text, false);
+                end if;
+                if not memfold_internal._adds_to(v_memory_id) then
+                    perform memfold_internal._note_stripe(v_memory_id);
                 end if;
                 exit;
             end if;
