@@ -30,6 +30,8 @@ HOT_SHARE = {"durable": 0.9, "synchronous_commit=off": 0.8}
 CHANGE_MOST = 50
 # From here on a fact of each writer's own.
 OWN = 2 * 10**9
+# One that nobody has stated.
+NEW = OWN - 1
 # Random turns, of which none comes twice; each fact by its number.
 STATEMENT = (
     f"select memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
@@ -287,17 +289,14 @@ def _changes(
     server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report, rounds: int
 ) -> None:
     """What is more than an addition: merges, undos and a rejection of the hot memory."""
-    hot, other = (
-        connection.execute(
-            f"select (memfold.ingest_memory({reference.FACT.format(number=number)}, 'bench')).memory_id".encode()
-        ).fetchone()
-        for number in (HOT, OWN)
-    )
-    assert hot is not None
-    assert other is not None
+    state = "select (memfold.ingest_memory({}, 'bench')).memory_id"
+    facts = (reference.FACT.format(number=number) for number in (HOT, NEW, OWN))
+    hot, few, many = (_one(connection, state.format(fact)) for fact in facts)
     said = connection.execute(
-        "select event_id from memfold.memory_events where memory_id = %s and tier = 1 order by event_id", hot
+        f"select event_id from memfold.memory_events where memory_id = '{hot}' and tier = 1 order by event_id".encode()
     ).fetchall()
+    # what the writers on facts of their own have made of one of them
+    size = _one(connection, f"select observations from memfold.memory_totals where memory_id = '{many}'")
     measured: dict[str, list[tuple[float, float]]] = {}
     writer = _Writer(server)
 
@@ -312,13 +311,13 @@ def _changes(
     undo = "count(*) from memfold.undo(%s, 'bench')"
     try:
         for n in range(rounds):
-            fold = measure(
-                "a merge into it", "(memfold.merge_memories(%s, %s, 'bench')).event_id", other[0], hot[0]
-            )
-            measure("its undo", undo, fold)
+            merge = "(memfold.merge_memories(%s, %s, 'bench')).event_id"
+            for said_of, other in (("a new memory", few), (f"a memory of {size:,} observations", many)):
+                fold = measure(f"a merge of {said_of} into it", merge, other, hot)
+                measure(f"its undo, {said_of}", undo, fold)
             for name, place in (("oldest", n), ("middle", len(said) // 2 + n), ("newest", -1 - n)):
                 measure(f"undo of a restatement, the {name}", undo, said[place][0])
-            rejection = measure("a rejection", "(memfold.reject_memory(%s, 'bench')).event_id", hot[0])
+            rejection = measure("a rejection", "(memfold.reject_memory(%s, 'bench')).event_id", hot)
             measure("undo of the rejection", undo, rejection)
     finally:
         writer.close()
@@ -342,12 +341,19 @@ def _changes(
 
 
 def _merges(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(
-        "select coalesce(max(observations), 0) from memfold.memory_totals as k join memfold.memories as m"
-        f" using (tenant_id, memory_id) where m.content = {reference.FACT.format(number=HOT)}".encode()
-    ).fetchone()
+    return int(
+        _one(
+            connection,
+            "select coalesce(max(observations), 0) from memfold.memory_totals as k join memfold.memories as m"
+            f" using (tenant_id, memory_id) where m.content = {reference.FACT.format(number=HOT)}",
+        )
+    )
+
+
+def _one(connection: psycopg.Connection[Any], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
     assert row is not None
-    return int(row[0])
+    return row[0]
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
