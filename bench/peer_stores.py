@@ -139,7 +139,7 @@ def _url(dsn: str) -> sqlalchemy.URL:
     )
 
 
-def _document(fact: Fact) -> Document:
+def as_document(fact: Fact) -> Document:
     return Document(page_content=fact.text, metadata={"user_id": "user", "subject": fact.subject})
 
 
@@ -159,7 +159,7 @@ class LangchainVector:
         self.add_many([fact])
 
     def add_many(self, facts: Sequence[Fact]) -> None:
-        self.store.add_documents([_document(fact) for fact in facts])
+        self.store.add_documents([as_document(fact) for fact in facts])
 
     def close(self) -> None:
         self.engine.dispose()
@@ -174,7 +174,7 @@ class LangchainIndex(LangchainVector):
         self.records.create_schema()
 
     def add_many(self, facts: Sequence[Fact]) -> None:
-        index([_document(fact) for fact in facts], self.records, self.store, key_encoder="sha256")
+        index([as_document(fact) for fact in facts], self.records, self.store, key_encoder="sha256")
 
 
 class LangchainStore:
@@ -195,10 +195,30 @@ class LangchainStore:
         self.add_many([fact])
 
     def add_many(self, facts: Sequence[Fact]) -> None:
-        self.store.add_documents([_document(fact) for fact in facts])
+        self.store.add_documents([as_document(fact) for fact in facts])
 
     def close(self) -> None:
         self.engine._run_as_sync(self.engine.close())
+
+
+class Langgraph:
+    """langgraph's PostgresStore with a vector index, as a place to put values."""
+
+    name = f"langgraph-checkpoint-postgres {importlib.metadata.version('langgraph-checkpoint-postgres')}"
+    texts = "select value->>'content' from store"
+
+    def __init__(self, dsn: str, known: Known) -> None:
+        self.context = PostgresStore.from_conn_string(
+            dsn, index={"dims": DIMENSIONS, "embed": known, "fields": ["content"]}
+        )
+        self.store = self.context.__enter__()
+        self.store.setup()
+
+    def add(self, fact: Fact) -> None:
+        self.store.put(("memories", "user"), str(uuid.uuid4()), {"content": fact.text})
+
+    def close(self) -> None:
+        self.context.__exit__(None, None, None)
 
 
 class Canned(BaseChatModel):

@@ -170,6 +170,7 @@ class Way:
     store: Any
     many: bool = False
     least: int = 1  # it gets one in so many of the facts
+    instead_of: Any = None  # the framework's own store, of a way through its interface
     measured: dict[str, list[Measured]] = field(default_factory=dict)
     left: str = ""
 
@@ -183,6 +184,7 @@ class Way:
 
 def ways() -> list[Way]:
     """memfold's first of each kind: the others are compared with them."""
+    import peer_adapters as a
     import peer_stores as p
 
     return [
@@ -194,11 +196,15 @@ def ways() -> list[Way]:
         Way(f"{p.LangchainVector.name}, PGVectorStore", p.LangchainStore),
         Way(f"{p.LangchainVector.name}, index()", p.LangchainIndex),
         Way(f"{p.Langmem.name}, store manager", p.Langmem, least=SLOW),
+        Way(f"{p.Langgraph.name}, put()", p.Langgraph),
+        Way("memfold in LangChain", a.InLangchain, instead_of=p.LangchainStore),
+        Way("memfold in LangGraph, put()", a.InLanggraph, instead_of=p.Langgraph),
         Way("memfold, ingest_many", Ours, many=True),
         Way("memfold, ingest_many with subject", OursBySubject, many=True),
         Way(f"{p.LangchainVector.name}, PGVector, all at once", p.LangchainVector, many=True),
         Way(f"{p.LangchainVector.name}, PGVectorStore, all at once", p.LangchainStore, many=True),
         Way(f"{p.LangchainVector.name}, index(), all at once", p.LangchainIndex, many=True),
+        Way("memfold in LangChain, all at once", a.InLangchain, many=True, instead_of=p.LangchainStore),
     ]
 
 
@@ -391,6 +397,11 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
         ["", "client", "server", "both", "its / memfold's"],
         [[way.name, *_cpu(way, all_ways)] for way in all_ways],
     )
+    report.table(
+        "memfold behind a framework's interface, over what the framework has of its own (unique facts a second, as above):",
+        ["", "over", *SETTINGS],
+        [[ours.name, own.name, *_over(ours, own)] for ours, own in _framed(all_ways)],
+    )
     result["unique"] = {
         way.name: {setting: [vars(one) for one in found] for setting, found in way.measured.items()}
         for way in all_ways
@@ -464,6 +475,23 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
 def _like(way: Way, all_ways: Sequence[Way]) -> Way:
     """memfold's way that a peer's is compared with."""
     return next(ours for ours in all_ways if ours.many == way.many)
+
+
+def _framed(all_ways: Sequence[Way]) -> list[tuple[Way, Way]]:
+    """memfold's ways through a framework, each with the framework's own."""
+    return [
+        (ours, own)
+        for ours in all_ways
+        for own in all_ways
+        if own.store is ours.instead_of and own.many == ours.many
+    ]
+
+
+def _over(ours: Way, own: Way) -> list[str]:
+    return [
+        f"{harness.ratio(*([one.rate for one in way.measured[setting]] for way in (ours, own))):.2f}"
+        for setting in SETTINGS
+    ]
 
 
 def _compared(way: Way, all_ways: Sequence[Way], setting: str) -> tuple[str, str]:
