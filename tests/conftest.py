@@ -105,6 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append(
             "tests/environments/test_pgbouncer.py, a transaction pooler: pgbouncer is not installed"
         )
+    if servers.prometheus() is None:
+        LEFT_OUT.append("contrib/metrics: prometheus and prometheus-postgres-exporter are not installed")
     if servers.plproxy() is None:
         LEFT_OUT.append("contrib/plproxy, a router: no server with PL/Proxy and pgvector is installed")
     if citus_nodes.bindir()[0] is None:
@@ -187,6 +189,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}{python}")
     if servers.pgbouncer() is not None:
         terminalreporter.line(f"pooler: {servers.pgbouncer()}")
+    if servers.prometheus() is not None:
+        terminalreporter.line(f"metrics: {' and '.join(servers.prometheus() or ())}")
     if servers.plproxy() is not None:
         terminalreporter.line(f"router: PL/Proxy of {servers.plproxy()}")
     for line in LEFT_OUT:

@@ -622,6 +622,13 @@ def pgbouncer() -> Path | None:
 
 
 @functools.cache
+def prometheus() -> tuple[str, str] | None:
+    """Prometheus and its exporter for PostgreSQL, where both are installed (as pgbouncer)."""
+    found = [shutil.which(name) for name in ("prometheus", "prometheus-postgres-exporter")]
+    return (found[0], found[1]) if found[0] and found[1] else None
+
+
+@functools.cache
 def plproxy() -> Path | None:
     """The programs of a server that has PL/Proxy and pgvector (tools/full_server.sh installs PL/Proxy as pgbouncer)."""
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)

@@ -18,19 +18,25 @@ give_up() {
     say "$*"
     exit 3
 }
-# The pooler that tests/environments/test_pgbouncer.py asks for, wanted and not needed. Debian's package starts a service: not for us.
-pooler() {
-    [ -z "$(PATH=$PATH:/usr/sbin command -v pgbouncer)" ] || return 0
+# Daemons that tests start by themselves, wanted and not needed: pgbouncer, and Prometheus with its exporter. Debian's packages start
+# services: not for us.
+daemons() {
+    local wanted=() policy=/usr/sbin/policy-rc.d ours= package
+    for package in pgbouncer prometheus prometheus-postgres-exporter; do
+        [ -n "$(PATH=$PATH:/usr/sbin command -v "$package")" ] || wanted+=("$package")
+    done
+    [ ${#wanted[@]} -gt 0 ] || return 0
     { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; } || return 0
-    known pgbouncer || { "${apt[@]}" update >/dev/null && known pgbouncer; } || return 0
-    local policy=/usr/sbin/policy-rc.d ours=
     if [ ! -e "$policy" ]; then
         ours=yes
         printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
     fi
-    install pgbouncer || say "pgbouncer cannot be installed; its tests are left out"
+    for package in "${wanted[@]}"; do
+        known "$package" || { "${apt[@]}" update >/dev/null && known "$package"; } || continue
+        install "$package" || say "$package cannot be installed; its tests are left out"
+        update-rc.d "$package" disable >/dev/null 2>&1 || true
+    done
     [ -z "$ours" ] || rm -f "$policy"
-    update-rc.d pgbouncer disable >/dev/null 2>&1 || true
 }
 # The router that contrib/plproxy/tests asks for: the same.
 router() {
@@ -41,7 +47,7 @@ router() {
     install "$package" || say "$package cannot be installed; its tests are left out"
 }
 finish() {
-    pooler
+    daemons
     router "$1"
     say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
     exit 0

@@ -330,6 +330,7 @@ create table memfold.runs (
     primary key (tenant_id, run_id)
 );
 create index runs_bucket_idx on memfold.runs (tenant_id, bucket_id, kind, run_id);
+create index runs_maintenance_idx on memfold.runs (started_at) where kind = 'maintenance';
 comment on table memfold.runs is
 'One row a run of maintenance: what was asked, what it did, when. Its decisions are in memory_events and judgements, by run_id.';
 comment on column memfold.runs.bucket_id is '''*'': all buckets of the tenant.';

@@ -46,6 +46,8 @@ create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
 where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
+-- for the view metrics
+create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id) where status = 'dead';
 comment on table memfold.judgements is
 'Tier 3: open and answered questions "do these two say the same?". Both memories stay active until it is answered.';
 comment on column memfold.judgements.kind is

@@ -1,0 +1,73 @@
+create or replace view memfold.metrics with (security_invoker = true) as
+select
+    s.memories,
+    s.memories_total,
+    s.ledger_rows_total,
+    s.judgements_total,
+    q.open_judgements,
+    q.reviews,
+    q.overdue_leases,
+    q.oldest_open_seconds,
+    (
+        select count(*) from (select from memfold.judgements where status = 'dead' limit 10000) as d
+    ) as dead_judgements,
+    (
+        select count(*) from (select from memfold.memories where embedding_pending limit 10000) as p
+    ) as pending_embeddings,
+    (
+        select count(*) from (select from memfold.memories where not is_ingested limit 10000) as p
+    ) as plain_rows,
+    (
+        select count(*) from (select from memfold.memory_counter_stripes where stripe = 0 limit 10000) as c
+    ) as striped_memories,
+    extract(epoch from clock_timestamp() - r.started_at)::double precision as maintenance_seconds,
+    r.status = 'failed' as maintenance_failed,
+    s.bytes
+from (
+    select
+        max(pg_catalog.pg_stat_get_live_tuples(c.oid)) filter (where c.relname = 'memories') as memories,
+        max(pg_catalog.pg_stat_get_tuples_inserted(c.oid)) filter (where c.relname = 'memories') as memories_total,
+        max(pg_catalog.pg_stat_get_tuples_inserted(c.oid)) filter (where c.relname = 'memory_events') as ledger_rows_total,
+        max(pg_catalog.pg_stat_get_tuples_inserted(c.oid)) filter (where c.relname = 'judgements') as judgements_total,
+        sum(pg_catalog.pg_total_relation_size(c.oid))::bigint as bytes
+    from pg_catalog.pg_class as c
+    where c.relnamespace = 'memfold'::regnamespace and c.relkind = 'r'
+) as s
+cross join (
+    select
+        count(*) as open_judgements,
+        count(*) filter (where o.kind = 'review') as reviews,
+        count(*) filter (where o.leased_until < clock_timestamp() - interval '5 minutes') as overdue_leases,
+        extract(epoch from clock_timestamp() - min(o.created_at) filter (where o.kind <> 'review'))::double precision
+            as oldest_open_seconds
+    from (
+        select kind, created_at, leased_until from memfold.judgements where status in ('open', 'leased') limit 10000
+    ) as o
+) as q
+left join lateral (
+    select started_at, status from memfold.runs where kind = 'maintenance' order by started_at desc limit 1
+) as r on true;
+comment on view memfold.metrics is
+'One row of numbers for a monitor, from statistics and small indexes: ask as often as you like. A member of memfold_auditor counts for
+all tenants, anybody else for its own; what comes from statistics is of all tenants always. Counts of what waits end at 10,000.';
+comment on column memfold.metrics.memories is 'Texts that are stored, aliases and history included, as the statistics estimate them.';
+comment on column memfold.metrics.memories_total is
+'Texts written since the statistics were reset (a crash resets them); a standby has none of its own.';
+comment on column memfold.metrics.ledger_rows_total is
+'Ledger rows written since then: observations and decisions. memories_total over it is the share of new facts.';
+comment on column memfold.metrics.judgements_total is 'Questions asked since then.';
+comment on column memfold.metrics.open_judgements is 'Questions that wait for an answer, those that a judge has claimed included.';
+comment on column memfold.metrics.reviews is 'Those of them that wait for a person.';
+comment on column memfold.metrics.overdue_leases is
+'Questions whose judge has been late for five minutes: it died, and nobody else claims them.';
+comment on column memfold.metrics.oldest_open_seconds is
+'Age of the oldest question that waits for a judge, in seconds. Null: none does.';
+comment on column memfold.metrics.dead_judgements is 'Questions that failed eight times; retry_judgements() asks them again.';
+comment on column memfold.metrics.pending_embeddings is 'Texts that wait for a vector.';
+comment on column memfold.metrics.plain_rows is 'Rows of a plain INSERT that maintenance has yet to ingest.';
+comment on column memfold.metrics.striped_memories is 'Memories that so many state at once that their counters are striped.';
+comment on column memfold.metrics.maintenance_seconds is
+'Seconds since the last run_maintenance() of any tenant began. Null: none is on record.';
+comment on column memfold.metrics.maintenance_failed is 'Whether a task of it failed; runs.report says which.';
+comment on column memfold.metrics.bytes is 'Size of all tables with their indexes, in bytes.';
+grant select on memfold.metrics to memfold_app, memfold_auditor;

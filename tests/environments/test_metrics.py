@@ -1,0 +1,238 @@
+"""The view ``metrics``, and contrib/metrics: scraped by Debian's exporter, asked of a real Prometheus."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import Connect, Target
+from tests.servers import ROOT, prometheus
+from tests.support import ingest, model, vector
+
+DB = psycopg.Connection[Any]
+METRICS = ROOT / "contrib" / "metrics"
+SECONDS = 120  # until all is scraped, on a busy machine
+# daemons that ask any server the same
+with_prometheus = [
+    pytest.mark.one_server,
+    # said in the last lines of the run too (LEFT OUT)
+    pytest.mark.skipif(
+        prometheus() is None, reason="prometheus and prometheus-postgres-exporter are not installed"
+    ),
+]
+
+
+def row(db: DB) -> dict[str, Any]:
+    cursor = db.execute("select * from memfold.metrics")
+    assert cursor.description is not None
+    found = cursor.fetchone()
+    assert found is not None
+    return dict(zip([column.name for column in cursor.description], found, strict=True))
+
+
+def fill(db: DB) -> None:
+    """One of everything that is counted."""
+    model(db)
+    ingest(db, "Alice has a cat", **vector(1.0))
+    assert ingest(db, "Alice has no cat", **vector(0.99)).action == "escalated"
+    ingest(db, "Alice has a dog")
+    for tenant in ("acme", "globex"):
+        db.execute(
+            "insert into memfold.memories (tenant_id, bucket_id, memory_type, content) values (%s, 'plain', 'fact', 'Row')",
+            [tenant],
+        )
+    db.execute(
+        "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where content = 'Alice has a dog'"
+    )
+
+
+@pytest.mark.core
+def test_each_number_is_what_it_says(db: DB, connect: Connect) -> None:
+    before = row(db)
+    assert before["maintenance_seconds"] is None
+    assert before["oldest_open_seconds"] is None
+    fill(db)
+    found = row(db)
+    counted = (
+        "open_judgements",
+        "reviews",
+        "overdue_leases",
+        "dead_judgements",
+        "pending_embeddings",
+        "plain_rows",
+    )
+    # plain rows wait for their vectors too
+    assert [found[name] for name in counted] == [1, 0, 0, 0, 3, 2]
+    assert found["striped_memories"] == 1
+    assert 0 <= found["oldest_open_seconds"] < 600
+    assert found["bytes"] >= before["bytes"] > 1e6
+    db.execute("update memfold.judgements set status = 'leased', leased_until = now() - interval '6 minutes'")
+    assert row(db)["overdue_leases"] == 1
+    db.execute("update memfold.judgements set kind = 'review'")
+    found = row(db)
+    assert (found["reviews"], found["oldest_open_seconds"]) == (1, None)
+    db.execute("update memfold.judgements set status = 'dead'")
+    assert (row(db)["open_judgements"], row(db)["dead_judgements"]) == (0, 1)
+    db.execute("select memfold.run_maintenance('acme')")
+    found = row(db)
+    assert found["plain_rows"] == 1
+    assert 0 <= found["maintenance_seconds"] < 600
+    assert found["maintenance_failed"] is False
+    # what a tenant may see, and what an auditor may
+    reader = connect()
+    for role, plain in (("memfold_app", 0), ("memfold_auditor", 1)):
+        reader.execute(f"set role {role}; set memfold.tenant_id = 'acme'".encode())
+        assert row(reader)["plain_rows"] == plain
+        reader.execute("reset role")
+
+
+@pytest.mark.core
+def test_nothing_is_scanned(db: DB) -> None:
+    """Each part has an index, whoever asks: those of what waits are as small as that."""
+    db.execute("set enable_seqscan = off")
+    for role in ("memfold_app", "memfold_auditor"):
+        db.execute(f"set role {role}; set memfold.tenant_id = 'acme'".encode())
+        plan = "\n".join(line for (line,) in db.execute("explain select * from memfold.metrics").fetchall())
+        assert set(re.findall(r"(?:using|on) (\w+_idx)", plan)) >= {
+            "judgements_dead_idx", "judgements_queue_idx", "memories_pending_idx", "memories_not_ingested_idx",
+            "runs_maintenance_idx",
+        }  # fmt: skip
+        assert not re.search(r"Seq Scan on (memories|judgements|runs|memory_events|memory_counters) ", plan)
+        db.execute("reset role")
+
+
+def configured() -> dict[str, str]:
+    """The metrics of the exporter's configuration, with their kinds."""
+    text = (METRICS / "postgres_exporter.yml").read_text()
+    return dict(re.findall(r"    - (\w+):\n        usage: (\w+)\n", text))
+
+
+def queries() -> list[str]:
+    """What the dashboard asks."""
+    board = json.loads((METRICS / "dashboard.json").read_text())
+    return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+
+
+def test_the_configuration_has_every_number(db: DB) -> None:
+    assert list(configured()) == list(row(db))
+    totals = {name for name, kind in configured().items() if kind == "COUNTER"}
+    assert totals == {name for name in configured() if name.endswith("_total")}
+    asked = "\n".join([*queries(), (METRICS / "alerts.yml").read_text()])
+    assert set(re.findall(r"\bmemfold_(\w+)", asked)) == set(configured())
+
+
+@pytest.mark.skipif(prometheus() is None, reason="prometheus is not installed")
+def test_the_alerts_are_those_that_promtool_knows() -> None:
+    """promtool checks the rules, and runs the tests beside them: all is well, and nothing is."""
+    promtool = shutil.which("promtool")
+    assert promtool is not None
+    for command in ("check", "test"):
+        file = "alerts.yml" if command == "check" else "alerts_test.yml"
+        done = subprocess.run(
+            [promtool, command, "rules", file], cwd=METRICS, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    tested = re.findall(r"alertname: (\w+)", (METRICS / "alerts_test.yml").read_text())
+    rules = re.findall(r"- alert: (\w+)", (METRICS / "alerts.yml").read_text())
+    assert sorted(tested) == sorted(2 * rules)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def answer(port: int, query: str) -> list[float]:
+    """The values of a query; none too while Prometheus is not up."""
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        asking.request("GET", f"/api/v1/query?query={urllib.parse.quote(query)}")
+        found = json.loads(asking.getresponse().read())
+    except OSError:
+        return []
+    finally:
+        asking.close()
+    assert found["status"] == "success"
+    return [float(series["value"][1]) for series in found["data"]["result"]]
+
+
+@pytest.fixture
+def scraped(db: DB, target: Target, tmp_path: Path) -> Iterator[int]:
+    """The port of a Prometheus that scrapes the exporter, which asks this database each second."""
+    programs = prometheus()
+    assert programs is not None
+    role = f"watch_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}; create role {role} login in role memfold_auditor".encode())
+    exporter, server = free_port(), free_port()
+    (tmp_path / "prometheus.yml").write_text(
+        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{METRICS / 'alerts.yml'}']\n"
+        f"scrape_configs:\n  - job_name: memfold\n    static_configs: [{{targets: ['127.0.0.1:{exporter}']}}]\n"
+    )
+    dsn = f"host={target.cluster.base} port={db.info.port} dbname={db.info.dbname} user={role}"
+    running = [
+        subprocess.Popen(
+            [
+                programs[1], f"--web.listen-address=127.0.0.1:{exporter}", "--disable-default-metrics",
+                "--disable-settings-metrics", f"--extend.query-path={METRICS / 'postgres_exporter.yml'}",
+            ],
+            env={"DATA_SOURCE_NAME": dsn}, stderr=subprocess.DEVNULL,
+        ),
+        subprocess.Popen(
+            [
+                programs[0], f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
+                f"--web.listen-address=127.0.0.1:{server}",
+            ],
+            stderr=subprocess.DEVNULL,
+        ),
+    ]  # fmt: skip
+    try:
+        yield server
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(timeout=30)
+        ended = "select count(*) from pg_stat_activity where usename = %s"
+        deadline = time.monotonic() + 30
+        while db.execute(ended, [role]).fetchone() != (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        db.execute(f"drop role {role}".encode())
+
+
+class TestPrometheus:
+    pytestmark = with_prometheus
+
+    def test_the_dashboard_finds_what_it_asks_for(self, db: DB, scraped: int) -> None:
+        fill(db)
+        db.execute("select memfold.run_maintenance('globex')")
+        waiting = set(queries())
+        deadline = time.monotonic() + SECONDS
+        number = 0
+        while waiting:
+            assert time.monotonic() < deadline, waiting
+            # rates need something that happens, and the statistics of it
+            ingest(db, f"Alice has {(number := number + 1)} fish")
+            db.execute("select pg_stat_force_next_flush()")
+            waiting = {query for query in waiting if not answer(scraped, query)}
+            time.sleep(0.2)
+        assert answer(scraped, "memfold_open_judgements") == [1]
+        assert answer(scraped, "memfold_maintenance_failed") == [0]
+        db.execute("update memfold.judgements set status = 'dead'")
+        alert = 'ALERTS{alertname="MemfoldJudgementsDead", alertstate="firing"}'
+        while answer(scraped, alert) != [1]:
+            assert time.monotonic() < deadline + SECONDS
+            time.sleep(0.2)
