@@ -227,6 +227,30 @@ def keys(db: DB) -> list[str]:
     ]
 
 
+def test_what_maintenance_said_a_month_ago_goes(db: DB) -> None:
+    """Its own rows, 100 a call, not those of runs that can be undone, nor another tenant's."""
+    for tenant in ("acme", "globex"):
+        db.execute(
+            "insert into runs (tenant_id, bucket_id, kind, status, started_at, actor)"
+            " select %s, '*', kind, 'done', now() - days * interval '1 day', 'x'"
+            " from unnest('{maintenance,consolidation}'::text[]) as kind, unnest(array_fill(31, '{120}') || 29) as days",
+            [tenant],
+        )
+
+    def left() -> dict[tuple[str, str], int]:
+        rows = db.execute("select tenant_id, kind, count(*) from runs group by 1, 2").fetchall()
+        return {(str(tenant), str(kind)): int(str(number)) for tenant, kind, number in rows}
+
+    for number in (22, 3, 4):
+        db.execute("select run_maintenance('acme', '{counters}')")
+        assert left() == {
+            ("acme", "maintenance"): number,
+            ("acme", "consolidation"): 121,
+            ("globex", "maintenance"): 121,
+            ("globex", "consolidation"): 121,
+        }
+
+
 def test_idempotency_keys_expire(db: DB) -> None:
     """After the bucket's key_retention, 30 days by default. A key that comes again after that is another call."""
     db.execute("select set_options('acme', 'long', key_retention => '1 year')")
