@@ -81,7 +81,7 @@ def test_the_commands_of_the_contract() -> None:
     assert commands() == [
         "adopt", "approve", "archive", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
         "init", "judge", "maintenance", "mcp", "psql", "reembed", "restore", "review", "search", "stats", "status",
-        "sweep", "undo", "up", "web",
+        "sweep", "undo", "uninstall", "up", "web",
     ]  # fmt: skip
 
 

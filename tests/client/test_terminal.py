@@ -34,7 +34,7 @@ MODEL, OTHER_MODEL = f"model{HOSTILE}", f"other model{HOSTILE}"
 ESCAPED = escape_line(HOSTILE)
 
 Run = Callable[..., str]
-EXEMPT = {"up", "down", "init", "psql", "mcp", "web"}
+EXEMPT = {"up", "down", "init", "psql", "mcp", "uninstall", "web"}
 """Commands that print nothing stored: what they print is a path, a DSN or SQL; psql prints for itself,
 and mcp to a client."""
 

@@ -27,6 +27,7 @@ from memfold.cli import (
     _search,
     _status,
     _undo,
+    _uninstall,
     _web,
 )
 from memfold.cli._embedding import embed_options, make_embedder
@@ -381,6 +382,7 @@ for _command in (
     _psql.psql,
     _status.status,
     _undo.undo,
+    _uninstall.uninstall_command,
     _web.web,
 ):
     main.add_command(_command)

@@ -1,0 +1,37 @@
+"""``memfold uninstall``: take memfold out of a database, with all that it holds."""
+
+from __future__ import annotations
+
+import click
+
+from memfold.admin.uninstall import uninstall
+from memfold.cli._shared import dsn_option, json_option, report, resolve, say
+
+
+@click.command("uninstall")
+@dsn_option
+@click.option(
+    "--drop",
+    "database",
+    metavar="DATABASE",
+    required=True,
+    help="The name of the database, as a confirmation.",
+)
+@json_option
+def uninstall_command(dsn: str | None, database: str) -> None:
+    """Drop memfold and every memory from a database.
+
+    Its schemas or its extension, jobs of pg_cron, its place in search_path, and the roles where no other database of the
+    cluster uses them. It refuses while a table is adopted, or something of yours is built on memfold's objects. pgvector
+    stays. To keep the memories, memfold export each bucket first.
+
+    \b
+    memfold uninstall --dsn postgresql://owner@db.example.com/agents --drop agents
+    """
+    removed = uninstall(resolve(dsn), database=database)
+    report(
+        {"database": removed.database, "roles": list(removed.roles), "kept_roles": list(removed.kept_roles)}
+    )
+    say(f"memfold is gone from {removed.database}")
+    if removed.kept_roles:
+        say(f"its roles stay, as something else depends on them: {', '.join(removed.kept_roles)}")
