@@ -33,7 +33,8 @@ left join lateral (
         min(x.first_seen) as first_seen,
         max(x.last_seen) as last_seen
     from memfold.memory_counter_stripes as x
-    where k.is_striped and x.tenant_id = k.tenant_id and x.memory_id = k.memory_id
+    -- not a condition by itself, which Citus on PostgreSQL 15 does not plan beneath an outer join
+    where x.tenant_id = k.tenant_id and x.memory_id = case when k.is_striped then k.memory_id end
 ) as s on true;
 comment on view memfold.memory_totals is
 'The counters of a memory, exact in every snapshot: its row of memory_counters and, where they are striped, what memory_counter_stripes

@@ -36,7 +36,7 @@ comment on function memfold_internal._pair_score(text, text, double precision, u
 create or replace function memfold_internal._bands(
     merge_threshold double precision, judge_threshold double precision, similar_threshold double precision, embedding_model text
 ) returns table (
-    score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
+    score text, merge_above double precision, judge_from double precision, floor double precision,
     report double precision, dimensions bigint, replaced_by text
 )
 language sql stable rows 1
@@ -67,8 +67,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
 comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
-'What tier 2 goes by, by a policy''s thresholds (null: it has none) and the model: above merge_threshold it merges, from
-judge_threshold on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
+'What tier 2 goes by, by a policy''s thresholds (null: it has none) and the model: above merge_above it merges, from
+judge_from on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
 has none, or the policy has thresholds of its own. floor: the cosine from which on a neighbour counts at all. report: the cosine
 from which on it is reported as similar. dimensions, replaced_by: the model''s. Inlined.';
 
@@ -108,7 +108,7 @@ declare
     v_similar jsonb[];
 begin
     d.action := null;
-    select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
+    select b.score, b.merge_above, b.judge_from, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
     from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
         c.embedding_model) as b;
