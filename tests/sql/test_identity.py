@@ -1,4 +1,4 @@
-"""Questions whether two names are one: asked on request, answered by a judge or a person, carried out, taken back, erased."""
+"""Questions whether two names are one: asked on request, answered, carried out, taken back, erased."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def suggested(db: DB) -> list[Any]:
 
 def judgements(db: DB) -> list[Any]:
     return db.execute(
-        "select status, verdict, link ->> 'alias', link ->> 'name' from judgements where kind = 'identity' order by judgement_id"
+        "select status, verdict, link ->> 'alias', link ->> 'name' from judgements where kind = 'identity'"
+        " order by judgement_id"
     ).fetchall()
 
 
@@ -61,15 +62,23 @@ def test_question_is_asked_answered_and_carried_out(db: DB) -> None:
     assert row == ("identity", question.memory["content"], question.other["content"], "Georg")
 
     found = resolve(
-        db, question.judgement_id, "duplicate", confidence=0.9, reason="one man", model="m", input_tokens=300, output_tokens=20,
-        cost=0.001,
+        db, question.judgement_id, "duplicate", confidence=0.9, reason="one man", model="m", input_tokens=300,
+        output_tokens=20, cost=0.001,
     )  # fmt: skip
     assert (found.status, found.verdict, found.action, found.memory_id, found.event_id) == (
         "done", "duplicate", "linked", None, None
     )  # fmt: skip
-    assert db.execute("select alias, name, run_id from links").fetchall() == [("georg", "Georg Maier", found.run_id)]
-    assert db.execute("select kind, status from runs where run_id = %s", [found.run_id]).fetchone() == ("link", "done")
-    assert db.execute("select distinct subject from memories order by 1").fetchall() == [("Anna Schmidt",), ("Georg Maier",)]
+    assert db.execute("select alias, name, run_id from links").fetchall() == [
+        ("georg", "Georg Maier", found.run_id)
+    ]
+    assert db.execute("select kind, status from runs where run_id = %s", [found.run_id]).fetchone() == (
+        "link",
+        "done",
+    )
+    assert db.execute("select distinct subject from memories order by 1").fetchall() == [
+        ("Anna Schmidt",),
+        ("Georg Maier",),
+    ]
     assert db.execute("select input_tokens, output_tokens, cost, duplicates from judge_costs").fetchall() == [
         (300, 20, 0.001, 1)
     ]
@@ -179,7 +188,9 @@ def test_texts_without_a_subject_and_predicates_are_asked_about(db: DB) -> None:
     assert db.execute("select kind, name from links order by 1").fetchall() == [
         ("beginning", "Georg Maier"), ("predicate", "works_at")
     ]  # fmt: skip
-    assert db.execute("select distinct subject from memories where predicate is null").fetchall() == [("Georg Maier",)]
+    assert db.execute("select distinct subject from memories where predicate is null").fetchall() == [
+        ("Georg Maier",)
+    ]
     check(db)
 
 
@@ -252,7 +263,9 @@ def test_answers_about_names_are_no_labels_of_pairs(db: DB) -> None:
     asked(db)
     [question] = claim(db, tenant_id="acme")
     resolve(db, question.judgement_id, "distinct")
-    assert db.execute("select count(*) from memfold_internal._past_decisions('acme', null)").fetchone() == (0,)
+    assert db.execute("select count(*) from memfold_internal._past_decisions('acme', null)").fetchone() == (
+        0,
+    )
 
 
 # Maintenance --------------------------------------------------------------------------------------------------------
@@ -289,7 +302,10 @@ def test_maintenance_takes_up_what_is_left_a_hundred_texts_a_call(db: DB) -> Non
             break
     assert (sum(left), max(left)) == (250, 100)
     assert db.execute("select distinct subject from memories").fetchall() == [("Georg Maier",)]
-    assert db.execute("select status, report ->> 'texts' from runs where kind = 'link'").fetchone() == ("done", "250")
+    assert db.execute("select status, report ->> 'texts' from runs where kind = 'link'").fetchone() == (
+        "done",
+        "250",
+    )
     assert maintain(db, "links") | {"ms": None} == {
         "counts": {"links": 0}, "ms": None, "left": [], "busy": [], "errors": {}
     }  # fmt: skip

@@ -352,7 +352,11 @@ def test_named_buckets_are_found_by_indexes(db: DB, app: Connect) -> None:
     for n in range(50):
         ingest(db, f"Note {n} about bees", bucket_id=f"user:{n}", **vector(0.9 - n / 100, 1))
     mine = app("acme")
-    given: dict[str, Any] = {"bucket_ids": [f"user:{n}" for n in range(50)], "deduplicate": False, "max_results": 100}
+    given: dict[str, Any] = {
+        "bucket_ids": [f"user:{n}" for n in range(50)],
+        "deduplicate": False,
+        "max_results": 100,
+    }
 
     def searched(**more: Any) -> tuple[int, int]:
         with mine.transaction():

@@ -46,11 +46,19 @@ def links(dsn: str | None, tenant: str | None, bucket: str, ask: bool, most: int
         found = client.suggest_links(bucket, max_results=most)
         if not found:
             say("no names that may be one")
-            warn_if_empty(client, tenant, bucket)
+            if tenant is not None:
+                warn_if_empty(client, tenant, bucket)
     report({"links": found})
     head = ["kind", "alias", "name", "score", "facts of both", "why"]
     rows: list[list[object]] = [
-        [one.kind, one.alias or "(no subject)", one.name, f"{one.score:.2f}", one.evidence.get("shared"), ", ".join(one.reasons)]
+        [
+            one.kind,
+            one.alias or "(no subject)",
+            one.name,
+            f"{one.score:.2f}",
+            one.evidence.get("shared"),
+            ", ".join(one.reasons),
+        ]
         for one in found
     ]
     if rows:

@@ -267,7 +267,11 @@ def _asked_about(names: Names) -> tuple[str, Json]:
         "B": {"name": names.alias, "told": names.told} if names.alias is not None else {"told": names.told},
         "noticed": names.reasons,
     }
-    what = "a predicate, which says what a fact is of its subject" if predicate else "whom or what facts are about"
+    what = (
+        "a predicate, which says what a fact is of its subject"
+        if predicate
+        else "whom or what facts are about"
+    )
     return _NAMES_SYSTEM.format(what=what, thing="relation" if predicate else "subject"), document
 
 

@@ -70,8 +70,8 @@ class Side:
 class Names:
     """Two names that may be one: the alias, and the name that would be stored in its place.
 
-    ``kind``: subject, predicate, or beginning (``alias`` is None: texts without a subject that begin with the name). ``told``
-    and ``name_told`` are examples of what is told of each, ``reasons`` why they are asked about, as of ``suggest_links``.
+    ``kind``: subject, predicate, or beginning (``alias`` is None: texts without a subject that begin with the name).
+    ``told`` and ``name_told`` are examples of what is told of each, ``reasons`` why they are asked about.
     """
 
     kind: str

@@ -62,7 +62,9 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
 def describe_closed(question: Question, status: str) -> str:
     """Why an answer was not applied, by the status that its judgement has now."""
     if status != "open":
-        return "there is nothing to decide any more" if question.names is None else "other links do not admit it"
+        return (
+            "there is nothing to decide any more" if question.names is None else "other links do not admit it"
+        )
     if question.members:
         return "one of them has changed meanwhile; the question as it is now is queued"
     return "one of the two has changed meanwhile; the pair as it is now is queued"

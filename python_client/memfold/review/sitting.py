@@ -295,9 +295,7 @@ class Review:
         if resolution.status != "done":
             click.echo(f"-> not applied: {describe_closed(question, resolution.status)}")
         else:
-            made = _Done(
-                question, verdict, resolution.action, resolution.event_id, run_id=resolution.run_id
-            )
+            made = _Done(question, verdict, resolution.action, resolution.event_id, run_id=resolution.run_id)
             self._note(made, resolution.memory_id)
 
     def _note(self, done: _Done, memory_id: UUID | None) -> None:

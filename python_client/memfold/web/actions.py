@@ -69,7 +69,9 @@ def undo_answer(session: Session, request: Request, form: FormData) -> str:
     run_id = uuid_of(params.get("run"), "run")
     if run_id is not None:
         session.drive(unlink(session.core, question, run_id))
-        return link("/queue", {"bucket": params.get("bucket"), "after": params.get("after"), "undone": "link"})
+        return link(
+            "/queue", {"bucket": params.get("bucket"), "after": params.get("after"), "undone": "link"}
+        )
     events = [event for given in params.getlist("event") if (event := uuid_of(given, "event")) is not None]
     if not events:
         events = session.drive(session.core.events_of(question))

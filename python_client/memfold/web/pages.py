@@ -58,8 +58,10 @@ def read_question(session: Session, judgement_id: UUID) -> tuple[Question, str]:
 def _outcome(session: Session, params: QueryParams) -> Shown | None:
     """What the last answer has done, which is told with the next question."""
     if "undone" in params:
-        told = "undone, all are kept; answer it again, or skip it"
-        return {"text": told if params["undone"] != "link" else "unlinked, the two names are kept apart", "judgement_id": None}
+        text = "undone, all are kept; answer it again, or skip it"
+        if params["undone"] == "link":
+            text = "unlinked, the two names are kept apart"
+        return {"text": text, "judgement_id": None}
     done = uuid_of(params.get("done"), "done")
     if done is None:
         return None
@@ -72,7 +74,12 @@ def _outcome(session: Session, params: QueryParams) -> Shown | None:
     text = describe_outcome(question, verdict, params.get("action"), holds)
     run_id = uuid_of(params.get("run"), "run")
     is_undoable = question.names is None or run_id is not None
-    return {"text": text, "judgement_id": done if is_undoable else None, "events": params.getlist("event"), "run": run_id}
+    return {
+        "text": text,
+        "judgement_id": done if is_undoable else None,
+        "events": params.getlist("event"),
+        "run": run_id,
+    }
 
 
 def queue(session: Session, request: Request) -> Shown:

@@ -39,7 +39,7 @@ limit 1
 """
 )
 QUESTION = (
-    _QUESTION
+    _QUESTION  # noqa: S608 (of this file)
     + """
 from (
     select o.judgement_id, o.tenant_id, o.bucket_id, o.kind, o.status, o.similarity, o.guard, o.attempts, o.member_ids,

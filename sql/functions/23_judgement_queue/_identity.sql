@@ -1,24 +1,29 @@
 -- Questions of kind identity: are two names one? They are about names of a bucket, and about no pair of memories.
 
 create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
-language sql immutable parallel safe
-return (
-    select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.jsonb_build_array(_names_key.kind, least(k.alias, k.name), greatest(k.alias, k.name))::text, 'UTF8'
-    )), 'hex')
-    from (
-        select memfold_internal._link_key(_names_key.kind, _names_key.alias) collate "C" as alias,
-            memfold_internal._link_key(_names_key.kind, _names_key.name) collate "C" as name
-    ) as k
-);
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_alias constant text collate "C" := memfold_internal._link_key(kind, alias);
+    v_name constant text collate "C" := memfold_internal._link_key(kind, name);
+begin
+    return pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+        pg_catalog.jsonb_build_array(kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
+    )), 'hex');
+end;
+$$;
 revoke all on function memfold_internal._names_key(text, text, text) from public;
 comment on function memfold_internal._names_key(text, text, text) is
 'Stands for two names, in either order and however they are spelled. A hash: names may be longer than what an index holds.';
 
 create or replace function memfold_internal._suggestion_key(suggestion memfold.link_suggestion) returns text
-language sql immutable parallel safe
-return memfold_internal._names_key(case when (suggestion).alias is null then 'beginning' else (suggestion).kind end,
-    coalesce((suggestion).alias, (suggestion).name), (suggestion).name);
+language plpgsql immutable parallel safe
+as $$
+begin
+    return memfold_internal._names_key(case when suggestion.alias is null then 'beginning' else suggestion.kind end,
+        coalesce(suggestion.alias, suggestion.name), suggestion.name);
+end;
+$$;
 revoke all on function memfold_internal._suggestion_key(memfold.link_suggestion) from public;
 comment on function memfold_internal._suggestion_key(memfold.link_suggestion) is 'The names of a suggestion (_names_key).';
 
@@ -31,7 +36,7 @@ comment on function memfold_internal._examples(jsonb) is
 'Of a question about names: a memory that is told of the name, and one that is told of the alias.';
 
 create or replace function memfold_internal._shown_link(tenant_id text, link jsonb) returns jsonb
-language plpgsql stable
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (

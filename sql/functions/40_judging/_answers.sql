@@ -88,4 +88,5 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._close_judgement(memfold.judgements) from public;
-comment on function memfold_internal._close_judgement(memfold.judgements) is 'Writes down the answer of a judgement, and that it is closed.';
+comment on function memfold_internal._close_judgement(memfold.judgements) is
+'Writes down the answer of a judgement, and that it is closed.';

@@ -212,8 +212,8 @@ for a person. Answer with: select * from resolve_judgement(judgement_id, ''dupli
 ''distinct'', reason => ...). Kind identity asks whether two names are one (link): content and other_content are examples of what is told of
 each, and the answer is ''duplicate'' or ''distinct''.';
 comment on column memfold.open_judgements.link is
-'Of kind identity: kind, alias and name, score, reasons and evidence (as of suggest_links), and what is told of each (told, name_told). Null:
-it is about memories.';
+'Of kind identity: kind, alias and name, score, reasons and evidence (as of suggest_links), and what is told of each (told, name_told).
+Null: it is about memories.';
 comment on column memfold.open_judgements.member_ids is
 'Of a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
 
