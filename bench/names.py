@@ -8,7 +8,7 @@ subject. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip insta
 
 Three stores are told the same. One is told one name of each person and one predicate of each kind of fact: that is what
 links are to come to. One is left as it is. In the third ask_links() asks at half-time, until nothing is suggested any more,
-somebody who knows the truth answers, and a sweep follows.
+somebody who knows the truth answers.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Told:
     value: str
     session: int
 
+    @property
+    def fact(self) -> tuple[str, str, str]:
+        """What it says, however it is said."""
+        return self.person, self.kind, self.value
+
     def plain(self) -> Told:
         """The same by the names that a careful caller would use."""
         name = self.subject or self.person
@@ -133,14 +138,18 @@ def stream(sessions: int, seed: int) -> list[Told]:
 
 def ideal(told: Sequence[Told]) -> int:
     """How many different facts there are."""
-    return len({(one.person, one.kind, one.value) for one in told})
+    return len({one.fact for one in told})
 
 
 def tell(
-    db: psycopg.Connection[Any], bucket: str, told: Sequence[Told], vectors: dict[str, list[float]]
+    db: psycopg.Connection[Any],
+    bucket: str,
+    told: Sequence[Told],
+    vectors: dict[str, list[float]],
+    first: int = 0,
 ) -> None:
     """Ingest them in order, each from a turn of its own."""
-    for number, one in enumerate(told):
+    for number, one in enumerate(told, first):
         db.execute(
             "select memfold.ingest_memory(%s, bucket_id => %s, subject => %s, predicate => %s, source_turn_ids => array[%s],"
             " embedding => %s::vector, embedding_model => %s)",
@@ -188,15 +197,48 @@ def is_one(kind: str, alias: str | None, name: str) -> bool:
     return len(whose) == 1 and (alias is None or people_of(alias) == whose)
 
 
-def sweep(db: psycopg.Connection[Any], bucket: str) -> None:
-    """Compare what links have brought together, until nothing is left to merge."""
-    while True:
+def keep_in_order(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]) -> None:
+    """Sweep, and answer by the truth what was asked, until nothing is left to do."""
+    done = 1
+    while done:
+        done = settle(db, bucket, told)
         row = db.execute(
             "select count(*) from memfold.sweep_duplicates(bucket_id => %s, dry_run => false) where action <> 'keep'",
             [bucket],
         ).fetchone()
-        if row is None or not row[0]:
-            return
+        assert row is not None
+        done += row[0]
+
+
+def settle(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]) -> int:
+    """Answer the questions about memories that wait; how many."""
+    turns = db.execute(
+        "select s.memory_id, min(split_part(s.source_turn_id, '/', 2)::int) from memfold.memory_sources as s"
+        " join memfold.memories as m using (tenant_id, memory_id)"
+        " where s.tenant_id = %s and m.bucket_id = %s group by 1",
+        [harness.TENANT, bucket],
+    ).fetchall()
+    facts = {memory_id: told[turn].fact for memory_id, turn in turns}
+    waiting = db.execute(
+        "select judgement_id, coalesce(member_ids, array[other_id, memory_id]) from memfold.open_judgements"
+        " where tenant_id = %s and bucket_id = %s and kind <> 'identity' order by judgement_id",
+        [harness.TENANT, bucket],
+    ).fetchall()
+    for judgement_id, members in waiting:
+        groups: dict[tuple[str, str, str], list[Any]] = {}
+        for member in members:
+            groups.setdefault(facts[member], []).append(member)
+        same = max(groups.values(), key=len)
+        verdict = "duplicate" if len(same) > 1 else "distinct"
+        try:
+            db.execute(
+                "select memfold.resolve_judgement(%s, %s, member_ids => %s)",
+                [judgement_id, verdict, same if len(same) > 1 else None],
+            )
+        except psycopg.Error as error:
+            if error.sqlstate not in {"MF026", "MF027", "MF028"}:
+                raise
+    return len(waiting)
 
 
 def state(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int]:
@@ -230,18 +272,28 @@ def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed
             ("one name from the start", plain),
         ):
             tell(db, store, given[:half], vectors)
+            keep_in_order(db, store, given)
             seen[store] = [state(db, store)]
             if store == "linked at half-time":
                 questions, links, rounds = answer(db, store)
-                sweep(db, store)
+                keep_in_order(db, store, given)
             seen[store].append(state(db, store))
-            tell(db, store, given[half:], vectors)
+            tell(db, store, given[half:], vectors, half)
+            keep_in_order(db, store, given)
             seen[store].append(state(db, store))
     server.drop("names")
     report.table(
         f"{len(told)} statements of {ideal(told)} facts ({ideal(told[:half])} in the first half): active memories, and"
-        " questions about two memories that a judge was asked. Nobody answers these.",
-        ["", "active, half-time", "after links", "at the end", "asked, half-time", "by links", "second half"],
+        " questions about memories. Who knows the truth answers these, and a sweep follows, at half-time and at the end.",
+        [
+            "",
+            "active, half-time",
+            "after links",
+            "at the end",
+            "asked, first half",
+            "after links",
+            "second half",
+        ],
         [
             [store, *(active for active, _ in marks), marks[0][1], *(b[1] - a[1] for a, b in pairwise(marks))]
             for store, marks in seen.items()
