@@ -33,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1, "CROWDS": (4,), "CROWD_SECONDS": 1},
     "memory": {"EVERY": 0.05},
     "search": {"SMALL": (200, 400), "QUERIES": 3, "RECALL": 3},
-    "recall": {"QUERIES": 3, "BUCKETS": 3, "SIZE": 50, "WRITES": 5},
+    "recall": {"QUERIES": 3, "BUCKETS": 3, "SIZE": 50, "WRITES": 5, "EXACT": 200},
     "consolidation": {"MERGES": 20, "TOLD": 200, "LATER": 60, "QUIET": 0.2},
     "erasure": {"OTHERS": 400, "MERGES": 20, "QUIET": 0.2},
     "soak": {"FACTS": 200, "SLOTS": 20, "FAINT": 10, "SESSIONS": 2},
