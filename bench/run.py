@@ -49,7 +49,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
     parser.add_argument(
-        "--memories", type=int, default=1_000_000, help="the largest size of growth, and of search"
+        "--memories",
+        type=int,
+        help="the largest size of growth, and of search (default: 1,000,000), of recall (default: 100,000)",
     )
     parser.add_argument(
         "--rows",
@@ -75,15 +77,19 @@ def main() -> int:
     questions: dict[str, Callable[[harness.Server], harness.Report]] = {
         "replay": lambda server: replay.run(server, rounds=given.rounds, seconds=given.seconds),
         "newfact": lambda server: newfact.run(server, data(), rounds=given.rounds, seconds=given.seconds),
-        "growth": lambda server: growth.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "growth": lambda server: growth.run(
+            server, data(), rounds=given.rounds, memories=given.memories or 1_000_000
+        ),
         "profile": lambda server: breakdown.run(server, rounds=given.rounds),
         "batch": lambda server: batch.run(server, rounds=given.rounds),
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),
         "memory": lambda server: memory.run(server, rows=given.rows or memory.ROWS),
-        "search": lambda server: search.run(server, data(), rounds=given.rounds, memories=given.memories),
+        "search": lambda server: search.run(
+            server, data(), rounds=given.rounds, memories=given.memories or 1_000_000
+        ),
         "recall": lambda server: recall.run(
-            server, rounds=given.rounds, memories=min(given.memories, 100_000)
+            server, rounds=given.rounds, memories=given.memories or recall.EXACT
         ),
         "consolidation": lambda server: consolidation.run(
             server, data(), memories=given.rows or consolidation.MEMORIES

@@ -32,6 +32,7 @@ class Claimed:
     memory: dict[str, Any]
     other: dict[str, Any]
     members: list[dict[str, Any]] | None = None
+    link: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Resolution:
     action: str | None
     memory_id: UUID | None
     event_id: UUID | None
+    run_id: UUID | None = None
 
 
 def call(db: DB, function: str, /, *arguments: Any, **named: Any) -> list[tuple[Any, ...]]:

@@ -171,6 +171,14 @@ def populate(db: DB, side: Side) -> None:
         [tenant, first.memory_id, first.event_id],
     )
     assert first.memory_id is not None
+    names = {
+        "kind": "subject", "alias": say("Al"), "name": say("Alan"), "key": say("key"), "told": [str(first.memory_id)],
+        "name_told": [str(asked.memory_id)],
+    }  # fmt: skip
+    db.execute(
+        "insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, link) values (%s, %s, 0, 'identity', %s)",
+        [tenant, bucket, json.dumps(names)],
+    )
     db.execute(
         "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
         [tenant],
@@ -488,6 +496,9 @@ SIDED: dict[str, Give] = {
         "content": side.say("prefers dark mode"), "bucket_id": side.bucket, "memory_type": side.say("type"),
         "subject": side.say("subject"), "idempotency_key": side.say("key"), "source_turn_ids": [side.say("turn")],
     }]),
+    "link": lambda side: json.dumps({
+        "told": [str(side.id("memory_id"))], "name_told": [str(side.id("other_id"))], "name": side.say("nickname"),
+    }),
     "role": lambda side: f"{side.word}_role",
 }  # fmt: skip
 # And what is of no side.
@@ -684,7 +695,7 @@ def probe_functions(
 
 
 # What answers whoever asks, in whatever name: from its arguments and the rules of '*' alone.
-ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair"}
+ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair", "_shown_link"}
 
 
 def _tells(row: str) -> bool:

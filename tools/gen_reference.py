@@ -43,6 +43,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
         ],
         "suggest_links": [],
+        "ask_links": [],
         "link_subject": [
             "select link_subject('Evelyn', 'Eve', 'acme') is not null as linked",
             "select bucket_id, kind, alias, name from links",

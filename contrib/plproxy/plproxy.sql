@@ -354,7 +354,7 @@ create type memfold.archived_rows as (archived bigint, summaries bigint, is_left
 
 create type memfold.batch_result as (ordinal bigint, action text, memory_id uuid, tier integer, method text, similarity double precision, superseded_id uuid, judgement_id uuid, event_id uuid, "similar" jsonb, sqlstate text, error text, detail text, hint text);
 
-create type memfold.claimed_judgement as (tenant_id text, judgement_id uuid, bucket_id text, kind text, similarity double precision, guard text[], attempts bigint, leased_until timestamp with time zone, memory jsonb, other jsonb, members jsonb);
+create type memfold.claimed_judgement as (tenant_id text, judgement_id uuid, bucket_id text, kind text, similarity double precision, guard text[], attempts bigint, leased_until timestamp with time zone, memory jsonb, other jsonb, members jsonb, link jsonb);
 
 create type memfold.decay_report as (run_id uuid, decayed bigint, remaining bigint);
 
@@ -370,7 +370,7 @@ create type memfold.pending_memory as (memory_id uuid, bucket_id text, content t
 
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 
-create type memfold.resolution as (status text, verdict text, action text, memory_id uuid, event_id uuid);
+create type memfold.resolution as (status text, verdict text, action text, memory_id uuid, event_id uuid, run_id uuid);
 
 create type memfold.undone_memory as (event_id uuid, memory_id uuid, status text, content text);
 
@@ -411,7 +411,7 @@ comment on view memfold.judge_costs is 'As on a server, whole: conditions are tr
 grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_open_judgements(tenant text)
-returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, status text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[])
+returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, status text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[], link jsonb)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -513,7 +513,7 @@ comment on view memfold.memory_events is 'As on a server, whole: conditions are 
 grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_judgements(tenant text)
-returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, status text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid)
+returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, status text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid, link jsonb)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -564,7 +564,7 @@ comment on view memfold.policies is 'As on a server, whole: conditions are tried
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_options(tenant text)
-returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, updated_at timestamp with time zone)
+returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, link_interval interval, text_search text, updated_at timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -732,6 +732,22 @@ moved, how many stand for them, and whether to call it again. Writers of these s
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) from public;
 grant execute on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) to memfold_owner;
+
+create function memfold.ask_links(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_questions bigint DEFAULT 20)
+returns bigint
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on memfold_internal._route(tenant_id);
+    select * from memfold.ask_links("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_questions" => $3);
+$$;
+comment on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) is
+'Queues the best suggestions of suggest_links() as judgements of kind identity, at most max_questions (1 to 1,000), and returns how many:
+are the two names one? A judge, or a person, answers with resolve_judgement(): duplicate links them, distinct keeps them apart for good.
+Nothing is linked until then. A pair of names is asked about once, in either order. Maintenance calls it where the option link_interval says
+so. Raises MF001 to MF003, MF022.';
+revoke all on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) from public;
+grant execute on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) to memfold_app, memfold_owner;
 
 create function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns memfold.ingest_result
@@ -1556,12 +1572,14 @@ values of a single-valued slot, which cannot all be kept, the conflict policy de
 richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
 what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
+Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
+takes it back) and distinct keeps them apart; both for good.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;
 grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
-create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,counters,syntheses,keys,runs,embed,cycles}'::text[])
+create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'::text[])
 returns jsonb
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -1572,7 +1590,8 @@ $$;
 comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
 decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), cycles (consolidate, sweep_duplicates and prune_memories of buckets whose
+keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), links (takes up a hundred texts under
+the alias of a link that is not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links of buckets whose
 options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
@@ -1610,33 +1629,33 @@ MF012 to MF015, MF022.';
 revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;
 grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_app, memfold_owner;
 
-create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text)
+create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval)
 returns setof memfold.options
 language plproxy volatile set search_path = pg_catalog, pg_temp set intervalstyle = 'postgres' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route_rules(tenant_id);
-    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20, "text_search" => $21);
+    select * from memfold.set_options("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "memory_type" => $3, "min_confidence" => $4, "search_threshold" => $5, "touch" => $6, "rank_confidence" => $7, "rank_feedback" => $8, "consolidate_threshold" => $9, "max_cluster_size" => $10, "session_threshold" => $11, "protected_types" => $12, "protected_confidence" => $13, "decay_rate" => $14, "decay_floor" => $15, "decay_interval" => $16, "key_retention" => $17, "consolidate_interval" => $18, "sweep_interval" => $19, "prune_interval" => $20, "text_search" => $21, "link_interval" => $22);
 $$;
-comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) is
+comment on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text, interval) is
 'set_options() on every server that it is for.';
-revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) from public;
-grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text) to memfold_app, memfold_owner;
+revoke all on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text, interval) from public;
+grant execute on function memfold_internal._all_set_options(text, text, text, double precision, double precision, boolean, double precision, double precision, double precision, bigint, double precision, text[], double precision, double precision, double precision, interval, interval, interval, interval, interval, text, interval) to memfold_app, memfold_owner;
 
-create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval, text_search text DEFAULT NULL::text)
+create function memfold.set_options(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT '*'::text, memory_type text DEFAULT '*'::text, min_confidence double precision DEFAULT NULL::double precision, search_threshold double precision DEFAULT NULL::double precision, touch boolean DEFAULT NULL::boolean, rank_confidence double precision DEFAULT NULL::double precision, rank_feedback double precision DEFAULT NULL::double precision, consolidate_threshold double precision DEFAULT NULL::double precision, max_cluster_size bigint DEFAULT NULL::bigint, session_threshold double precision DEFAULT NULL::double precision, protected_types text[] DEFAULT NULL::text[], protected_confidence double precision DEFAULT NULL::double precision, decay_rate double precision DEFAULT NULL::double precision, decay_floor double precision DEFAULT NULL::double precision, decay_interval interval DEFAULT NULL::interval, key_retention interval DEFAULT NULL::interval, consolidate_interval interval DEFAULT NULL::interval, sweep_interval interval DEFAULT NULL::interval, prune_interval interval DEFAULT NULL::interval, text_search text DEFAULT NULL::text, link_interval interval DEFAULT NULL::interval)
 returns memfold.options
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) as r limit 1);
+    return (select r from memfold_internal._all_set_options($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) as r limit 1);
 end;
 $$;
-comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) is
+comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
 sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
-revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) from public;
-grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text) to memfold_app, memfold_owner;
+revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) from public;
+grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) to memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text)
 returns setof memfold.policies
@@ -1727,8 +1746,10 @@ comment on function memfold.suggest_links(tenant_id text, bucket_id text, max_re
 arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
 contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
 model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
-how many facts each has (facts, name_facts) and both have (shared), and pairs of their memory ids. Names that the guard tells apart
-("Georg Maier", "Georg Huber") are never suggested. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
+how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to five ids that are told of
+each (memory_ids, name_memory_ids). Names that the guard tells apart
+("Georg Maier", "Georg Huber") are never suggested, nor those that a judge or a person has told apart (ask_links),
+or that were unlinked. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
 Raises MF001 to MF003, MF022.';
 revoke all on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) from public;
 grant execute on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
@@ -1826,7 +1847,7 @@ $$;
 comment on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) is
 'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
 linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
-merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
+merged since stays merged: undo it as well. The two names are distinct from now on: suggest_links() leaves them out, link_subject() does not. alias null: of texts without a subject that begin with this one. Returns how many texts have
 another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
 revoke all on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) from public;
 grant execute on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) to memfold_app, memfold_owner;
@@ -1960,7 +1981,8 @@ $$;
 comment on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) is
 'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
+a person. members: of a cluster, all of its memories, oldest to newest. link: of kind identity, the names
+that are asked about. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
 revoke all on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) from public;
 grant execute on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;

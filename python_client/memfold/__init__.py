@@ -23,7 +23,7 @@ from memfold.errors import (
     RetryableError,
 )
 from memfold.found import FoundMemory, SearchResult
-from memfold.judging import Answer, Judge, JudgeError, Question
+from memfold.judging import Answer, Judge, JudgeError, Names, Question
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -33,6 +33,7 @@ from memfold.types import (
     Feedback,
     IngestResult,
     KnownMemory,
+    LinkSuggestion,
     Memory,
     Resolution,
     SimilarMemory,
@@ -65,12 +66,14 @@ __all__ = [
     "Judge",
     "JudgeError",
     "KnownMemory",
+    "LinkSuggestion",
     "LocalEmbedder",
     "Memfold",
     "MemfoldError",
     "Memory",
     "MemoryHashConflict",
     "MissingExtraError",
+    "Names",
     "NotInstalledError",
     "OpenAIEmbedder",
     "OpenAIJudge",

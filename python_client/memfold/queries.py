@@ -98,6 +98,20 @@ FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
 # what is stored
 SET_PREDICATE = _function("set_predicate", "predicate", "tenant_id", "cardinality", "conflict")
+LINK_SUBJECT = _function("link_subject", "alias", "subject", "tenant_id", "bucket_id")
+LINK_PREDICATE = _function("link_predicate", "alias", "predicate", "tenant_id", "bucket_id")
+UNLINK_SUBJECT = _function("unlink_subject", "alias", "tenant_id", "bucket_id", "subject")
+UNLINK_PREDICATE = _function("unlink_predicate", "alias", "tenant_id", "bucket_id")
+SUGGEST_LINKS = _function("suggest_links", "tenant_id", "bucket_id", "max_results")
+ASK_LINKS = _function("ask_links", "tenant_id", "bucket_id", "max_questions")
+LINKS = """
+select bucket_id, kind, alias from memfold.links
+where tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or bucket_id = %(bucket_id)s)
+order by bucket_id, kind, alias
+"""
+TAKE_UP_BATCH = """
+select memfold_internal._take_up_batch(%(tenant_id)s, %(bucket_id)s, %(kind)s, %(alias)s, %(batch_size)s) as texts
+"""
 ERASE = {
     "memory_id": _function("erase_memory", "memory_id", "tenant_id", "reason"),
     "source_turn_id": _function("erase_source", "source_turn_id", "tenant_id", "reason"),
@@ -291,6 +305,7 @@ select
         when e.action is not null then j.other_id
     end as memory_id,
     e.event_id,
+    null::uuid as run_id,
     case when j.status = 'obsolete' then (
         select n.judgement_id
         from memfold.memories as a

@@ -19,7 +19,9 @@ Action: TypeAlias = Literal[
     "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "embedded"
 ]
 Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
-ResolvedAction: TypeAlias = Literal["merged", "replaced", "superseded", "rejected", "escalated", "judged"]
+ResolvedAction: TypeAlias = Literal[
+    "merged", "replaced", "superseded", "rejected", "escalated", "judged", "linked"
+]
 JudgementStatus: TypeAlias = Literal["open", "leased", "done", "obsolete", "dead"]
 StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
 MemoryStatus: TypeAlias = Literal["active", "merged", "superseded", "rejected", "withdrawn"]
@@ -124,8 +126,8 @@ class Resolution:
 
     ``status``: done; obsolete (there is nothing to decide any more); open, leased or dead: not answered, both memories
     stay. All else is None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated (to a
-    person) or judged (both are kept); ``memory_id``: the memory that holds the fact now; ``event_id``: for
-    ``undo``.
+    person), judged (both are kept) or linked (two names); ``memory_id``: the memory that holds the fact now; ``event_id``:
+    for ``undo``; ``run_id``: of a link, its run.
     """
 
     status: JudgementStatus
@@ -133,6 +135,7 @@ class Resolution:
     action: ResolvedAction | None = None
     memory_id: UUID | None = None
     event_id: UUID | None = None
+    run_id: UUID | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -287,6 +290,26 @@ class Erasure:
             kept=self.kept + other.kept,
             events=self.events + other.events,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSuggestion:
+    """Two names that may be one: the arguments of ``link_subject`` or ``link_predicate``, by ``kind``, and why.
+
+    ``alias`` None: texts without a subject begin with the name. ``score`` is in (0, 1].
+    """
+
+    kind: Literal["subject", "predicate"]
+    alias: str | None
+    name: str
+    score: float
+    reasons: tuple[str, ...]
+    evidence: Mapping[str, Any]
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        values = {field.name: row[field.name] for field in fields(cls)}
+        return cls(**values | {"reasons": tuple(row["reasons"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ create table memfold.options (
     consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
     sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
     prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
+    link_interval interval not null default '0' check (memfold_internal._is_cycle(link_interval)),
     text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
@@ -169,9 +170,10 @@ comment on column memfold.options.decay_interval is 'Decay begins after so long 
 comment on column memfold.options.key_retention is
 'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
 comment on column memfold.options.consolidate_interval is
-'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the two that follow.';
+'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the three that follow.';
 comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
+comment on column memfold.options.link_interval is 'How often maintenance calls ask_links(). 0: never.';
 comment on column memfold.options.text_search is
 'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
 words as they are. Of rows for memory_type ''*''.';

@@ -3,10 +3,10 @@ create table memfold.judgements (
     judgement_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     scope_key bigint not null,
-    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review')),
+    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review', 'identity')),
     status text collate "C" not null default 'open'
     check (status in ('open', 'leased', 'done', 'obsolete', 'dead', 'part')),
-    memory_id uuid not null,
+    memory_id uuid,
     other_id uuid,
     member_ids uuid[],
     similarity double precision,
@@ -28,10 +28,17 @@ create table memfold.judgements (
     created_at timestamptz not null default pg_catalog.now(),
     resolved_at timestamptz,
     cluster_id uuid,
+    link jsonb,
     primary key (tenant_id, judgement_id),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id),
     foreign key (tenant_id, other_id) references memfold.memories (tenant_id, memory_id),
-    check (other_id is not null or member_ids is not null)
+    -- about names, or about memories
+    check (
+        case
+            when kind = 'identity' then link is not null and memory_id is null and other_id is null and member_ids is null
+            else link is null and memory_id is not null and (other_id is not null or member_ids is not null)
+        end
+    )
 );
 create unique index judgements_open_pair_key on memfold.judgements
 (tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where status in ('open', 'leased');
@@ -48,15 +55,26 @@ create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, ju
 where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
 -- for the view metrics
 create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id) where status = 'dead';
+-- Two names are asked about once.
+create unique index judgements_names_key on memfold.judgements
+(tenant_id, bucket_id, (link ->> 'key')) where kind = 'identity' and status <> 'obsolete';
+create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where kind = 'identity';
 comment on table memfold.judgements is
-'Tier 3: open and answered questions "do these two say the same?". Both memories stay active until it is answered.';
+'Tier 3: open and answered questions "do these two say the same?", and of kind identity "are these two names one?". Both memories stay
+active, and nothing is linked, until it is answered.';
 comment on column memfold.judgements.kind is
-'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of maintenance; review: for a person.';
+'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of maintenance; review: for a person;
+identity: whether two names are one (ask_links).';
 comment on column memfold.judgements.status is
 'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
-comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member.';
+comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member. Null: kind identity.';
 comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
 comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
+comment on column memfold.judgements.run_id is
+'The run that asks; of kind identity the run of the link that the answer has made, for undo_run().';
+comment on column memfold.judgements.link is
+'Of kind identity: the suggestion (kind, alias, name, score, reasons, evidence), key (the two names, hashed), and told and name_told (ids of
+up to five memories that are told of each). With one of these it is erased.';
 comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
 comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
 comment on column memfold.judgements.verdict is

@@ -55,7 +55,7 @@ begin
             ('memory_events_archive', array[
                 'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
             ]),
-            ('judgements', array['guard', 'last_error', 'reason', 'merged_text']),
+            ('judgements', array['guard', 'last_error', 'reason', 'merged_text', 'link']),
             ('labelled_pairs', array['content_a', 'content_b'])
         ) as t (name, columns)
     loop

@@ -159,7 +159,7 @@ select jsonb_build_object(
     from memfold.memory_sources as o where o.tenant_id = %(tenant)s),
   'judgements', (select jsonb_agg(jsonb_build_array(j.judgement_id, j.kind, j.memory_id, j.other_id, j.status, j.verdict,
         j.similarity)
-        order by j.judgement_id) from memfold.judgements as j where j.tenant_id = %(tenant)s),
+        order by j.judgement_id) from memfold.judgements as j where j.tenant_id = %(tenant)s and j.kind <> 'identity'),
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
         e.similarity, e.reason, e.observation, e.on_timeline, e.judgement_id, e.verdict, e.undoes, e.content,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at),
@@ -169,6 +169,7 @@ select jsonb_build_object(
   'invariants', case when %(check)s then (select jsonb_agg(c) from memfold.check_invariants(%(tenant)s) as c) end)
 """
 NONE = UUID(int=0)
+ALIAS = "Annie"
 COUNTS: Counter[str] = Counter()
 
 # Those that are near one another more often than the others.
@@ -224,6 +225,9 @@ class Machine(RuleBasedStateMachine):
         # of each run of maintenance its rows in the ledger; and which judgements are its
         self.runs: dict[str, set[int]] = {}
         self.asked: dict[str, set[int]] = {}
+        # buckets in which ALIAS is linked to Ann; and those where a text has first come by it
+        self.linked: set[str] = set()
+        self.told_by_alias: set[str] = set()
 
     @initialize(
         scopes=st.lists(st.sampled_from(OFTEN), min_size=1, max_size=3, unique_by=lambda s: s.name),
@@ -596,10 +600,12 @@ class Machine(RuleBasedStateMachine):
     def hand_in(self, scope: Scope, text: Text, embedded: bool, variant: str, origin: str, day: int | None, turns: list[str],
                 source: float, extractor: float, metadata: dict[str, int], key: str | None) -> None:  # fmt: skip
         content = text.content + variant
-        candidate = (content, scope.predicate, text.object, metadata)
+        subject = self.subject(scope)
+        texts = len(self.world.memories)
+        candidate = (content, scope.predicate, text.object, metadata, subject)
         at = None if day is None else FIRST_DAY + day * DAY
         said = self.call(
-            "ingest_memory", content=content, bucket_id=scope.bucket, subject="Ann", predicate=scope.predicate,
+            "ingest_memory", content=content, bucket_id=scope.bucket, subject=subject, predicate=scope.predicate,
             object=text.object, source_turn_ids=turns, source_confidence=source, extractor_confidence=extractor,
             origin=origin, metadata=json.dumps(metadata),
             observed_at=None if at is None else datetime.fromtimestamp(at, UTC), idempotency_key=key, session_id="s",
@@ -628,6 +634,29 @@ class Machine(RuleBasedStateMachine):
             return answer
 
         self.step(said, expect)
+        if subject == ALIAS and len(self.world.memories) > texts:
+            self.told_by_alias.add(scope.bucket)
+
+    def subject(self, scope: Scope) -> str:
+        """A name of Ann: the model knows no other, so that what is told by an alias has to be as if told by the name."""
+        return ALIAS if scope.bucket in self.linked and self.calls % 2 else "Ann"
+
+    @precondition(lambda self: len(self.linked) < len({scope.bucket for scope in self.scopes}))
+    @rule()
+    def link(self) -> None:
+        bucket = next(scope.bucket for scope in self.scopes if scope.bucket not in self.linked)
+        said = self.call("link_subject", alias=ALIAS, subject="Ann", bucket_id=bucket)
+        self.linked.add(bucket)
+        self.step(said if isinstance(said, str) and said.startswith("MF") else {}, dict)
+
+    @precondition(lambda self: self.linked - self.told_by_alias)
+    @rule()
+    def unlink(self) -> None:
+        """Where nothing has first come by the alias: then nothing is to change."""
+        bucket = min(self.linked - self.told_by_alias)
+        said = self.call("unlink_subject", alias=ALIAS, bucket_id=bucket)
+        self.linked.remove(bucket)
+        self.step(said if isinstance(said, str) else {}, dict)
 
     @rule(which=st.integers(0, 2), text=TEXT, embedded=st.booleans(), **GIVEN)
     def ingest(self, which: int, text: int, embedded: bool, **given: Any) -> None:

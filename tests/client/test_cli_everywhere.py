@@ -49,6 +49,7 @@ COMMANDS: dict[str, list[str]] = {
     "ingest": ["FILE", "--tenant", "t"],
     "init": [],
     "judge": ["--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"],
+    "links": ["--tenant", "t"],
     "maintenance": ["--tenant", "t"],
     "mcp": ["--tenant", "t"],
     "psql": ["-c", "select 1"],

@@ -635,3 +635,49 @@ def test_an_answer_about_a_cluster_is_undone(run: Run, db: DB, first: str, then:
     assert "-> undone, both are kept" in shown
     assert " ".join(statuses(db).values()) == after
     check(db)
+
+
+# names -------------------------------------------------------------------------------------------------------
+
+
+def names(db: DB) -> None:
+    """A question whether two names are one."""
+    for name in ("Georg", "Georg Maier"):
+        for text in ("plays chess", "has a dog"):
+            ingest(db, f"{name} {text}", subject=name)
+    assert db.execute("select memfold.ask_links('acme')").fetchone() == (1,)
+
+
+def subjects(db: DB) -> set[str]:
+    return {row[0] for row in db.execute("select subject from memfold.memories").fetchall()}
+
+
+def test_names_are_shown_side_by_side_and_linked(run: Run, db: DB) -> None:
+    names(db)
+    shown = run("r\nd\n", "--tenant", "acme", "--all")
+    assert "tenant acme, bucket default, identity, subject, noticed: contained, facts" in shown
+    assert re.search(r"A  name +B  alias\n +Georg \[-Maier-\] +Georg\ntold +Georg Maier plays chess", shown)
+    assert "d duplicate, k keep apart, s skip" in shown
+    assert shown.count("A and B name the same.") == 1, "refinement is no answer, and help is shown"
+    assert "-> duplicate: linked, A is stored in the place of B" in shown
+    assert subjects(db) == {"Georg Maier"}
+    check(db)
+
+
+def test_names_are_kept_apart(run: Run, db: DB) -> None:
+    names(db)
+    shown = run("k\nu\nq\n", "--tenant", "acme", "--all")
+    assert "-> distinct: both stay" in shown
+    assert "names that are kept apart stay so" in shown
+    assert queue(db) == [("identity", "done", "distinct", 1)]
+    assert subjects(db) == {"Georg", "Georg Maier"}
+
+
+def test_a_link_is_undone_in_the_sitting(run: Run, db: DB) -> None:
+    names(db)
+    shown = run("d\nu\nq\n", "--tenant", "acme", "--all")
+    assert "-> unlinked, the two names are kept apart" in shown
+    assert "0 answers" in shown
+    assert subjects(db) == {"Georg", "Georg Maier"}
+    assert db.execute("select memfold.ask_links('acme')").fetchone() == (0,)
+    check(db)

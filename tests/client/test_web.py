@@ -363,3 +363,50 @@ def test_who_may_only_read_reads(db: DB, dsn: str) -> None:
             assert "permission denied" in told.text
     finally:
         db.execute(f"drop role {role}")
+
+
+# names -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_names_are_shown_side_by_side_linked_and_unlinked(db: DB, login: str) -> None:
+    for name in ("Georg", f"Georg {HOSTILE[:60]}"):
+        for text in ("plays chess", "has a dog"):
+            ingest(db, text, subject=name)
+    assert db.execute("select memfold.ask_links('acme')").fetchone() == (1,)
+
+    def subjects() -> int:
+        row = db.execute("select count(distinct subject) from memfold.memories").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    with served(login) as site:
+        page = site.get("/queue")
+        shown = text_of(page)
+        assert "identity · subject · noticed: contained, facts" in shown
+        assert "A name" in shown
+        assert "B alias" in shown
+        assert "told plays chess" in shown
+        assert "Refinement" not in shown
+        assert "<script>window" not in page
+        page = site.post(form_of(page, "/queue/answer"), verdict="duplicate")
+        assert "duplicate: linked, A is stored in the place of B" in text_of(page)
+        assert subjects() == 1
+        page = site.post(form_of(page, "/queue/undo"))
+        assert "unlinked, the two names are kept apart" in text_of(page)
+        assert subjects() == 2
+        assert "Nothing waits" in text_of(site.get("/queue"))
+    check(db)
+
+
+def test_two_names_are_kept_apart(db: DB, login: str) -> None:
+    for name in ("Georg", "Georg Maier"):
+        for text in ("plays chess", "has a dog"):
+            ingest(db, text, subject=name)
+    db.execute("select memfold.ask_links('acme')")
+    with served(login) as site:
+        path = form_of(site.get("/queue"), "/queue/answer")
+        assert "MF028" in text_of(site.post(path, 400, verdict="refinement"))
+        page = site.post(path, verdict="distinct")
+        assert "distinct: both stay" in text_of(page)
+        assert "/queue/undo" not in page
+    assert db.execute("select count(*) from memfold.links").fetchone() == (0,)

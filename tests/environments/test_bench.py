@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import math
@@ -32,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1, "CROWDS": (4,), "CROWD_SECONDS": 1},
     "memory": {"EVERY": 0.05},
     "search": {"SMALL": (200, 400), "QUERIES": 3, "RECALL": 3},
-    "recall": {"QUERIES": 3, "BUCKETS": 3, "SIZE": 50, "WRITES": 5},
+    "recall": {"QUERIES": 3, "BUCKETS": 3, "SIZE": 50, "WRITES": 5, "EXACT": 200},
     "consolidation": {"MERGES": 20, "TOLD": 200, "LATER": 60, "QUIET": 0.2},
     "erasure": {"OTHERS": 400, "MERGES": 20, "QUIET": 0.2},
     "soak": {"FACTS": 200, "SLOTS": 20, "FAINT": 10, "SESSIONS": 2},
@@ -183,6 +184,35 @@ def test_updates_say_what_is_wrong(text: str, said: str, bench: Callable[[str], 
     updates = bench("updates")
     with pytest.raises(updates.DataError, match=f"^events.jsonl.*{said}"):
         updates.read(path)
+
+
+class Words:
+    """Vectors by the words of a text, so that other words for a fact are near it and other facts are not."""
+
+    model = "words"
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        made = []
+        for text in texts:
+            vector = [0.01] * 64
+            for word in text.lower().split():
+                vector[int(hashlib.sha256(word.encode()).hexdigest(), 16) % 64] += 1.0
+            made.append(vector)
+        return made
+
+
+def test_links_bring_a_store_near_one_that_was_told_one_name(
+    bench: Callable[[str], Any], server: Any
+) -> None:
+    names = bench("names")
+    report = names.run(server, Words(), sessions=30)
+    seen = {store: marks[-1][0] for store, marks in report.data["stores"].items()}
+    ideal, left, linked = seen["one name from the start"], seen["no links"], seen["linked at half-time"]
+    assert report.data["facts"] <= ideal <= linked < left
+    assert report.data["links"] > 5
+    assert names.people_of("Anna") == {"Anna Schmidt", "Anna Novak"}
+    assert not names.is_one("subject", "Anna", "Anna Schmidt")
+    assert names.is_one("subject", "my boss", "Georg Maier")
 
 
 def test_peers_say_what_they_need(bench: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ SNAPSHOT = (Path(__file__).parents[1] / "snapshot.sql").read_text()
 
 PUBLIC = {
     "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay",
-    "approve_run", "archive_events", "attach_embedding", "canonicalize", "canonicalizer_selftest",
+    "approve_run", "archive_events", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
     "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
     "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
     "drop_embeddings", "drop_text_index_ddl", "drop_vector_index_ddl", "duplicate_pairs",

@@ -198,7 +198,17 @@ def test_maintenance(db: DB) -> None:
     assert report["counts"]["plain"] == 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {"plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "cycles"}
+    assert set(report["ms"]) == {
+        "plain",
+        "decay",
+        "counters",
+        "syntheses",
+        "keys",
+        "runs",
+        "embed",
+        "links",
+        "cycles",
+    }
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(
@@ -453,7 +463,7 @@ def test_schedule(db: DB) -> None:
     ]
     assert (
         jobs[0][2]
-        == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed,cycles}')"
+        == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}')"
     )
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")

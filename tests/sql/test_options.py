@@ -36,7 +36,7 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
             ["0", "1 minute", "1000 years"],
             ["-1 day", "59 seconds", "1001 years", "2000000000 months"],
         )
-        for task in ("consolidate", "sweep", "prune")
+        for task in ("consolidate", "sweep", "prune", "link")
     },
 }
 UNBOUNDED: dict[str, list[Any]] = {
@@ -49,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "protected_confidence": None, "decay_rate": 0, "decay_floor": 0.05, "decay_interval": "1 day",
     "key_retention": "30 days", "text_search": "simple",
     "consolidate_interval": "00:00:00", "sweep_interval": "00:00:00", "prune_interval": "00:00:00",
+    "link_interval": "00:00:00",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "three_tier": {},

@@ -343,6 +343,39 @@ def test_a_prefix_is_found_by_the_index(db: DB) -> None:
     assert min(pages() for _ in range(3)) < 300
 
 
+def test_named_buckets_are_found_by_indexes(db: DB, app: Connect) -> None:
+    """50 buckets in one search, by words and by vector, under row level security: no table is read from its beginning."""
+    model(db)
+    keep(db)
+    never_analyze(db)
+    db.execute(FILL.replace("%(rows)s", "12000").encode())
+    for n in range(50):
+        ingest(db, f"Note {n} about bees", bucket_id=f"user:{n}", **vector(0.9 - n / 100, 1))
+    mine = app("acme")
+    given: dict[str, Any] = {
+        "bucket_ids": [f"user:{n}" for n in range(50)],
+        "deduplicate": False,
+        "max_results": 100,
+    }
+
+    def searched(**more: Any) -> tuple[int, int]:
+        with mine.transaction():
+            before = read(mine)[0]
+            found = len(words(mine, "bees", **given, **more))
+            scans = mine.execute(
+                "select sum(seq_tup_read) from pg_stat_xact_all_tables"
+                " where relname in ('memories', 'memory_vectors', 'memory_counters', 'memory_counter_stripes')"
+            ).fetchone()
+            assert found == 50
+            assert scans is not None
+            assert scans[0] == 0, "a table was scanned"
+            return found, read(mine)[0] - before
+
+    for more in ({}, {"query_embedding": "[1,0,0,0]", "embedding_model": "m"}):
+        pages = min(searched(**more)[1] for _ in range(3))
+        assert pages < 50 * 60, pages
+
+
 # Conditions on metadata ------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from memfold._dsn import read_dsn
 from memfold.errors import MemfoldError, translate
 
-TASKS = ("plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "cycles")
+TASKS = ("plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "links", "cycles")
 """What is due by default; clean and sweep are done where they are asked for."""
 _ALL = (*TASKS, "clean", "sweep")
 _PAUSE = 0.2

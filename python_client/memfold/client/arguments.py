@@ -83,7 +83,7 @@ def prepared_value(name: str, value: Any) -> Any:
             "source_confidence" | "extractor_confidence" | "threshold" | "min_confidence" | "dedup_threshold"
         ):
             return checked_number(name, value)
-        case "max_results":
+        case "max_results" | "max_questions" | "batch_size":
             return int(value)
         case "as_of":
             if not isinstance(value, datetime):

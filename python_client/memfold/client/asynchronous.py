@@ -17,8 +17,9 @@ from psycopg.rows import DictRow, dict_row
 from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
-from memfold.client.driving import Client, asked, run, together
+from memfold.client.driving import asked, run, together
 from memfold.client.entries import Entry
+from memfold.client.name_calls import AsyncNameCalls
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
 from memfold.client.transactions import hearing, transact_async
 from memfold.embedding.embedders import is_async
@@ -53,7 +54,7 @@ from memfold.types import (
 T = TypeVar("T")
 
 
-class AsyncMemfold(Client):
+class AsyncMemfold(AsyncNameCalls):
     """The asynchronous client. One connection; tasks that share it take turns at it, but not at the embedder.
 
     >>> async with AsyncMemfold(dsn, tenant_id="acme") as memfold:

@@ -14,8 +14,8 @@ import psycopg
 from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
-from memfold.client.blocking_driver import BlockingDriver
 from memfold.client.entries import Entry
+from memfold.client.name_calls import NameCalls
 from memfold.errors import MemfoldError
 from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
 from memfold.types import (
@@ -45,7 +45,7 @@ from memfold.types import (
 )
 
 
-class Memfold(BlockingDriver):
+class Memfold(NameCalls):
     """The blocking client. One connection; threads that share it take turns.
 
     >>> with Memfold(dsn, tenant_id="acme") as memfold:

@@ -22,8 +22,8 @@ from memfold._checks import check_text
 from memfold._log import log_decision
 from memfold.client.arguments import wait_seconds
 from memfold.client.judgements import Judgements
+from memfold.client.names import Names
 from memfold.client.steps import Steps
-from memfold.client.stored import Stored
 from memfold.client.vectors import Vectors
 from memfold.embedding import EmbedderProtocol
 from memfold.found import Notice, SearchResult
@@ -41,7 +41,7 @@ from memfold.types import (
 )
 
 
-class Core(Judgements, Vectors, Stored):
+class Core(Judgements, Vectors, Names):
     """The options of a client, and its calls as steps."""
 
     def __init__(

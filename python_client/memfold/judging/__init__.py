@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memfold.judging.questions import Answer, Judge, JudgeError, Question, Side, Usage, Verdict
+from memfold.judging.questions import Answer, Judge, JudgeError, Names, Question, Side, Usage, Verdict
 
 if TYPE_CHECKING:
     from memfold.judging.openai_judge import OpenAIJudge
 
-__all__ = ["Answer", "Judge", "JudgeError", "OpenAIJudge", "Question", "Side", "Usage", "Verdict"]
+__all__ = ["Answer", "Judge", "JudgeError", "Names", "OpenAIJudge", "Question", "Side", "Usage", "Verdict"]
 
 
 def __getattr__(name: str) -> Any:

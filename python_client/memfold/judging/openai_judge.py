@@ -21,7 +21,6 @@ from memfold.judging.prompt import BY_MODE, Json, prompt, response_format
 from memfold.judging.questions import (
     LETTERS,
     MERGING_KINDS,
-    VERDICTS,
     Answer,
     JudgeError,
     Question,
@@ -246,8 +245,8 @@ class OpenAIJudge:
             refuse(f"the answer lacks {' and '.join(missing)}")
         verdict, confidence, richer = given["verdict"], given["confidence"], given.get("richer")
         reason, merged_text = given.get("reason"), given.get("merged_text")
-        if not (isinstance(verdict, str) and verdict in VERDICTS):
-            refuse("the verdict is none of the four")
+        if not (isinstance(verdict, str) and verdict in question.verdicts):
+            refuse(f"the verdict is none of the {'four' if question.names is None else 'two'}")
         if (
             isinstance(confidence, bool)
             or not isinstance(confidence, int | float)
@@ -255,6 +254,8 @@ class OpenAIJudge:
         ):
             refuse("the confidence is not a number from 0 to 1")
         names = {letter: side.memory_id for letter, side in zip(LETTERS, question.sides, strict=False)}
+        if question.names is not None:
+            richer = merged_text = None  # of memories alone
         if not (richer is None or (isinstance(richer, str) and richer in names)):
             refuse(f"richer is neither {', '.join(names)} nor null")
         about = given.get("members") if question.members else None

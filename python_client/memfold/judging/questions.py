@@ -16,6 +16,8 @@ from memfold._text import MAX_ERROR
 
 Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct"]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+NAME_VERDICTS: Final[tuple[Verdict, ...]] = ("duplicate", "distinct")
+"""Of two names."""
 
 MERGING_KINDS: Final = ("synthesis",)
 """The kinds of question whose answer may be one text in the place of both."""
@@ -65,10 +67,40 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Two names that may be one: the alias, and the name that would be stored in its place.
+
+    ``kind``: subject, predicate, or beginning (``alias`` is None: texts without a subject that begin with the name).
+    ``told`` and ``name_told`` are examples of what is told of each, ``reasons`` why they are asked about.
+    """
+
+    kind: str
+    alias: str | None
+    name: str
+    reasons: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    name_told: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From ``link`` of ``claim_judgements``."""
+        return cls(
+            kind=value["kind"],
+            alias=value.get("alias"),
+            name=value["name"],
+            reasons=tuple(value.get("reasons") or ()),
+            told=tuple(value.get("told") or ()),
+            name_told=tuple(value.get("name_told") or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Do these say the same? ``memory`` is the newer one, ``other`` the older one.
 
     ``members``: of a cluster, all its memories, oldest to newest; ``other`` and ``memory`` are the first and the last.
+    ``names``: of kind identity, where the question is whether these are one (duplicate) or not (distinct); ``memory`` is
+    told of the alias, ``other`` of the name.
     """
 
     judgement_id: UUID
@@ -81,6 +113,12 @@ class Question:
     memory: Side
     other: Side
     members: tuple[Side, ...] = ()
+    names: Names | None = None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The answers that there are."""
+        return VERDICTS if self.names is None else NAME_VERDICTS
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -102,6 +140,7 @@ class Question:
             memory=Side.from_json(row["memory"]),
             other=Side.from_json(row["other"]),
             members=tuple(map(Side.from_json, row.get("members") or ())),
+            names=Names.from_json(row["link"]) if row.get("link") else None,
         )
 
 

@@ -35,6 +35,9 @@ def lettered(question: Question) -> dict[str, Side]:
 
 def describe_outcome(question: Question, verdict: Verdict, action: str | None, memory_id: UUID | None) -> str:
     """What an answer has done, in a line."""
+    if question.names is not None:
+        said = "linked, A is stored in the place of B" if action == "linked" else "both stay"
+        return f"{verdict}: {said}"
     names = {side.memory_id: letter for letter, side in lettered(question).items()}
     holds = names.get(memory_id, str(memory_id)) if memory_id is not None else ""
     if question.members:
@@ -59,7 +62,9 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
 def describe_closed(question: Question, status: str) -> str:
     """Why an answer was not applied, by the status that its judgement has now."""
     if status != "open":
-        return "there is nothing to decide any more"
+        return (
+            "there is nothing to decide any more" if question.names is None else "other links do not admit it"
+        )
     if question.members:
         return "one of them has changed meanwhile; the question as it is now is queued"
     return "one of the two has changed meanwhile; the pair as it is now is queued"
@@ -97,6 +102,13 @@ def answer_manually(
         if result.event_id is not None:
             events.append(result.event_id)
     return Manual(action, winner.memory_id, tuple(events))
+
+
+def unlink(core: Core, question: Question, run_id: UUID) -> Steps[None]:
+    """Take back the link that an answer has made: the two names are distinct from then on."""
+    given = {"run_id": run_id, "reason": REASON, "tenant_id": question.tenant_id}
+    with contextlib.suppress(errors.RunStateError):
+        yield from core.run(queries.UNDO_RUN, given)
 
 
 def take_back(core: Core, question: Question, event_ids: Sequence[UUID]) -> Steps[None]:

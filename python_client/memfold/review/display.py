@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from memfold._text import escape, escape_line
-from memfold.judging import Question, Side
+from memfold.judging import Names, Question, Side
 from memfold.review.answers import lettered
 
 Span: TypeAlias = tuple[str, bool]
@@ -140,6 +140,9 @@ def count_of(number: int, what: str) -> str:
 
 def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
     """Label, older side, newer side; of what only one has, the other is empty."""
+    if question.names is not None:
+        yield from _rows_of_names(question.names)
+        return
     sides = (question.other, question.memory)
     yield "", *differences(*(escape(side.content) for side in sides))
     for label in ("memory_type", "subject", "predicate", "object"):
@@ -167,6 +170,20 @@ def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
             yield label, [(texts[0], False)], [(texts[1], False)]
 
 
+def _rows_of_names(names: Names) -> Iterator[tuple[str, list[Span], list[Span]]]:
+    """The name, and its alias; below them what is told of each."""
+    alias = names.alias if names.alias is not None else f"(no subject) {names.name} ..."
+    yield "", *differences(escape_line(names.name), escape_line(alias))
+    told = itertools.zip_longest(names.name_told, names.told, fillvalue="")
+    for number, (one, other) in enumerate(told):
+        yield "" if number else "told", [(escape_line(one), False)], [(escape_line(other), False)]
+
+
+def titles(question: Question) -> tuple[str, str]:
+    """What the two sides are."""
+    return ("older", "newer") if question.names is None else ("name", "alias")
+
+
 def _about(question: Question) -> str:
     about = [f"tenant {escape_line(question.tenant_id)}"]
     if question.bucket_id:  # labelled pairs are of none
@@ -176,6 +193,8 @@ def _about(question: Question) -> str:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:
         about.append("guard: " + escape_line(", ".join(question.guard)))
+    if question.names is not None:
+        about += [question.names.kind, "noticed: " + escape_line(", ".join(question.names.reasons))]
     return ", ".join(about)
 
 
@@ -203,10 +222,11 @@ def side_by_side(question: Question, width: int, colours: bool) -> str:
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + _about(question) + reset]
     rows = list(rows_of(question))
+    older_title, newer_title = titles(question)
     beside = width >= 2 * 28 + _LABEL + len(_GAP)
     column = (width - _LABEL - len(_GAP)) // 2 if beside else max(width - _LABEL, 20)
     if beside:
-        head = f"{'A  older':{column}}{_GAP}B  newer"
+        head = f"{'A  ' + older_title:{column}}{_GAP}B  {newer_title}"
         lines.append(" " * _LABEL + bold + head + reset)
         for label, older, newer in rows:
             left, right = _column(older, "A", column, colours), _column(newer, "B", column, colours)
@@ -215,7 +235,7 @@ def side_by_side(question: Question, width: int, colours: bool) -> str:
                 padding = " " * (column - one[1])
                 lines.append(f"{dim}{name}{reset}{one[0]}{padding}{_GAP}{other[0]}".rstrip())
     else:
-        for side, title in (("A", "A  older"), ("B", "B  newer")):
+        for side, title in (("A", f"A  {older_title}"), ("B", f"B  {newer_title}")):
             lines.append(bold + title + reset)
             for label, older, newer in rows:
                 for number, (text, _) in enumerate(

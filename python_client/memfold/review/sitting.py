@@ -25,6 +25,7 @@ from memfold.review.answers import (
     describe_outcome,
     lettered,
     take_back,
+    unlink,
 )
 from memfold.review.display import count_of, one_below_the_other, side_by_side
 from memfold.review.keys import Keys, interruptible
@@ -38,6 +39,7 @@ _NOT_PERMITTED = "42501"
 
 _KEYS = "d duplicate, r refinement, c contradiction, k keep both, s skip, u undo my last, q quit, ? help"
 _CLUSTER_KEYS = _KEYS.replace("both", "all")
+_NAME_KEYS = "d duplicate, k keep apart, s skip, u undo my last, q quit, ? help"
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is merged into the older one.
 r  refinement: the same fact, and one says more. The richer one stands for both.
@@ -48,6 +50,12 @@ u  undo my last answer, and show that pair again.
 q  quit. What was not answered waits on. So do Ctrl-C and the end of the input."""
 
 
+_NAME_HELP = """\
+d  duplicate: A and B name the same. What is told of B is stored under A from now on, and what is stored is taken up.
+k  keep apart: they do not, or may not. The two names are not asked about again.
+s  skip: leave it for later, or for somebody else.
+u  undo my last answer. Names that were linked and are unlinked are kept apart.
+q  quit. What was not answered waits on. So do Ctrl-C and the end of the input."""
 _CLUSTER_HELP = """\
 After d, r or c you name those that it is about, by their letters (Enter: all of them). The others are distinct from
 them, and come again as a question of their own."""
@@ -69,6 +77,8 @@ class _Done:
     event_id: UUID | None
     manual: tuple[UUID, ...] = ()
     """The events of a cluster that was answered by manual actions."""
+    run_id: UUID | None = None
+    """Of the link that was made of two names."""
 
 
 class Review:
@@ -175,10 +185,11 @@ class Review:
         question = pair.question
         width = min(shutil.get_terminal_size().columns, 200)
         cluster = bool(question.members)
+        keys = _CLUSTER_KEYS if cluster else _KEYS if question.names is None else _NAME_KEYS
         show = one_below_the_other if cluster else side_by_side
         click.echo("\n" + show(question, width, self._colours), color=self._colours)
         while True:
-            key = self._keys.ask(f"[{_CLUSTER_KEYS if cluster else _KEYS}] ")
+            key = self._keys.ask(f"[{keys}] ")
             if key is None or key[:1] == "q":
                 return False
             if key[:1] == "s":
@@ -187,7 +198,7 @@ class Review:
             if key[:1] == "u":
                 if self._undo(pair):
                     return True
-            elif key[:1] in VERDICTS and key[:1]:
+            elif key[:1] and VERDICTS.get(key[:1]) in question.verdicts:
                 given = key[1:].strip()
                 about: tuple[Side, ...] | None = None
                 if cluster and key[:1] != "k":
@@ -205,7 +216,8 @@ class Review:
                 self._answer(pair, VERDICTS[key[:1]], richer_memory_id, about)
                 return True
             else:
-                click.echo(f"{_HELP}\n{_CLUSTER_HELP}" if cluster else _HELP)
+                helps = f"{_HELP}\n{_CLUSTER_HELP}" if cluster else _HELP
+                click.echo(helps if question.names is None else _NAME_HELP)
 
     def _named(self, question: Question, given: str) -> tuple[Side, ...] | None:
         """The memories that the verdict is about; None: back."""
@@ -283,27 +295,20 @@ class Review:
         if resolution.status != "done":
             click.echo(f"-> not applied: {describe_closed(question, resolution.status)}")
         else:
-            self._note(question, verdict, resolution.action, resolution.memory_id, resolution.event_id)
+            made = _Done(question, verdict, resolution.action, resolution.event_id, run_id=resolution.run_id)
+            self._note(made, resolution.memory_id)
 
-    def _note(
-        self,
-        question: Question,
-        verdict: Verdict,
-        action: str | None,
-        memory_id: UUID | None,
-        event_id: UUID | None,
-        manual: tuple[UUID, ...] = (),
-    ) -> None:
-        self._history.append(_Done(question, verdict, action, event_id, manual))
-        self.verdicts[verdict] += 1
-        click.echo(f"-> {describe_outcome(question, verdict, action, memory_id)}")
+    def _note(self, done: _Done, memory_id: UUID | None) -> None:
+        self._history.append(done)
+        self.verdicts[done.verdict] += 1
+        click.echo(f"-> {describe_outcome(done.question, done.verdict, done.action, memory_id)}")
 
     def _answer_manually(
         self, question: Question, verdict: Verdict, richer_memory_id: UUID | None, about: tuple[Side, ...]
     ) -> None:
         done = self._client._drive(answer_manually(self._core, question, verdict, richer_memory_id, about))
         last = done.event_ids[-1] if done.event_ids else None
-        self._note(question, verdict, done.action, done.memory_id, last, done.event_ids)
+        self._note(_Done(question, verdict, done.action, last, done.event_ids), done.memory_id)
 
     def _undo(self, current: _Pair | None) -> bool:
         """Take the last answer back and show its pair again, then the present one."""
@@ -311,6 +316,8 @@ class Review:
             click.echo("-> there is no answer to undo")
             return False
         last = self._history[-1]
+        if last.question.names is not None:
+            return self._undo_names(last)
         try:
             if last.action in _UNDOABLE and last.event_id is not None:
                 self._client._drive(take_back(self._core, last.question, self._events(last)))
@@ -327,6 +334,23 @@ class Review:
             self._ahead.appendleft(current)
         self._ahead.appendleft(again)
         return True
+
+    def _undo_names(self, done: _Done) -> bool:
+        """Take a link back. There is no question to show again: what was unlinked is kept apart."""
+        if done.run_id is None:
+            click.echo("-> names that are kept apart stay so: link_subject() and link_predicate() link them")
+            return False
+        try:
+            self._client._drive(unlink(self._core, done.question, done.run_id))
+        except errors.MemfoldError as error:
+            if error.sqlstate != _NOT_PERMITTED:
+                raise
+            click.echo(f"-> not undone: {escape_line(error.message)}")
+            return False
+        self._history.pop()
+        self.verdicts -= Counter([done.verdict])
+        click.echo("-> unlinked, the two names are kept apart")
+        return False
 
     def _events(self, done: _Done) -> list[UUID]:
         """What an answer did, the last first: of a cluster an event for each memory."""

@@ -11,7 +11,7 @@ from memfold import queries
 from memfold.errors import InvalidArgumentError
 from memfold.judging import Verdict
 from memfold.judging.questions import VERDICTS
-from memfold.review.answers import REASON, answer_manually, take_back
+from memfold.review.answers import REASON, answer_manually, take_back, unlink
 from memfold.types import Resolution
 from memfold.web.database import Session
 from memfold.web.pages import PLANS, kind_of, plan_arguments, read_question, uuid_of
@@ -55,7 +55,8 @@ def answer(session: Session, request: Request, form: FormData) -> str:
     made: Resolution = session.drive(session.core.answer_by_person(question, verdict, richer, members))
     if made.status != "done":
         return link("/queue", back | {"status": made.status})
-    return link("/queue", back | {"verdict": verdict, "action": made.action, "holds": made.memory_id})
+    told = {"verdict": verdict, "action": made.action, "holds": made.memory_id, "run": made.run_id}
+    return link("/queue", back | told)
 
 
 def undo_answer(session: Session, request: Request, form: FormData) -> str:
@@ -65,6 +66,12 @@ def undo_answer(session: Session, request: Request, form: FormData) -> str:
     if judgement_id is None:
         raise InvalidArgumentError("judgement is missing")
     question, _ = read_question(session, judgement_id)
+    run_id = uuid_of(params.get("run"), "run")
+    if run_id is not None:
+        session.drive(unlink(session.core, question, run_id))
+        return link(
+            "/queue", {"bucket": params.get("bucket"), "after": params.get("after"), "undone": "link"}
+        )
     events = [event for given in params.getlist("event") if (event := uuid_of(given, "event")) is not None]
     if not events:
         events = session.drive(session.core.events_of(question))

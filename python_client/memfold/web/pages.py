@@ -22,7 +22,7 @@ from memfold.errors import (
 from memfold.judging import Question
 from memfold.judging.questions import VERDICTS
 from memfold.review.answers import describe_closed, describe_outcome, lettered
-from memfold.review.display import rows_of
+from memfold.review.display import rows_of, titles
 from memfold.types import Row
 from memfold.web import statements
 from memfold.web.database import Session
@@ -31,7 +31,7 @@ Shown: TypeAlias = Mapping[str, Any]
 
 PLANS: Final = {"consolidation": queries.CONSOLIDATE, "sweep": queries.SWEEP, "pruning": queries.PRUNE}
 """Runs that can be tried first, by their kind."""
-UNDOABLE_RUNS: Final = frozenset({"consolidation", "sweep", "session", "cleaning", "pruning"})
+UNDOABLE_RUNS: Final = frozenset({"consolidation", "sweep", "session", "cleaning", "pruning", "link"})
 
 
 def uuid_of(given: str | None, name: str) -> UUID | None:
@@ -58,7 +58,10 @@ def read_question(session: Session, judgement_id: UUID) -> tuple[Question, str]:
 def _outcome(session: Session, params: QueryParams) -> Shown | None:
     """What the last answer has done, which is told with the next question."""
     if "undone" in params:
-        return {"text": "undone, all are kept; answer it again, or skip it", "judgement_id": None}
+        text = "undone, all are kept; answer it again, or skip it"
+        if params["undone"] == "link":
+            text = "unlinked, the two names are kept apart"
+        return {"text": text, "judgement_id": None}
     done = uuid_of(params.get("done"), "done")
     if done is None:
         return None
@@ -69,7 +72,14 @@ def _outcome(session: Session, params: QueryParams) -> Shown | None:
         return {"text": f"not applied: {told}", "judgement_id": None}
     holds = uuid_of(params.get("holds"), "holds")
     text = describe_outcome(question, verdict, params.get("action"), holds)
-    return {"text": text, "judgement_id": done, "events": params.getlist("event")}
+    run_id = uuid_of(params.get("run"), "run")
+    is_undoable = question.names is None or run_id is not None
+    return {
+        "text": text,
+        "judgement_id": done if is_undoable else None,
+        "events": params.getlist("event"),
+        "run": run_id,
+    }
 
 
 def queue(session: Session, request: Request) -> Shown:
@@ -91,6 +101,7 @@ def queue(session: Session, request: Request) -> Shown:
         "question": question,
         "is_manual": status in ("done", "obsolete"),
         "sides": {} if question is None else lettered(question),
+        "titles": ("", "") if question is None else titles(question),
         "fields": [] if question is None or question.members else list(rows_of(question)),
         "waiting": waiting,
         "outcome": outcome,

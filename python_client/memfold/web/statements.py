@@ -13,12 +13,12 @@ select t.tenant_id from t where t.tenant_id is not null
 """
 
 _QUESTION = """
-select j.judgement_id, j.tenant_id, j.bucket_id, j.kind, j.status, j.similarity, j.guard, j.attempts, j.member_ids, (
+select j.judgement_id, j.tenant_id, j.bucket_id, j.kind, j.status, j.similarity, j.guard, j.attempts, j.member_ids, j.link, (
         select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'memory_id', a.memory_id, 'content', a.content, 'memory_type', a.memory_type, 'subject', a.subject,
             'predicate', a.predicate, 'object', a.object, 'first_seen', a.first_seen, 'last_seen', a.last_seen,
             'observations', a.repetition_count + 1, 'session_id', a.session_id) order by i.place)
-        from pg_catalog.unnest(coalesce(j.member_ids, array[j.other_id, j.memory_id])) with ordinality as i (id, place)
+        from pg_catalog.unnest(coalesce(j.member_ids, j.pair)) with ordinality as i (id, place)
         join memfold.memory_audit as a on a.tenant_id = j.tenant_id and a.memory_id = i.id
     ) as sides
 """
@@ -27,7 +27,7 @@ select j.judgement_id, j.tenant_id, j.bucket_id, j.kind, j.status, j.similarity,
 NEXT_QUESTION = (
     _QUESTION  # noqa: S608 (of this file)
     + """
-from memfold.open_judgements as j
+from (select o.*, array[o.other_id, o.memory_id] as pair from memfold.open_judgements as o) as j
 where j.tenant_id = %(tenant_id)s and j.status <> 'leased'
     and (%(bucket_id)s::text is null or j.bucket_id = %(bucket_id)s)
     and (%(after)s::uuid is null or (j.kind <> 'review', j.judgement_id) > (
@@ -39,9 +39,14 @@ limit 1
 """
 )
 QUESTION = (
-    _QUESTION
+    _QUESTION  # noqa: S608 (of this file)
     + """
-from memfold.judgements as j
+from (
+    select o.judgement_id, o.tenant_id, o.bucket_id, o.kind, o.status, o.similarity, o.guard, o.attempts, o.member_ids,
+        memfold_internal._shown_link(o.tenant_id, o.link) as link,
+        case when o.link is null then array[o.other_id, o.memory_id] else memfold_internal._examples(o.link) end as pair
+    from memfold.judgements as o
+) as j
 where j.tenant_id = %(tenant_id)s and j.judgement_id = %(judgement_id)s
 """
 )
@@ -124,7 +129,7 @@ limit 200
 RUN_QUESTIONS = (
     _QUESTION  # noqa: S608 (of this file)
     + """
-from memfold.open_judgements as j
+from (select o.*, array[o.other_id, o.memory_id] as pair from memfold.open_judgements as o) as j
 where j.tenant_id = %(tenant_id)s and j.judgement_id = any(array(
     select w.judgement_id from memfold.judgements as w
     where w.tenant_id = %(tenant_id)s and w.run_id = %(run_id)s and w.status in ('open', 'leased', 'dead')

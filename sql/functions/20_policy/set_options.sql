@@ -70,7 +70,8 @@ create or replace function memfold.set_options(
     consolidate_interval interval default null,
     sweep_interval interval default null,
     prune_interval interval default null,
-    text_search text default null
+    text_search text default null,
+    link_interval interval default null
 ) returns memfold.options
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -108,6 +109,7 @@ begin
     v_new.consolidate_interval := coalesce(consolidate_interval, v_new.consolidate_interval);
     v_new.sweep_interval := coalesce(sweep_interval, v_new.sweep_interval);
     v_new.prune_interval := coalesce(prune_interval, v_new.prune_interval);
+    v_new.link_interval := coalesce(link_interval, v_new.link_interval);
     if text_search is not null then
         v_new.text_search := memfold_internal._text_search(text_search)::text;
     end if;
@@ -119,17 +121,17 @@ $$;
 revoke all on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text
+    interval, interval, interval, interval, interval, text, interval
 ) from public;
 grant execute on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text
+    interval, interval, interval, interval, interval, text, interval
 ) to memfold_app;
 comment on function memfold.set_options(
     text, text, text, double precision, double precision, boolean, double precision, double precision,
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text
+    interval, interval, interval, interval, interval, text, interval
 ) is
 'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
 stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)

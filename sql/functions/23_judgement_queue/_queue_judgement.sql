@@ -64,7 +64,10 @@ declare
     a memfold.memories;
     b memfold.memories;
 begin
-    if j.member_ids is not null then
+    if j.kind = 'identity' then
+        -- who links a name closes what waits about it
+        return j;
+    elsif j.member_ids is not null then
         -- whoever is no longer a memory of its own drops out
         j.member_ids := array(
             select i.id
@@ -201,6 +204,25 @@ return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synth
 revoke all on function memfold_internal._judgement_kind(text) from public;
 comment on function memfold_internal._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
 
+create or replace function memfold_internal._wake_judges(tenant_id text, bucket_id text, memory_type text, review boolean) returns void
+language plpgsql volatile
+as $$
+begin
+    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    if (memfold_internal._policy(tenant_id, bucket_id, memory_type)).notify and not exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
+            and (j.kind = 'review') = _wake_judges.review
+    ) then
+        -- (no tenant in it: whoever is connected may listen)
+        perform pg_catalog.pg_notify('memfold_judgements', '');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._wake_judges(text, text, text, boolean) from public;
+comment on function memfold_internal._wake_judges(text, text, text, boolean) is
+'For whoever is about to queue a judgement: wakes those who wait for one, where the policy says so (notify) and none is queued yet.';
+
 create or replace function memfold_internal._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
 ) returns uuid
@@ -218,15 +240,7 @@ begin
     select m.* into strict v_memory
     from memfold.memories as m
     where m.tenant_id = _queue_judgement.tenant_id collate "C" and m.memory_id = _queue_judgement.memory_id;
-    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
-    if (memfold_internal._policy(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type)).notify and not exists (
-        select from memfold.judgements as j
-        where j.tenant_id = _queue_judgement.tenant_id collate "C" and j.status in ('open', 'leased')
-            and (j.kind = 'review') = (_queue_judgement.kind = 'review')
-    ) then
-        -- (no tenant in it: whoever is connected may listen)
-        perform pg_catalog.pg_notify('memfold_judgements', '');
-    end if;
+    perform memfold_internal._wake_judges(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type, kind = 'review');
     insert into memfold.judgements as j (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard
     ) values (

@@ -94,6 +94,7 @@ begin
         insert into memfold.links (tenant_id, bucket_id, kind, alias, name, run_id)
         values (v_run.tenant_id, v_run.bucket_id, _link.kind, v_alias, v_name, v_run.run_id)
         on conflict on constraint links_pkey do update set run_id = excluded.run_id;
+        perform memfold_internal._close_questions_about(tenant_id, bucket_id, kind, v_alias);
     end if;
     if bucket_id = '*' then
         return v_run.run_id;

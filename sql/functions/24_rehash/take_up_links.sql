@@ -1,6 +1,6 @@
 create or replace function memfold_internal._take_up_batch(
     tenant_id text, bucket_id text, kind text, alias text, batch_size bigint
-) returns boolean
+) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
@@ -35,19 +35,19 @@ begin
         and l.alias = alias collate "C";
     if not found then
         -- somebody has unlinked it
-        return true;
+        return 0;
     end if;
     v_number := case when v_bucket_id is null then 0
         else memfold_internal._take_up(tenant_id, v_bucket_id, kind, alias, v_link.run_id, batch_size) end;
     perform memfold_internal._note_taken_up(tenant_id, v_link.run_id, v_number, v_number = 0);
-    return v_number = 0;
+    return v_number;
 end;
 $$;
 revoke all on function memfold_internal._take_up_batch(text, text, text, text, bigint) from public;
 grant execute on function memfold_internal._take_up_batch(text, text, text, text, bigint) to memfold_app;
 comment on function memfold_internal._take_up_batch(text, text, text, text, bigint) is
-'take_up_links() alone calls it: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns whether none was
-left. Raises 55P03 where a row is held by another transaction: nothing is done then.';
+'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many; 0:
+none was left. Raises 55P03 where a row is held by another transaction: nothing is done then.';
 
 create or replace procedure memfold.take_up_links(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -59,7 +59,7 @@ as $$
 -- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
 declare
     v_link record;
-    v_ended boolean;
+    v_number bigint;
     v_failures bigint;
 begin
     call memfold_internal._require_autocommit('take_up_links');
@@ -70,11 +70,11 @@ begin
             and (take_up_links.bucket_id is null or l.bucket_id operator(pg_catalog.=) take_up_links.bucket_id collate "C")
         order by l.bucket_id, l.kind, l.alias
     loop
-        v_ended := false;
+        v_number := null;
         v_failures := 0;
-        while not v_ended loop
+        while v_number is distinct from 0 loop
             begin
-                v_ended := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, batch_size);
+                v_number := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, batch_size);
                 v_failures := 0;
             exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
                 -- someone holds a row, or has just written one: a minute of patience
@@ -96,7 +96,7 @@ revoke all on procedure memfold.take_up_links(text, text, bigint) from public;
 grant execute on procedure memfold.take_up_links(text, text, bigint) to memfold_app;
 comment on procedure memfold.take_up_links(text, text, bigint) is
 'Takes up what is stored under the aliases of a tenant''s links: those of one bucket (''*'': those of all buckets), or of every link (null).
-It goes on where link_subject() and link_predicate() have left off, and does all for links of all buckets. It commits after each batch of at
+It goes on where link_subject() and link_predicate() have left off, and does all for links of all buckets. Maintenance does the same, a batch at a time (run_maintenance, task links). It commits after each batch of at
 most batch_size texts (1 to 100,000; 1 to 10 ms each), beside writers: a text that is not taken up yet is found by what its
 name was. Interrupted, call it again. Near texts of the two names are compared by the next sweep_duplicates() or consolidate(). Not inside a transaction
 block (25001). Raises MF001, MF002, MF022.';

@@ -22,6 +22,7 @@ begin
     set name = v_run.arguments ->> 'was'
     where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
         and v_run.arguments -> 'repointed' ? (l.kind || ' ' || l.alias);
+    perform memfold_internal._keep_names_apart(tenant_id, bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
     if bucket_id <> '*' then
         v_number := memfold_internal._give_back(tenant_id, bucket_id, kind, v_link.name, v_link.run_id);
     else
@@ -68,7 +69,7 @@ grant execute on function memfold.unlink_subject(text, text, text, text) to memf
 comment on function memfold.unlink_subject(text, text, text, text) is
 'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
 linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
-merged since stays merged: undo it as well. alias null: of texts without a subject that begin with this one. Returns how many texts have
+merged since stays merged: undo it as well. The two names are distinct from now on: suggest_links() leaves them out, link_subject() does not. alias null: of texts without a subject that begin with this one. Returns how many texts have
 another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
 
 create or replace function memfold.unlink_predicate(

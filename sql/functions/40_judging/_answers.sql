@@ -27,3 +27,66 @@ $$;
 revoke all on function memfold_internal._check_usage(bigint, bigint, double precision) from public;
 comment on function memfold_internal._check_usage(bigint, bigint, double precision) is
 'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
+
+create or replace function memfold_internal._check_answer(
+    confidence double precision, input_tokens bigint, output_tokens bigint, cost double precision
+) returns void
+language plpgsql volatile parallel safe
+as $$
+begin
+    if not coalesce(confidence between 0 and 1, false) then
+        perform memfold_internal._fail('MF028', 'the confidence is not between 0 and 1',
+            pg_catalog.format('confidence was %s.', coalesce(confidence::text, 'null')), 'Pass a number from 0 to 1.');
+    end if;
+    perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
+end;
+$$;
+revoke all on function memfold_internal._check_answer(double precision, bigint, bigint, double precision) from public;
+comment on function memfold_internal._check_answer(double precision, bigint, bigint, double precision) is
+'Raises MF028 unless the confidence is 0 to 1, and tokens and cost are in their ranges (_check_usage).';
+
+create or replace function memfold_internal._waiting_judgement(
+    tenant_id text, judgement_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision
+) returns memfold.judgements
+language plpgsql volatile
+as $$
+declare
+    j memfold.judgements;
+begin
+    select o.* into j
+    from memfold.judgements as o
+    where o.tenant_id = _waiting_judgement.tenant_id collate "C" and o.judgement_id = _waiting_judgement.judgement_id
+    for no key update;
+    if not found then
+        -- erased with its memories
+        perform memfold_internal._no_judgement(judgement_id);
+    elsif j.status in ('done', 'obsolete') then
+        perform memfold_internal._fail('MF027', 'the judgement is closed',
+            pg_catalog.format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
+            'The first answer counts. undo() takes back what it did.');
+    end if;
+    j.model := _waiting_judgement.model;
+    j.input_tokens := coalesce(j.input_tokens + _waiting_judgement.input_tokens, j.input_tokens, _waiting_judgement.input_tokens);
+    j.output_tokens := coalesce(j.output_tokens + _waiting_judgement.output_tokens, j.output_tokens, _waiting_judgement.output_tokens);
+    j.cost := coalesce(j.cost + _waiting_judgement.cost, j.cost, _waiting_judgement.cost);
+    return j;
+end;
+$$;
+revoke all on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) from public;
+comment on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) is
+'A judgement that is about to be answered, locked, with who answers and what that has cost added. Raises MF026, MF027.';
+
+create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.judgements as o
+    set status = j.status, verdict = j.verdict, confidence = j.confidence, reason = j.reason, merged_text = j.merged_text,
+        model = j.model, input_tokens = j.input_tokens, output_tokens = j.output_tokens, cost = j.cost, run_id = j.run_id,
+        resolved_at = memfold_internal._clock()
+    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+end;
+$$;
+revoke all on function memfold_internal._close_judgement(memfold.judgements) from public;
+comment on function memfold_internal._close_judgement(memfold.judgements) is
+'Writes down the answer of a judgement, and that it is closed.';

@@ -82,6 +82,7 @@ declare
     v_due refcursor;
     j memfold.judgements;
     n memfold.judgements;
+    v_sides uuid[];
 begin
     while v_left > 0 and v_seen < 1000 loop
         if only_tenant is not null then
@@ -147,12 +148,14 @@ begin
                     end if;
                     if n.status = 'leased' then
                         v_left := v_left - 1;
+                        v_sides := case when n.link is null then array[n.other_id, n.memory_id]
+                            else memfold_internal._examples(n.link) end;
                         return next (n.tenant_id, n.judgement_id, n.bucket_id, n.kind, n.similarity, n.guard, n.attempts,
-                            n.leased_until, memfold_internal._judged_side(n.tenant_id, n.memory_id),
-                            memfold_internal._judged_side(n.tenant_id, n.other_id), case when n.member_ids is not null then (
+                            n.leased_until, memfold_internal._judged_side(n.tenant_id, v_sides[2]),
+                            memfold_internal._judged_side(n.tenant_id, v_sides[1]), case when n.member_ids is not null then (
                                 select jsonb_agg(memfold_internal._judged_side(n.tenant_id, i.id) order by i.place)
                                 from unnest(n.member_ids) with ordinality as i (id, place)
-                            ) end)::memfold.claimed_judgement;
+                            ) end, memfold_internal._shown_link(n.tenant_id, n.link))::memfold.claimed_judgement;
                         if only_tenant is null then
                             perform set_config('memfold.claimed_tenant', n.tenant_id, false);
                         end if;
@@ -220,5 +223,6 @@ to memfold_judge, memfold_app;
 comment on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) is
 'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
 do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. members: of a cluster, all of its memories, oldest to newest. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
+a person. members: of a cluster, all of its memories, oldest to newest. link: of kind identity, the names
+that are asked about. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
 resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';

@@ -97,12 +97,12 @@ begin
     end if;
     if j.judgement_id is null then
         perform memfold_internal._no_judgement(judgement_id);
+    elsif j.kind = 'identity' then
+        return memfold_internal._resolve_identity(j.tenant_id, j.judgement_id, verdict, confidence, reason, model, input_tokens,
+            output_tokens, cost);
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
             'A verdict is duplicate, refinement, contradiction or distinct; say doubt by a low confidence.');
-    elsif not coalesce(confidence between 0 and 1, false) then
-        perform memfold_internal._fail('MF028', 'the confidence is not between 0 and 1',
-            format('confidence was %s.', coalesce(confidence::text, 'null')), 'Pass a number from 0 to 1.');
     elsif cardinality(v_about) < 2 or not coalesce(v_about <@ v_asked, false) then
         perform memfold_internal._fail('MF028', 'member_ids does not fit',
             format('member_ids was %s, the question is about %s.', member_ids, v_asked),
@@ -112,27 +112,10 @@ begin
             format('richer_memory_id was %s, the verdict %s, about %s.', richer_memory_id, verdict, v_about),
             'Of a refinement, name the memory that says more, or leave it out: then it is the longest text.');
     end if;
-    perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
+    perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     -- The judge was asked without a lock. What it answered is applied to what is there now.
     perform memfold_internal._lock_memories(j.tenant_id, v_asked);
-    select o.* into j
-    from memfold.judgements as o
-    where o.tenant_id = resolve_judgement.tenant_id collate "C" and o.judgement_id = resolve_judgement.judgement_id
-    for no key update;
-    if not found then
-        -- erased with its memories
-        perform memfold_internal._no_judgement(judgement_id);
-    end if;
-    if j.status in ('done', 'obsolete') then
-        perform memfold_internal._fail('MF027', 'the judgement is closed',
-            format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
-            'The first answer counts. undo() takes back what it did.');
-    end if;
-    j.model := resolve_judgement.model;
-    j.input_tokens := coalesce(j.input_tokens + resolve_judgement.input_tokens, j.input_tokens, resolve_judgement.input_tokens);
-    j.output_tokens := coalesce(j.output_tokens + resolve_judgement.output_tokens, j.output_tokens,
-        resolve_judgement.output_tokens);
-    j.cost := coalesce(j.cost + resolve_judgement.cost, j.cost, resolve_judgement.cost);
+    j := memfold_internal._waiting_judgement(j.tenant_id, j.judgement_id, model, input_tokens, output_tokens, cost);
     n := memfold_internal._refresh_judgement(j);
     if n.status = 'obsolete' then
         perform memfold_internal._close_parts(j, '{}', '{}');
@@ -161,11 +144,7 @@ begin
         n.status := 'done';
     end if;
     r.status := coalesce(r.status, n.status);
-    update memfold.judgements as o
-    set status = n.status, verdict = n.verdict, confidence = n.confidence, reason = n.reason,
-        merged_text = n.merged_text, model = n.model, input_tokens = n.input_tokens,
-        output_tokens = n.output_tokens, cost = n.cost, resolved_at = memfold_internal._clock()
-    where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
+    perform memfold_internal._close_judgement(n);
     if n.status = 'done' then
         perform memfold_internal._close_parts(n, memfold_internal._members(n), v_about);
         r := memfold_internal._apply_verdict(n, v_about, richer_memory_id);
@@ -192,5 +171,7 @@ values of a single-valued slot, which cannot all be kept, the conflict policy de
 richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
 what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
+Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
+takes it back) and distinct keeps them apart; both for good.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';

@@ -8,11 +8,11 @@ begin
         select j.tenant_id, j.judgement_id
         from (
             -- of a pair that was asked about twice the later question
-            select distinct on (o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id))
+            select distinct on (o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o
             where o.status = 'dead' and (only_tenant is null or o.tenant_id = only_tenant collate "C")
-            order by o.tenant_id, least(o.memory_id, o.other_id), greatest(o.memory_id, o.other_id), o.judgement_id desc
+            order by o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id), o.judgement_id desc
         ) as d
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
         where j.status = 'dead'

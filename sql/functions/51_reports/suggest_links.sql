@@ -9,7 +9,7 @@ begin
     ),
     names as materialized (
         select f.subject, pg_catalog.mode() within group (order by f.spelled) as spelled, count(*) as facts,
-            memfold_internal._name_words(f.subject) as words
+            memfold_internal._name_words(f.subject) as words, (pg_catalog.array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids
         from facts as f
         where f.subject is not null
         group by f.subject
@@ -55,7 +55,7 @@ begin
     ),
     pairs as (
         select a.subject as alias, b.subject as name, a.spelled, b.spelled as name_spelled, r.relation, coalesce(s.facts, 0) as shared,
-            s.pairs, a.facts, b.facts as name_facts,
+            s.pairs, a.facts, b.facts as name_facts, a.ids, b.ids as name_ids,
             -- of fuller names those that are not short for another one
             count(*) filter (where r.relation is not null and not exists (
                 select from related as o where o.alias = b.subject
@@ -93,14 +93,14 @@ begin
             case when s.meanings > 1 and s.relation is not null then 'ambiguous' end
         ], null),
         pg_catalog.jsonb_build_object('facts', s.facts, 'name_facts', s.name_facts, 'shared', s.shared,
-            'pairs', coalesce(pg_catalog.to_jsonb(s.pairs), '[]'))
+            'pairs', coalesce(pg_catalog.to_jsonb(s.pairs), '[]'), 'memory_ids', s.ids, 'name_memory_ids', s.name_ids)
     from scored as s
     where s.score >= 0.5
         and not memfold_internal._names_clash(_suggested_subjects.tenant_id, s.spelled, s.name_spelled, s.relation is not null)
     union all
     select 'subject', null, n.spelled, 0.7, array['beginning'],
         pg_catalog.jsonb_build_object('facts', count(*), 'name_facts', n.facts, 'memory_ids',
-            (pg_catalog.array_agg(b.memory_id order by b.memory_id))[1:5])
+            (pg_catalog.array_agg(b.memory_id order by b.memory_id))[1:5], 'name_memory_ids', n.ids)
     from (
         select distinct on (f.memory_id) f.memory_id, n.subject
         from facts as f
@@ -109,7 +109,7 @@ begin
         order by f.memory_id, pg_catalog.length(n.subject) desc
     ) as b
     join names as n on n.subject = b.subject
-    group by n.subject, n.spelled, n.facts;
+    group by n.subject, n.spelled, n.facts, n.ids;
 end;
 $$;
 revoke all on function memfold_internal._suggested_subjects(text, text) from public;
@@ -131,7 +131,7 @@ begin
         order by f.memory_type, f.subject, f.predicate, f.value, f.memory_id
     ),
     names as materialized (
-        select f.predicate, count(*) as facts, (
+        select f.predicate, count(*) as facts, (pg_catalog.array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids, (
             select pg_catalog.mode() within group (order by m.predicate) from memfold.memories as m
             where m.tenant_id = _suggested_predicates.tenant_id collate "C" and m.memory_id = any(pg_catalog.array_agg(f.memory_id))
         ) as spelled
@@ -146,7 +146,8 @@ begin
         group by a.predicate, b.predicate
     )
     select 'predicate', a.spelled::text, b.spelled::text, s.facts::double precision / a.facts, array['slots'],
-        pg_catalog.jsonb_build_object('facts', a.facts, 'name_facts', b.facts, 'shared', s.facts, 'pairs', pg_catalog.to_jsonb(s.pairs))
+        pg_catalog.jsonb_build_object('facts', a.facts, 'name_facts', b.facts, 'shared', s.facts, 'pairs', pg_catalog.to_jsonb(s.pairs),
+            'memory_ids', a.ids, 'name_memory_ids', b.ids)
     from shared as s
     join names as a on a.predicate = s.alias
     join names as b on b.predicate = s.name
@@ -181,6 +182,13 @@ begin
         union all
         select * from memfold_internal._suggested_predicates(tenant_id, bucket_id)
     ) as s
+    -- what was answered, or taken back, is not suggested again
+    where not exists (
+        select from memfold.judgements as j
+        where j.tenant_id = suggest_links.tenant_id collate "C" and j.bucket_id in (suggest_links.bucket_id collate "C", '*')
+            and j.kind = 'identity' and j.status = 'done' and j.verdict <> 'unsure'
+            and j.link ->> 'key' = memfold_internal._suggestion_key(s)
+    )
     order by s.score desc, s.kind, s.name, s.alias
     limit max_results;
 end;
@@ -192,6 +200,8 @@ comment on function memfold.suggest_links(text, text, bigint) is
 arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
 contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
 model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
-how many facts each has (facts, name_facts) and both have (shared), and pairs of their memory ids. Names that the guard tells apart
-("Georg Maier", "Georg Huber") are never suggested. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
+how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to five ids that are told of
+each (memory_ids, name_memory_ids). Names that the guard tells apart
+("Georg Maier", "Georg Huber") are never suggested, nor those that a judge or a person has told apart (ask_links),
+or that were unlinked. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
 Raises MF001 to MF003, MF022.';

@@ -188,24 +188,32 @@ select
     j.next_attempt_at,
     j.last_error,
     j.created_at,
-    j.memory_id,
-    j.other_id,
+    m.memory_id,
+    o.memory_id as other_id,
     j.member_ids,
     (
         select array_agg(a.content order by i.place)
         from unnest(j.member_ids) with ordinality as i (id, place)
         inner join memfold.memories as a on j.tenant_id = a.tenant_id and i.id = a.memory_id
-    ) as member_contents
+    ) as member_contents,
+    memfold_internal._shown_link(j.tenant_id, j.link) as link
 from memfold.judgements as j
-inner join memfold.memories as m on j.tenant_id = m.tenant_id and j.memory_id = m.memory_id
-inner join memfold.memories as o on j.tenant_id = o.tenant_id and j.other_id = o.memory_id
-left join memfold.memory_totals as k on j.tenant_id = k.tenant_id and j.memory_id = k.memory_id
-left join memfold.memory_totals as l on j.tenant_id = l.tenant_id and j.other_id = l.memory_id
+-- names are shown by what is told of each
+inner join memfold.memories as m
+    on j.tenant_id = m.tenant_id and coalesce(j.memory_id, (memfold_internal._examples(j.link))[2]) = m.memory_id
+inner join memfold.memories as o
+    on j.tenant_id = o.tenant_id and coalesce(j.other_id, (memfold_internal._examples(j.link))[1]) = o.memory_id
+left join memfold.memory_totals as k on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id
+left join memfold.memory_totals as l on o.tenant_id = l.tenant_id and o.memory_id = l.memory_id
 where j.status in ('open', 'leased', 'dead');
 comment on view memfold.open_judgements is
 'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
 for a person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' |
-''distinct'', reason => ...).';
+''distinct'', reason => ...). Kind identity asks whether two names are one (link): content and other_content are examples of what is told of
+each, and the answer is ''duplicate'' or ''distinct''.';
+comment on column memfold.open_judgements.link is
+'Of kind identity: kind, alias and name, score, reasons and evidence (as of suggest_links), and what is told of each (told, name_told).
+Null: it is about memories.';
 comment on column memfold.open_judgements.member_ids is
 'Of a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
 

@@ -37,13 +37,16 @@ begin
             select pg_catalog.count(*) from memfold.prune_memories(tenant_id, bucket_id, dry_run => false)
         );
     end if;
+    if memfold_internal._in_new_cycle(o.link_interval, previous, started) then
+        v_number := v_number + memfold.ask_links(tenant_id, bucket_id);
+    end if;
     return v_number;
 end;
 $$;
 revoke all on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) from public;
 comment on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) is
 'Does for a bucket, in a pass that began at started, what its options say is due since the pass before. Returns how many memories were
-merged, asked about or pruned, of at most what one call of each does.';
+merged, asked about or pruned, and how many names asked about, of at most what one call of each does.';
 
 create or replace function memfold_internal._maintain_cycles(tenant_id text, after jsonb) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -61,7 +64,7 @@ begin
     v_step.after := after;
     if not exists (
         select from memfold.options as o
-        where greatest(o.consolidate_interval, o.sweep_interval, o.prune_interval) > interval '0'
+        where greatest(o.consolidate_interval, o.sweep_interval, o.prune_interval, o.link_interval) > interval '0'
     ) then
         return v_step;
     end if;

@@ -1,12 +1,12 @@
 create or replace function memfold.run_maintenance(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,cycles}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- what locks buckets comes last: the locks are held until the end
-    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
+    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
     v_counts jsonb := jsonb '{}';
@@ -24,7 +24,7 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, cycles, clean and sweep.');
+            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, links, cycles, clean and sweep.');
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r
@@ -74,7 +74,8 @@ grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
 'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
 decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), cycles (consolidate, sweep_duplicates and prune_memories of buckets whose
+keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), links (takes up a hundred texts under
+the alias of a link that is not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links of buckets whose
 options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
@@ -153,6 +154,8 @@ begin
                 select from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.status in ('open', 'leased')
             );
+    elsif task = 'links' then
+        v_step := memfold_internal._take_up_some(tenant_id);
     elsif task = 'cycles' then
         v_step := memfold_internal._maintain_cycles(tenant_id, after::jsonb);
     elsif task in ('clean', 'sweep') then
@@ -253,7 +256,7 @@ first. after: where the call before has stopped, at keys of a bucket that keeps 
 (they begin with import:) stay.';
 
 create or replace procedure memfold.run_maintenance_all(
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,cycles}'
+    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
 )
 language plpgsql
 as $$

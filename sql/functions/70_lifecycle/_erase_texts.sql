@@ -81,6 +81,10 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = any(texts)
     order by m.memory_id
     for update;
+    -- after those locks: one who asks about names holds what is told of them (_ask_about_names)
+    delete from memfold.judgements as j
+    where j.tenant_id = v_tenant_id and j.kind = 'identity'
+        and (j.link -> 'told' ?| texts::text[] or j.link -> 'name_told' ?| texts::text[]);
     delete from memfold.labelled_pairs as p
     where p.tenant_id = v_tenant_id
         and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));

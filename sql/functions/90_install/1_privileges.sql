@@ -64,7 +64,8 @@ memfold_internal._add_parts(text, uuid[]),
 memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]), memfold_internal._queue_rest(memfold.judgements, text, uuid[]),
 memfold_internal._has_changed(memfold.judgements, memfold.judgements),
 memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.judgements),
-memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id()
+memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id(),
+memfold_internal._examples(jsonb), memfold_internal._shown_link(text, jsonb)
 to memfold_queue;
 grant execute on function
 memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid),

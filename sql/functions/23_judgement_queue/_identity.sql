@@ -1,0 +1,161 @@
+-- Questions of kind identity: are two names one? They are about names of a bucket, and about no pair of memories.
+
+create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_alias constant text collate "C" := memfold_internal._link_key(kind, alias);
+    v_name constant text collate "C" := memfold_internal._link_key(kind, name);
+begin
+    return pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+        pg_catalog.jsonb_build_array(kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
+    )), 'hex');
+end;
+$$;
+revoke all on function memfold_internal._names_key(text, text, text) from public;
+comment on function memfold_internal._names_key(text, text, text) is
+'Stands for two names, in either order and however they are spelled. A hash: names may be longer than what an index holds.';
+
+create or replace function memfold_internal._suggestion_key(suggestion memfold.link_suggestion) returns text
+language plpgsql immutable parallel safe
+as $$
+begin
+    return memfold_internal._names_key(case when suggestion.alias is null then 'beginning' else suggestion.kind end,
+        coalesce(suggestion.alias, suggestion.name), suggestion.name);
+end;
+$$;
+revoke all on function memfold_internal._suggestion_key(memfold.link_suggestion) from public;
+comment on function memfold_internal._suggestion_key(memfold.link_suggestion) is 'The names of a suggestion (_names_key).';
+
+create or replace function memfold_internal._examples(link jsonb) returns uuid[]
+language sql immutable parallel safe
+return array[(link #>> '{name_told,0}')::uuid, (link #>> '{told,0}')::uuid];
+revoke all on function memfold_internal._examples(jsonb) from public;
+grant execute on function memfold_internal._examples(jsonb) to memfold_app, memfold_auditor;
+comment on function memfold_internal._examples(jsonb) is
+'Of a question about names: a memory that is told of the name, and one that is told of the alias.';
+
+create or replace function memfold_internal._shown_link(tenant_id text, link jsonb) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return (
+        select link - array['key', 'told', 'name_told'] || pg_catalog.jsonb_object_agg(s.side, array(
+            select m.content
+            from pg_catalog.jsonb_array_elements_text(link -> s.side) with ordinality as i (id, place)
+            join memfold.memories as m on m.tenant_id = _shown_link.tenant_id collate "C" and m.memory_id = i.id::uuid
+            order by i.place
+        ))
+        from pg_catalog.unnest(array['told', 'name_told']) as s (side)
+        where link is not null
+        having count(*) > 0
+    );
+end;
+$$;
+revoke all on function memfold_internal._shown_link(text, jsonb) from public;
+grant execute on function memfold_internal._shown_link(text, jsonb) to memfold_app, memfold_auditor;
+comment on function memfold_internal._shown_link(text, jsonb) is
+'What a judge, or a person, is shown of a question about names: with what is told of each in place of ids. Null: it is about memories.
+Only reads.';
+
+create or replace function memfold_internal._ask_about_names(
+    tenant_id text, bucket_id text, suggestion memfold.link_suggestion
+) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_told uuid[];
+    v_name_told uuid[];
+    v_judgement_id uuid;
+begin
+    -- one that is being erased is no evidence: the question would keep the name of what is gone
+    with evidence as (
+        select e.side, e.id::uuid, e.place
+        from (
+            select s.side, p.pair ->> s.place as id, p.n as place
+            from (values ('told', 0), ('name_told', 1)) as s (side, place)
+            cross join lateral pg_catalog.jsonb_array_elements(suggestion.evidence -> 'pairs') with ordinality as p (pair, n)
+            union all
+            select s.side, i.id, 100 + i.n
+            from (values ('told', 'memory_ids'), ('name_told', 'name_memory_ids')) as s (side, ids)
+            cross join lateral pg_catalog.jsonb_array_elements_text(suggestion.evidence -> s.ids) with ordinality as i (id, n)
+        ) as e
+    ),
+    held as materialized (
+        select m.memory_id
+        from memfold.memories as m
+        where m.tenant_id = _ask_about_names.tenant_id collate "C" and m.memory_id = any(array(select e.id from evidence as e))
+        for key share skip locked
+    ),
+    shown as (
+        select e.side, e.id, min(e.place) as place
+        from evidence as e
+        join held as h on h.memory_id = e.id
+        group by e.side, e.id
+    )
+    select (pg_catalog.array_agg(s.id order by s.place) filter (where s.side = 'told'))[1:5],
+        (pg_catalog.array_agg(s.id order by s.place) filter (where s.side = 'name_told'))[1:5]
+    into v_told, v_name_told
+    from shown as s;
+    if v_told is null or v_name_told is null then
+        return null;
+    end if;
+    perform memfold_internal._wake_judges(tenant_id, bucket_id, '*', false);
+    insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
+    values (_ask_about_names.tenant_id, _ask_about_names.bucket_id, 0, 'identity', pg_catalog.to_jsonb(suggestion)
+        || pg_catalog.jsonb_build_object(
+            'kind', case when suggestion.alias is null then 'beginning' else suggestion.kind end,
+            'key', memfold_internal._suggestion_key(suggestion), 'told', v_told, 'name_told', v_name_told,
+            -- ids of memories that may be erased while the question stays are none of its
+            'evidence', suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
+        ))
+    on conflict do nothing
+    returning j.judgement_id into v_judgement_id;
+    return v_judgement_id;
+end;
+$$;
+revoke all on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) from public;
+comment on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) is
+'Queues the question whether two names are one, and returns its id; null where it was asked, or where nothing is told of one of them any
+more.';
+
+create or replace function memfold_internal._keep_names_apart(
+    tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid
+) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into memfold.judgements as j (
+        tenant_id, bucket_id, scope_key, kind, status, link, verdict, reason, run_id, resolved_at
+    ) values (
+        _keep_names_apart.tenant_id, _keep_names_apart.bucket_id, 0, 'identity', 'done', pg_catalog.jsonb_build_object(
+            'kind', _keep_names_apart.kind, 'alias', _keep_names_apart.alias, 'name', _keep_names_apart.name,
+            'key', memfold_internal._names_key(_keep_names_apart.kind, _keep_names_apart.alias, _keep_names_apart.name),
+            'told', '[]'::jsonb, 'name_told', '[]'::jsonb
+        ), 'distinct', 'unlinked', _keep_names_apart.run_id, memfold_internal._clock()
+    )
+    on conflict do nothing;
+end;
+$$;
+revoke all on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) from public;
+comment on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) is
+'Records that two names, which were linked, are distinct: they are not suggested again, nor asked about.';
+
+create or replace function memfold_internal._close_questions_about(tenant_id text, bucket_id text, kind text, alias text) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.judgements as j
+    set status = 'obsolete', reason = 'one of the names is linked', resolved_at = memfold_internal._clock()
+    where j.tenant_id = _close_questions_about.tenant_id collate "C" and j.kind = 'identity' and j.status in ('open', 'leased', 'dead')
+        and (_close_questions_about.bucket_id = '*' or j.bucket_id = _close_questions_about.bucket_id collate "C")
+        and j.link ->> 'kind' = _close_questions_about.kind
+        and _close_questions_about.alias collate "C" in (
+            memfold_internal._link_key(j.link ->> 'kind', coalesce(j.link ->> 'alias', j.link ->> 'name')) collate "C",
+            memfold_internal._link_key(j.link ->> 'kind', j.link ->> 'name') collate "C"
+        );
+end;
+$$;
+revoke all on function memfold_internal._close_questions_about(text, text, text, text) from public;
+comment on function memfold_internal._close_questions_about(text, text, text, text) is
+'Closes the questions that wait about a name (canonical) which is linked now, so that it is none any more.';
