@@ -142,6 +142,10 @@ class Tools:
                 description="The id of the message that says so, if you know one: a message counts as one piece of evidence."
             ),
         ] = None,
+        valid_until: Annotated[
+            AwareDatetime | None,
+            Field(description="When it stops being true, if that was said, with its time zone: then recall no longer shows it."),
+        ] = None,
         recalled: Annotated[
             bool | None,
             Field(
@@ -158,7 +162,9 @@ class Tools:
         """
         echo = recalled is None and (_session(context), content) in self._shown
         counted = not (recalled or echo)
-        fields = {"subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type}
+        fields = {
+            "subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type, "valid_until": valid_until,
+        }  # fmt: skip
         with _told():
             result = await self._store.remember(
                 content, "observed" if counted else "recalled", turn_id, fields
