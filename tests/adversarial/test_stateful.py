@@ -212,7 +212,8 @@ VERDICTS: dict[str, Any] = {
 BATCHES = st.sampled_from([(1, 0), (1, 1), (1, 2), (1, 3), *[(1, MOST_BATCHES), (100, MOST_BATCHES)] * 2])
 # of a row of READ's events
 EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
-         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "valid", "similar", "run"]  # fmt: skip
+         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "valid", "similar",
+         "run"]  # fmt: skip
 
 
 class Machine(RuleBasedStateMachine):
@@ -567,7 +568,8 @@ class Machine(RuleBasedStateMachine):
                 "observation": e.observation, "on_timeline": e.on_timeline, "judgement": name("j", e.judgement),
                 "verdict": e.verdict, "undoes": name("e", e.undoes), "content": e.content, "turns": sorted(e.turns),
                 "source": e.source, "extractor": e.extractor, "metadata": None if e.source is None else e.metadata,
-                "at": e.at, "valid": list(e.valid), "similar": self.told_of([(name("m", a), b, name("m", c), d) for a, b, c, d in e.similar]),
+                "at": e.at, "valid": list(e.valid),
+                "similar": self.told_of([(name("m", a), b, name("m", c), d) for a, b, c, d in e.similar]),
             }  # fmt: skip
         return list(self.differences("", actual, expected))
 
@@ -890,7 +892,9 @@ class Machine(RuleBasedStateMachine):
         ).fetchall()
         found = sorted(self.memories.index(row[0]) for row in rows)
         expected = sorted(shown(derive(self.world.memories, known), at))
-        COUNTS[f"recall{'' if known_at is None else ' what was known'}: {'some' if expected else 'none'}"] += 1
+        COUNTS[
+            f"recall{'' if known_at is None else ' what was known'}: {'some' if expected else 'none'}"
+        ] += 1
         if found != expected:
             type(self).failed = True
             raise AssertionError(

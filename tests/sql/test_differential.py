@@ -169,10 +169,12 @@ def decided() -> Iterator[tuple[str, list[Candidate]]]:
     yield "validity", [
         {"content": "Ann is away", **one}
         for one in (
-            {"valid_until": "2025-02-01T00:00:00+00:00"}, {}, {"valid_until": WHEN, "valid_from": "2024-01-01T00:00:00+00:00"},
+            {"valid_until": "2025-02-01T00:00:00+00:00"}, {},
+            {"valid_until": WHEN, "valid_from": "2024-01-01T00:00:00+00:00"},
             {"origin": "recalled"}, {"valid_from": WHEN, "valid_until": WHEN},
             {"observed_at": "2024-06-01T00:00:00+00:00", "valid_from": WHEN}, {"observed_at": "2025-06-01T00:00:00+00:00"},
-            {"valid_from": "2024-01-01T00:00:00+05:45", "embedding": AWAY, "embedding_model": "m", "content": "Ann is at sea"},
+            {"valid_from": "2024-01-01T00:00:00+05:45", "embedding": AWAY, "embedding_model": "m",
+             "content": "Ann is at sea"},
         )
     ]  # fmt: skip
 
@@ -255,7 +257,11 @@ def in_a_batch(db: DB, tenant: str) -> list[Any]:
 
 
 def in_a_batch_vectors_apart(db: DB, tenant: str) -> list[Any]:
-    return [told(row) for batch in BATCHES for row in at_once(db, tenant, [readable(one) for one in batch], apart=True)]
+    return [
+        told(row)
+        for batch in BATCHES
+        for row in at_once(db, tenant, [readable(one) for one in batch], apart=True)
+    ]
 
 
 def for_python(candidate: Candidate) -> Candidate:

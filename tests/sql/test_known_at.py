@@ -34,7 +34,14 @@ def everything(db: DB) -> list[Any]:
     """What a call that only reads must leave as it is."""
     return [
         rows(db, f"select to_jsonb(t) from {table} as t order by to_jsonb(t)::text")
-        for table in ("memories", "memory_counters", "memory_events", "memory_intervals", "policies", "memory_sources")
+        for table in (
+            "memories",
+            "memory_counters",
+            "memory_events",
+            "memory_intervals",
+            "policies",
+            "memory_sources",
+        )
     ]
 
 
@@ -50,7 +57,9 @@ def test_each_time_has_what_was_known_then(db: DB) -> None:
     second = now(db)
     # a late arrival: what was so on day 3 is known later
     ingest(db, "Ann lives in Bonn", object="Bonn", observed_at=day(3), **slot)
-    rejected = db.execute("select (reject_memory(%s, tenant_id => 'acme')).event_id", [tea.memory_id]).fetchone()
+    rejected = db.execute(
+        "select (reject_memory(%s, tenant_id => 'acme')).event_id", [tea.memory_id]
+    ).fetchone()
     third = now(db)
     assert rejected is not None
     db.execute("select undo(%s, tenant_id => 'acme')", [rejected[0]])
@@ -68,7 +77,10 @@ def test_each_time_has_what_was_known_then(db: DB) -> None:
         ["Ann lives in Bonn"],
     ]
     (row,) = rows(
-        db, "select * from current_memories('acme', known_at => %s) where memory_id = %s", first, one.memory_id
+        db,
+        "select * from current_memories('acme', known_at => %s) where memory_id = %s",
+        first,
+        one.memory_id,
     )
     assert (row["valid_from"], row["valid_to"], row["repetition_count"]) == (day(1), None, 0)
     assert everything(db) == held
@@ -125,9 +137,11 @@ def test_what_was_erased_is_not_shown(db: DB) -> None:
 
 def test_a_transaction_that_may_not_write_is_told(db: DB) -> None:
     ingest(db, "Ann likes tea")
-    with pytest.raises(psycopg.Error) as refused, db.transaction():
-        db.execute("set transaction read only")
-        believed(db, now(db))
+    then = now(db)
+    db.execute("set default_transaction_read_only = on")
+    with pytest.raises(psycopg.Error) as refused:
+        believed(db, then)
+    db.execute("reset default_transaction_read_only")
     assert refused.value.sqlstate == "MF022"
     assert believed(db, None) == ["Ann likes tea"]
 
@@ -135,12 +149,11 @@ def test_a_transaction_that_may_not_write_is_told(db: DB) -> None:
 @pytest.mark.parametrize("role", ["memfold_app", "memfold_auditor"])
 def test_it_is_the_sessions_tenant_alone(db: DB, role: str) -> None:
     ingest(db, "Ann likes tea")
-    with db.transaction():
-        db.execute(f"set local role {role}")
-        db.execute("set local memfold.tenant_id = 'acme'")
-        assert believed(db, now(db)) == ["Ann likes tea"]
-    with pytest.raises(psycopg.Error) as refused, db.transaction():
-        db.execute(f"set local role {role}")
-        db.execute("set local memfold.tenant_id = 'other'")
+    db.execute(f"set role {role}")
+    db.execute("set memfold.tenant_id = 'acme'")
+    assert believed(db, now(db)) == ["Ann likes tea"]
+    db.execute("set memfold.tenant_id = 'other'")
+    with pytest.raises(psycopg.Error) as refused:
         believed(db, now(db))
+    db.execute("reset role")
     assert refused.value.sqlstate == "MF002"

@@ -24,15 +24,21 @@ def day(number: int) -> datetime:
 
 def shown(db: DB, as_of: datetime | None = None) -> list[str]:
     """By current_memories(); search by words and by vector must show the same."""
-    found = sorted(r["content"] for r in rows(db, "select * from current_memories('acme', as_of => %s)", as_of))
-    words = "select * from search_memories(query => %s, tenant_id => 'acme', as_of => %s, deduplicate => false)"
+    found = sorted(
+        r["content"] for r in rows(db, "select * from current_memories('acme', as_of => %s)", as_of)
+    )
+    words = (
+        "select * from search_memories(query => %s, tenant_id => 'acme', as_of => %s, deduplicate => false)"
+    )
     by_words = {r["content"] for r in rows(db, words, " ".join(found) or TEXT, as_of)}
     assert by_words == set(found)
     return found
 
 
 def validity(db: DB, memory: Result) -> tuple[datetime | None, datetime | None]:
-    (found,) = rows(db, "select valid_from, valid_until from memory_totals where memory_id = %s", memory.memory_id)
+    (found,) = rows(
+        db, "select valid_from, valid_until from memory_totals where memory_id = %s", memory.memory_id
+    )
     return found["valid_from"], found["valid_until"]
 
 
@@ -140,7 +146,13 @@ def test_a_value_of_a_timeline_that_has_expired_brings_no_other_back(db: DB) -> 
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in"}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at=day(1), **slot)
     made = ingest(
-        db, "Ann lives in Oslo", object="Oslo", observed_at=day(3), valid_from=day(5), valid_until=day(7), **slot
+        db,
+        "Ann lives in Oslo",
+        object="Oslo",
+        observed_at=day(3),
+        valid_from=day(5),
+        valid_until=day(7),
+        **slot,
     )
     assert (made.action, status(db, made)) == ("superseded", "active")
     assert [shown(db, day(n)) for n in (2, 4, 6, 8)] == [["Ann lives in Rome"], [], ["Ann lives in Oslo"], []]
@@ -170,7 +182,9 @@ def test_striped_counters_do_not_carry_it(db: DB) -> None:
 def test_it_is_seen_through_sums_and_the_archive(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(1))
     for n in range(9):
-        ingest(db, TEXT, observed_at=day(2), valid_until=day(20) if n == 4 else None, source_turn_ids=[f"t{n}"])
+        ingest(
+            db, TEXT, observed_at=day(2), valid_until=day(20) if n == 4 else None, source_turn_ids=[f"t{n}"]
+        )
     assert validity(db, made) == (None, None)
     archive(db)
     kept = "select valid_until from memory_events where action = 'merged' and method <> 'archived'"
@@ -212,18 +226,32 @@ def test_it_is_told(db: DB) -> None:
     (audit,) = rows(db, "select valid_from, valid_until from memory_audit")
     assert (audit["valid_from"], audit["valid_until"]) == (day(2), day(3))
     lines = [r[0] for r in db.execute("select explain_memory(%s, 'acme')", [made.memory_id]).fetchall()]
-    assert [line for line in lines if line.startswith("    valid from 2025-01-02") and line.endswith(": expired")]
+    assert [
+        line for line in lines if line.startswith("    valid from 2025-01-02") and line.endswith(": expired")
+    ]
     assert "valid until 2025-01-03" in lines[-1]
 
 
 @pytest.mark.parametrize(
     ("valid_from", "valid_until"),
-    [(day(2), day(2)), (day(3), day(2)), ("infinity", None), (None, "infinity"), (None, "-infinity"), ("-infinity", None)],
+    [
+        (day(2), day(2)),
+        (day(3), day(2)),
+        ("infinity", None),
+        (None, "infinity"),
+        (None, "-infinity"),
+        ("-infinity", None),
+    ],
 )
 @pytest.mark.parametrize("function", ["ingest_memory", "preview_memory"])
-def test_an_empty_or_endless_validity_is_refused(db: DB, function: str, valid_from: Any, valid_until: Any) -> None:
+def test_an_empty_or_endless_validity_is_refused(
+    db: DB, function: str, valid_from: Any, valid_until: Any
+) -> None:
     with pytest.raises(psycopg.Error) as refused:
         ingest(db, TEXT, function=function, valid_from=valid_from, valid_until=valid_until)
     assert refused.value.sqlstate == "MF065"
-    assert refused.value.diag.message_hint == "valid_from lies before valid_until; null, not infinity, is no bound."
+    assert (
+        refused.value.diag.message_hint
+        == "valid_from lies before valid_until; null, not infinity, is no bound."
+    )
     assert rows(db, "select * from memories") == []

@@ -101,7 +101,7 @@ places as (
 )
 """
 LIST_BUCKETS: LiteralString = (
-    _BUCKETS  # noqa: S608
+    _BUCKETS
     + """
 select p.bucket_id from places as p
 where exists (

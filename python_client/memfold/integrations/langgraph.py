@@ -44,8 +44,8 @@ class MemfoldStore(BaseStore):
     a fact that other keys state stays. ``search`` gives each fact once, under its first key; without an embedder it ignores
     a query, as LangGraph's own stores do.
 
-    ``ttl`` minutes after a put the fact is no longer shown, nor are its keys; reading does not put that off. Put again, it is
-    shown again, for ever without a ``ttl``: of several keys with one fact the last put counts.
+    ``ttl`` minutes after a put the fact is no longer shown, nor are its keys; reading does not put that off. Put again, it
+    is shown again, for ever without a ``ttl``: of several keys with one fact the last put counts.
     """
 
     supports_ttl = True

@@ -372,6 +372,8 @@ begin
         select v.* from memfold_internal._validity(_derived_trees.tenant_id, array(select t.id from members as t where t.root = m.id),
             s.last_at) as v
         where s.has_validity
+        -- otherwise it is asked of every tree
+        offset 0
     ) as y on true;
 end;
 $$;

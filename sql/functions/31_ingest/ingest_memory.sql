@@ -275,6 +275,6 @@ merged, replaced, superseded, escalated, historical or rejected, memory_id the m
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
 observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
-the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it returns the first one''s result, and raises MF062
-where it is about another candidate (content, type, subject, predicate, object or metadata).
+the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
+returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
 Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';

@@ -15,8 +15,8 @@ end;
 $$;
 revoke all on function memfold_internal._additive_roots(text, uuid[]) from public;
 comment on function memfold_internal._additive_roots(text, uuid[]) is
-'Which of some roots can be added to in any order: active ones that are on no timeline and have no validity. All at once, in a third of the time that
-they take one by one. Only reads.';
+'Which of some roots can be added to in any order: active ones that are on no timeline and have no validity. All at once, in a third
+of the time that they take one by one. Only reads.';
 
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable

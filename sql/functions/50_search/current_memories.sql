@@ -40,7 +40,14 @@ begin
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
     from memfold.memories as m
-    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    -- from each to its own, whatever the statistics say: a tenant may be new
+    cross join lateral (
+        select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.valid_from,
+            k.valid_until
+        from memfold.memory_totals as k
+        where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+        offset 0
+    ) as k
     cross join lateral (
         select i.valid_from, i.valid_to
         from memfold.memory_intervals as i
@@ -63,8 +70,8 @@ revoke all on function memfold.current_memories(text, text, timestamptz, timesta
 grant execute on function memfold.current_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
 comment on function memfold.current_memories(text, text, timestamptz, timestamptz) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
-first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count as if they had always been known.
-known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null is then known_at. What has been
-erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and takes back) rows: MF022 where
-a transaction is read-only.
+first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
+as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
+is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
+takes back) rows: MF022 where a transaction is read-only.
 valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';

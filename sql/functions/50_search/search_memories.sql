@@ -207,8 +207,9 @@ comment on function memfold.search_memories(
     vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
     precision, boolean, boolean, text, text[], text, jsonpath
 ) is
-'The active memories that fit a query best and are valid now (valid_from, valid_until), each fact once: nearest to its vector (query_embedding), or with most of its words (query: in
-content, subject, predicate and object, rare words counting more, by the options'' text_search), or both. Candidates are the 3 *
+'The active memories, valid now (valid_from, valid_until), that fit a query best, each fact once: nearest to its vector
+(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the
+options'' text_search), or both. Candidates are the 3 *
 max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
 metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
 or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -

@@ -58,6 +58,7 @@ comment on column memfold.memory_audit.independent_repetitions is
 'n of the confidence formula: independent observations (with a source turn that is new, or without turns) less one.';
 comment on column memfold.memory_audit.confidence is 'In [0, 1], by the weights of the policy: 0.5 source + 0.3 extractor + 0.2 r(n).';
 comment on column memfold.memory_audit.effective_confidence is 'Confidence after decay, now: what search_memories() ranks by.';
+comment on column memfold.memory_audit.valid_from is 'From when recall shows the memory. Null: no bound.';
 comment on column memfold.memory_audit.valid_until is 'Until when recall shows the memory, exclusive. Null: no bound.';
 comment on column memfold.memory_audit.decayed_confidence is
 'Effective confidence as apply_decay() has stored it, at decayed_at. Null: it has not, or there was no decay.';

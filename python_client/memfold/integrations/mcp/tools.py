@@ -144,7 +144,9 @@ class Tools:
         ] = None,
         valid_until: Annotated[
             AwareDatetime | None,
-            Field(description="When it stops being true, if that was said, with its time zone: then recall no longer shows it."),
+            Field(
+                description="When it stops being true, if that was said, with its time zone: then recall shows it no more."
+            ),
         ] = None,
         recalled: Annotated[
             bool | None,
@@ -162,12 +164,11 @@ class Tools:
         """
         echo = recalled is None and (_session(context), content) in self._shown
         counted = not (recalled or echo)
-        fields = {
-            "subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type, "valid_until": valid_until,
-        }  # fmt: skip
+        fields = {"subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type}
+        until = {} if valid_until is None else {"valid_until": valid_until}
         with _told():
             result = await self._store.remember(
-                content, "observed" if counted else "recalled", turn_id, fields
+                content, "observed" if counted else "recalled", turn_id, {**fields, **until}
             )
         return _remembered(result, counted=counted, note=_ECHO if echo else None)
 
