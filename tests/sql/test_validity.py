@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.adversarial.test_locks import Call, batch
 from tests.maintenance import rows, store
 from tests.sql.test_archive import archive
 from tests.support import Result, check, counters, ingest, model, status, vector
@@ -176,6 +178,31 @@ def test_striped_counters_do_not_carry_it(db: DB) -> None:
     ingest(db, TEXT)
     assert validity(db, made) == (None, None)
     assert counters(db, made.memory_id)["observations"] == 4
+    check(db)
+
+
+@pytest.mark.parametrize("way", ["single", "batch"])
+def test_a_restatement_that_has_waited_for_a_validity_revives(
+    db: DB, connect: Callable[..., DB], way: str
+) -> None:
+    def restate(c: DB) -> Any:
+        return ingest(c, TEXT) if way == "single" else batch(c, {"content": TEXT})
+
+    made = ingest(db, TEXT)
+    holder = connect()
+    holder.execute("begin")
+    ingest(holder, TEXT, valid_until=FAR)
+    # there was none when it looked for the text
+    again = Call(db, connect(), restate).waits_for(holder)
+    holder.execute("commit")
+    again.join(60)
+    if again.error is not None:
+        again.must_retry()
+        assert validity(db, made)[1] is not None
+        restate(db)
+    else:
+        again.end()
+    assert validity(db, made) == (None, None)
     check(db)
 
 
