@@ -933,9 +933,9 @@ $$;
 comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
 first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
-as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null is then known_at. What has been
-erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and takes back) rows: MF022 where
-a transaction is read-only.
+as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
+is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
+takes back) rows: MF022 where a transaction is read-only.
 valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) from public;
 grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) to memfold_app, memfold_auditor, memfold_owner;
@@ -1192,8 +1192,8 @@ as $$
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
-one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
-100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket;
+among all of up to 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
 with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';
@@ -1251,8 +1251,8 @@ merged, replaced, superseded, escalated, historical or rejected, memory_id the m
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
 observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
-the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it returns the first one''s result, and raises MF062
-where it is about another candidate (content, type, subject, predicate, object or metadata).
+the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
+returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
 Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
 revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
@@ -1406,9 +1406,9 @@ as $$
 $$;
 comment on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) is
 'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They are withdrawn, not deleted: stated again, they
-are active again; undo_run() takes it back. dry_run (the default) returns what it would retire. Does at most max_operations (1 to
-1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
+are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
+retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) from public;
 grant execute on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) to memfold_app, memfold_owner;
 
