@@ -807,6 +807,9 @@ class World:
     ) -> tuple[str, Event | None]:
         """The judgement's state, and what was done."""
         j = self.judgements[judgement]
+        if j.state == "part":
+            # the question about its cluster is asked, not this one
+            raise RefusedError("MF026")
         if j.state != "open":
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
