@@ -91,6 +91,8 @@ class Event:
     extractor: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
+    # from when it holds, and until when; None: no bound
+    valid: tuple[float | None, float | None] = (None, None)
     similar: list[Told] = field(default_factory=list)
     # of maintenance: its rows are taken over from the database
     run: str | None = None
@@ -178,6 +180,21 @@ class State:
         return memory
 
 
+def shown(s: State, at: float) -> set[int]:
+    """What recall shows of a time: values of timelines by their intervals, all others from their first observation on."""
+    found = set()
+    for root, k in s.counters.items():
+        since, until = k["valid"]
+        if s.status[root] not in ("active", "superseded") or not (since or at) <= at < (until or NOW):
+            continue
+        if root not in s.on_timeline:
+            if k["first_seen"] <= at:
+                found.add(root)
+        elif any(root == of and start <= at < (end or NOW) for start, _, of, end in s.intervals):
+            found.add(root)
+    return found
+
+
 def canonical(thing: str | None) -> str | None:
     return None if thing is None else thing.strip().lower()
 
@@ -256,6 +273,8 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
             "first_seen": min((e.at or 0 for e in own), default=None),
             "last_seen": max(stated_at, default=None),
             "aliases": len(tree) - 1,
+            # as the latest observation says
+            "valid": max(own, key=lambda e: (e.at or 0, e.number)).valid if own else (None, None),
         }
         s.metadata[root] = folded_metadata(memories[root].scope.metadata_merge, own)
         s.status[root] = "rejected" if root in rejected else "active" if own else "withdrawn"
@@ -788,6 +807,9 @@ class World:
     ) -> tuple[str, Event | None]:
         """The judgement's state, and what was done."""
         j = self.judgements[judgement]
+        if j.state == "part":
+            # the question about its cluster is asked, not this one
+            raise RefusedError("MF026")
         if j.state != "open":
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))

@@ -428,7 +428,7 @@ comment on view memfold.open_judgements is 'As on a server, whole: conditions ar
 grant select on memfold.open_judgements to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_memory_audit(tenant text)
-returns table (tenant_id text, bucket_id text, memory_id uuid, status text, content text, memory_type text, subject text, predicate text, object text, repetition_count bigint, independent_repetitions bigint, aliases bigint, source_confidence double precision, extractor_confidence double precision, confidence double precision, first_seen timestamp with time zone, last_seen timestamp with time zone, access_count bigint, helpful_count bigint, harmful_count bigint, metadata jsonb, merged_into uuid, root_id uuid, session_id text, canonicalizer text, content_hash bytea, embedding_pending boolean, created_at timestamp with time zone, effective_confidence double precision, decayed_confidence double precision, decayed_at timestamp with time zone, last_accessed timestamp with time zone)
+returns table (tenant_id text, bucket_id text, memory_id uuid, status text, content text, memory_type text, subject text, predicate text, object text, repetition_count bigint, independent_repetitions bigint, aliases bigint, source_confidence double precision, extractor_confidence double precision, confidence double precision, first_seen timestamp with time zone, last_seen timestamp with time zone, access_count bigint, helpful_count bigint, harmful_count bigint, metadata jsonb, merged_into uuid, root_id uuid, session_id text, canonicalizer text, content_hash bytea, embedding_pending boolean, created_at timestamp with time zone, effective_confidence double precision, decayed_confidence double precision, decayed_at timestamp with time zone, last_accessed timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone)
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -496,7 +496,7 @@ comment on view memfold.memories is 'As on a server, whole: conditions are tried
 grant select on memfold.memories to memfold_owner, memfold_app, memfold_auditor;
 
 create function memfold_internal._read_memory_events(tenant text)
-returns table (tenant_id text, event_id uuid, recorded_at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
+returns table (tenant_id text, event_id uuid, recorded_at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
 language plproxy volatile set search_path = pg_catalog, pg_temp
 as $$
     cluster 'memfold';
@@ -938,20 +938,23 @@ dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
 revoke all on function memfold.create_vector_index(embedding_model text) from public;
 grant execute on function memfold.create_vector_index(embedding_model text) to memfold_owner;
 
-create function memfold.current_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone)
+create function memfold.current_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, as_of timestamp with time zone DEFAULT NULL::timestamp with time zone, known_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
 returns TABLE(memory_id uuid, content text, memory_type text, subject text, predicate text, object text, valid_from timestamp with time zone, valid_to timestamp with time zone, repetition_count bigint, confidence double precision)
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO'
 as $$
     cluster 'memfold';
     run on memfold_internal._route_read(tenant_id);
-    select * from memfold.current_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3);
+    select * from memfold.current_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3, "known_at" => $4);
 $$;
-comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone) is
+comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
-first observation on. By what is known today: folds, rejections and late arrivals count as if they had always been known.
-valid_to null: still so. Raises MF001.';
-revoke all on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone) from public;
-grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone) to memfold_app, memfold_auditor, memfold_owner;
+first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
+as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
+is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
+takes back) rows: MF022 where a transaction is read-only.
+valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';
+revoke all on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) from public;
+grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) to memfold_app, memfold_auditor, memfold_owner;
 
 create function memfold.current_memory(id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns TABLE(memory_id uuid, content text, status text)
@@ -1204,9 +1207,9 @@ as $$
     select * from memfold.find_similar("embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
-'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
-100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
+one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket;
+among all of up to 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
 with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
 text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
 Nothing is written. Raises MF012 to MF015, MF022.';
@@ -1249,25 +1252,26 @@ ten times the time. Raises MF022, MF025, MF035; may raise 40001: retry it with t
 revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) from public;
 grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) to memfold_app, memfold_owner;
 
-create function memfold.ingest_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
+create function memfold.ingest_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_from timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_until timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.ingest_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
+    select * from memfold.ingest_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "valid_from" => $17, "valid_until" => $18, "idempotency_key" => $19);
 $$;
-comment on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
+comment on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) is
 'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
 Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
 merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. idempotency_key: a second call with it returns the first one''s result, and raises MF062
-where it is about another candidate (content, type, subject, predicate, object or metadata).
-Bad input raises MF001 to MF016 or MF061 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
-revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) from public;
-grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
+observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
+the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
+returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
+Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
+grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
 
 create function memfold.ingest_plain_rows(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_rows bigint DEFAULT 1000)
 returns memfold.plain_rows
@@ -1394,19 +1398,19 @@ hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 
 revoke all on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) from public;
 grant execute on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
 
-create function memfold.preview_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
+create function memfold.preview_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_from timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_until timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
 language plproxy volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO' set extra_float_digits = 1
 as $$
     cluster 'memfold';
     run on memfold_internal._route(tenant_id);
-    select * from memfold.preview_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "idempotency_key" => $17);
+    select * from memfold.preview_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "valid_from" => $17, "valid_until" => $18, "idempotency_key" => $19);
 $$;
-comment on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) is
+comment on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) is
 'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
 written, no lock is taken. Raises what ingest_memory() raises for bad input.';
-revoke all on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) from public;
-grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
+revoke all on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
+grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
 
 create function memfold.prune_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_confidence double precision DEFAULT 0.3, unused_for interval DEFAULT '90 days'::interval, max_operations bigint DEFAULT 200, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, memory_id uuid, content text, confidence double precision, last_used timestamp with time zone, helpful_count bigint, harmful_count bigint, reason text)
@@ -1418,9 +1422,9 @@ as $$
 $$;
 comment on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) is
 'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or more often reported harmful than helpful, by three or more. They are withdrawn, not deleted: stated again, they
-are active again; undo_run() takes it back. dry_run (the default) returns what it would retire. Does at most max_operations (1 to
-1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
+are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
+retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) from public;
 grant execute on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -1609,8 +1613,9 @@ as $$
     select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16, "query" => $17, "bucket_ids" => $18, "bucket_prefix" => $19, "metadata_path" => $20);
 $$;
 comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) is
-'The active memories that fit a query best, each fact once: nearest to its vector (query_embedding), or with most of its words (query: in
-content, subject, predicate and object, rare words counting more, by the options'' text_search), or both. Candidates are the 3 *
+'The active memories, valid now (valid_from, valid_until), that fit a query best, each fact once: nearest to its vector
+(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the
+options'' text_search), or both. Candidates are the 3 *
 max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
 metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
 or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
@@ -1623,7 +1628,7 @@ most confident, then the newest; the others are its collapsed_ids (show_collapse
 Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
 larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
 then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
-and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the
+and with as_of: what was believed at that time, values that were superseded since included, validity and confidence as of then. touch (null: the
 options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
 MF012 to MF015, MF022.';
 revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;

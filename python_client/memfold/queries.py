@@ -38,6 +38,8 @@ CANDIDATE: tuple[LiteralString, ...] = (
     "origin",
     "metadata",
     "observed_at",
+    "valid_from",
+    "valid_until",
     "idempotency_key",
 )
 KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
@@ -70,7 +72,7 @@ PENDING = _function("pending_embeddings", "tenant_id", "bucket_id", "max_results
 EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
-CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of")
+CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
 SEARCH = _function(
     "search_memories",
     "tenant_id",
@@ -228,7 +230,7 @@ def known_places(columns: Iterable[str]) -> LiteralString:
 _MEMORY = """
 select a.memory_id, a.bucket_id, a.status, a.content, a.memory_type, a.subject, a.predicate, a.object, a.root_id,
     a.repetition_count, a.effective_confidence as confidence, a.metadata, a.session_id, a.first_seen, a.last_seen,
-    a.embedding_pending, a.created_at
+    a.valid_from, a.valid_until, a.embedding_pending, a.created_at
 from memfold.memory_audit as a
 where a.tenant_id = %(tenant_id)s
 """

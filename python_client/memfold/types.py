@@ -63,6 +63,8 @@ class CandidateFields(Scope, total=False):
     origin: Origin
     metadata: Mapping[str, Any]
     observed_at: datetime
+    valid_from: datetime | None
+    valid_until: datetime | None
     idempotency_key: str | None
 
 
@@ -242,7 +244,8 @@ class Memory:
     """A memory as it is stored.
 
     ``root_id``: of an alias (status merged), the memory where it leads; what follows of an alias is the root's to say, so
-    that its ``repetition_count`` is 0, ``confidence`` and times None. ``confidence`` is after decay.
+    that its ``repetition_count`` is 0, ``confidence`` and times None. ``confidence`` is after decay. Outside ``valid_from``
+    and ``valid_until`` (exclusive; None: no bound) recall does not show it.
     """
 
     memory_id: UUID
@@ -260,6 +263,8 @@ class Memory:
     session_id: str | None
     first_seen: datetime | None
     last_seen: datetime | None
+    valid_from: datetime | None
+    valid_until: datetime | None
     embedding_pending: bool
     created_at: datetime
 

@@ -105,6 +105,8 @@ create table memfold.memory_counters (
     decayed_confidence double precision,
     decayed_at timestamptz,
     is_striped boolean not null default false,
+    valid_from timestamptz,
+    valid_until timestamptz,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
@@ -127,6 +129,10 @@ comment on column memfold.memory_counters.last_event is
 whatever the clock says. Null: none has been written yet.';
 comment on column memfold.memory_counters.is_striped is
 'Calls have waited for this row, so that others add to memory_counter_stripes. Set and cleared by who holds the row.';
+comment on column memfold.memory_counters.valid_from is
+'From when recall shows the memory, as its latest observation says, by (observed_at, event_id). Null: no bound.';
+comment on column memfold.memory_counters.valid_until is
+'Until when recall shows the memory, exclusive, as its latest observation says. Null: no bound.';
 comment on column memfold.memory_counters.decayed_confidence is
 'Effective confidence at decayed_at, for those who read tables; written by apply_decay() alone.';
 
@@ -220,6 +226,8 @@ create table memfold.memory_events (
     origin text collate "C",
     metadata jsonb,
     observed_at timestamptz,
+    valid_from timestamptz,
+    valid_until timestamptz,
     judgement_id uuid,
     verdict text collate "C",
     undoes uuid,
@@ -276,6 +284,8 @@ comment on column memfold.memory_events.on_timeline is
 'It concerns a value of a timeline. Of inserted, superseded and historical: of the timeline of their scope.';
 comment on column memfold.memory_events.observed_at is
 'When the candidate was observed. Of a supersession by a person: from when it holds.';
+comment on column memfold.memory_events.valid_from is 'From when the fact holds, as the caller said. Null: no bound.';
+comment on column memfold.memory_events.valid_until is 'Until when the fact holds, exclusive, as the caller said. Null: no bound.';
 comment on column memfold.memory_events.actor is 'Login role that called, or the judge.';
 comment on column memfold.memory_events.observations is
 'Of method archived: how many restatements the row stands for; they are in memory_events_archive. Null: one.';
@@ -297,6 +307,7 @@ create table memfold.memory_event_sums (
     first_seen timestamptz,
     last_seen timestamptz,
     has_metadata boolean not null,
+    has_validity boolean not null,
     repeated_turns bigint[] not null,
     primary key (tenant_id, memory_id, to_event)
 );
@@ -310,6 +321,8 @@ comment on column memfold.memory_event_sums.repeated_turns is
 'Hashes of the source turns that an observation of the block has, and another one of the text had before.';
 comment on column memfold.memory_event_sums.first_seen is 'Null, as the confidences and last_seen: none of the block is in force.';
 comment on column memfold.memory_event_sums.has_metadata is 'Some observation of the block has metadata, which is read from the ledger.';
+comment on column memfold.memory_event_sums.has_validity is
+'Some observation of the block has valid_from or valid_until, which are read from the ledger.';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 

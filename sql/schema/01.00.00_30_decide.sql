@@ -26,7 +26,9 @@ create type memfold_internal.candidate as (
     last_id uuid,
     last_event_id uuid,
     told_subject text,
-    told_predicate text
+    told_predicate text,
+    valid_from timestamptz,
+    valid_until timestamptz
 );
 comment on type memfold_internal.candidate is
 'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies. subject and predicate are resolved by

@@ -15,6 +15,8 @@ create type memfold_internal.batch_candidate as (
     origin text collate "C",
     metadata jsonb,
     observed_at timestamptz,
+    valid_from timestamptz,
+    valid_until timestamptz,
     idempotency_key text collate "C"
 );
 comment on type memfold_internal.batch_candidate is

@@ -33,7 +33,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.reference_model import JUDGE, MERGE, Event, Judgement, RefusedError, Rules, Scope, Text, World
+from tests.reference_model import (
+    JUDGE,
+    MERGE,
+    Event,
+    Judgement,
+    RefusedError,
+    Rules,
+    Scope,
+    Text,
+    World,
+    derive,
+    shown,
+)
 
 DB = psycopg.Connection[Any]
 SEQUENCES = int(os.environ.get("MEMFOLD_SEQUENCES", "40"))
@@ -149,7 +161,8 @@ select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.memory_id, m.bucket_id, m.predicate, m.content, m.object, m.status,
         m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.is_active, k.on_timeline, k.aliases, k.observations,
         k.independent, k.source_confidence, k.extractor_confidence, extract(epoch from nullif(k.first_seen, '-infinity')),
-        extract(epoch from nullif(k.last_seen, '-infinity')), v.is_active, m.canonicalizer)
+        extract(epoch from nullif(k.last_seen, '-infinity')), jsonb_build_array(extract(epoch from k.valid_from),
+        extract(epoch from k.valid_until)), v.is_active, m.canonicalizer)
         order by m.memory_id)
     from memfold.memories as m left join memfold.memory_totals as k using (tenant_id, memory_id)
         left join memfold.memory_vectors as v using (tenant_id, memory_id) where m.tenant_id = %(tenant)s),
@@ -163,7 +176,7 @@ select jsonb_build_object(
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
         e.similarity, e.reason, e.observation, e.on_timeline, e.judgement_id, e.verdict, e.undoes, e.content,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at),
-        e.similar_memories, e.run_id)
+        jsonb_build_array(extract(epoch from e.valid_from), extract(epoch from e.valid_until)), e.similar_memories, e.run_id)
         order by e.event_id) from memfold.memory_events as e
     where e.tenant_id = %(tenant)s and e.event_id > %(last)s),
   'invariants', case when %(check)s then (select jsonb_agg(c) from memfold.check_invariants(%(tenant)s) as c) end)
@@ -184,6 +197,8 @@ GIVEN: dict[str, Any] = {
     "extractor": st.sampled_from([0.5, 0.3, 0.8]),
     "metadata": st.dictionaries(st.sampled_from("ab"), st.integers(0, 2), max_size=2),
     "key": st.sampled_from([None, None, None, None, None, "k1", "k2", "k3"]),
+    # from which day on it holds, and until which
+    "valid": st.sampled_from([(None, None)] * 6 + [(None, 3), (None, 5), (2, None), (1, 4)]),
 }
 HOW = st.sampled_from(["one scope"] * 6 + ["any scope", "anything"])
 VERDICTS: dict[str, Any] = {
@@ -198,7 +213,8 @@ VERDICTS: dict[str, Any] = {
 BATCHES = st.sampled_from([(1, 0), (1, 1), (1, 2), (1, 3), *[(1, MOST_BATCHES), (100, MOST_BATCHES)] * 2])
 # of a row of READ's events
 EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
-         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "similar", "run"]  # fmt: skip
+         "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "valid", "similar",
+         "run"]  # fmt: skip
 
 
 class Machine(RuleBasedStateMachine):
@@ -365,6 +381,7 @@ class Machine(RuleBasedStateMachine):
             for key, numbers in of.items():
                 values[key] = None if values[key] is None else numbers[values[key]]
             values["turns"] = tuple(values["turns"])
+            values["valid"] = tuple(values["valid"])
             values["metadata"] = values["metadata"] or {}
             events.append(Event(**values))
         return events
@@ -507,7 +524,7 @@ class Machine(RuleBasedStateMachine):
                 own["metadata"] = s.metadata[root]
                 own["counters"] = [
                     s.status[root] == "active", root in s.on_timeline, k["aliases"], k["observations"],
-                    k["independent"], k["source"], k["extractor"], k["first_seen"], k["last_seen"],
+                    k["independent"], k["source"], k["extractor"], k["first_seen"], k["last_seen"], list(k["valid"]),
                 ]  # fmt: skip
             expected[f"m{m.number}"] = own
         actual["intervals"] = sorted([i[0], n(i[1]), n(i[2]), i[3]] for i in held["intervals"])
@@ -555,7 +572,8 @@ class Machine(RuleBasedStateMachine):
                 "observation": e.observation, "on_timeline": e.on_timeline, "judgement": name("j", e.judgement),
                 "verdict": e.verdict, "undoes": name("e", e.undoes), "content": e.content, "turns": sorted(e.turns),
                 "source": e.source, "extractor": e.extractor, "metadata": None if e.source is None else e.metadata,
-                "at": e.at, "similar": self.told_of([(name("m", a), b, name("m", c), d) for a, b, c, d in e.similar]),
+                "at": e.at, "valid": list(e.valid),
+                "similar": self.told_of([(name("m", a), b, name("m", c), d) for a, b, c, d in e.similar]),
             }  # fmt: skip
         return list(self.differences("", actual, expected))
 
@@ -598,17 +616,21 @@ class Machine(RuleBasedStateMachine):
         return (texts if number % 5 == 0 or not alive else alive)[number % len(alive or texts)]
 
     def hand_in(self, scope: Scope, text: Text, embedded: bool, variant: str, origin: str, day: int | None, turns: list[str],
-                source: float, extractor: float, metadata: dict[str, int], key: str | None) -> None:  # fmt: skip
+                source: float, extractor: float, metadata: dict[str, int], key: str | None,
+                valid: tuple[int | None, int | None] = (None, None)) -> None:  # fmt: skip
         content = text.content + variant
         subject = self.subject(scope)
         texts = len(self.world.memories)
         candidate = (content, scope.predicate, text.object, metadata, subject)
         at = None if day is None else FIRST_DAY + day * DAY
+        since, until = (None if x is None else FIRST_DAY + x * DAY for x in valid)
         said = self.call(
             "ingest_memory", content=content, bucket_id=scope.bucket, subject=subject, predicate=scope.predicate,
             object=text.object, source_turn_ids=turns, source_confidence=source, extractor_confidence=extractor,
             origin=origin, metadata=json.dumps(metadata),
             observed_at=None if at is None else datetime.fromtimestamp(at, UTC), idempotency_key=key, session_id="s",
+            valid_from=None if since is None else datetime.fromtimestamp(since, UTC),
+            valid_until=None if until is None else datetime.fromtimestamp(until, UTC),
             **({"embedding": str(list(text.vector)), "embedding_model": "m"} if embedded else {}),
         )  # fmt: skip
 
@@ -625,7 +647,7 @@ class Machine(RuleBasedStateMachine):
                 return first
             event = self.world.ingest(
                 scope, text, content, text.object, embedded, origin, at, turns=tuple(turns), source=source,
-                extractor=extractor, metadata=metadata,
+                extractor=extractor, metadata=metadata, valid=(since, until),
             )  # fmt: skip
             answer = self.answer(event)
             if key is not None:
@@ -861,6 +883,52 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 29))
     def undo_anything(self, number: int) -> None:
         self.take_back(number % len(self.world.events))
+
+    # Recall ---------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.memories)
+    @rule(day=st.integers(-1, 7))
+    def recall(self, day: int) -> None:
+        """What is shown of a day, of all scopes."""
+        self.compare_recall(day, None, self.world.events)
+
+    @precondition(lambda self: self.world.events)
+    @rule(number=st.integers(0, 99), day=st.integers(-1, 7))
+    def recall_what_was_known(self, number: int, day: int) -> None:
+        """The same by the ledger as it was after some event."""
+        ledger = self.db.execute(
+            "select event_id, recorded_at from memfold.memory_events"
+            " where tenant_id = %(tenant)s and method is distinct from 'archived' union all"
+            " select event_id, recorded_at from memfold.memory_events_archive where tenant_id = %(tenant)s",
+            {"tenant": self.tenant},
+        ).fetchall()
+        recorded = dict(ledger)
+        known_at = recorded[self.events[number % len(self.events)]]
+        known = [e for e in self.world.events if recorded[self.events[e.number]] <= known_at]
+        self.compare_recall(day, known_at, known)
+
+    def compare_recall(self, day: int, known_at: datetime | None, known: list[Event]) -> None:
+        at = FIRST_DAY + day * DAY
+        rows = self.db.execute(
+            "select distinct m.memory_id from unnest(%(buckets)s::text[]) as b (id),"
+            " memfold.current_memories(%(tenant)s, b.id, %(at)s, %(known_at)s) as m",
+            {
+                "buckets": list({scope.bucket for scope in self.scopes}),
+                "tenant": self.tenant,
+                "at": datetime.fromtimestamp(at, UTC),
+                "known_at": known_at,
+            },
+        ).fetchall()
+        found = sorted(self.memories.index(row[0]) for row in rows)
+        expected = sorted(shown(derive(self.world.memories, known), at))
+        COUNTS[
+            f"recall{'' if known_at is None else ' what was known'}: {'some' if expected else 'none'}"
+        ] += 1
+        if found != expected:
+            type(self).failed = True
+            raise AssertionError(
+                f"{self.told()}\nday {day}, {len(known)} events: {found} from the database, {expected} from the model"
+            )
 
     # A rehash -------------------------------------------------------------------------------------------------------
 

@@ -137,17 +137,20 @@ def test_every_argument_arrives(plain: Memfold, db: psycopg.Connection) -> None:
         origin="inferred",
         metadata={"mood": ["good", 1.5, None], "ключ": True},
         observed_at=when,
+        valid_from=when,
+        valid_until=LATER,
         idempotency_key="k",
     )
     row = db.execute(
         "select tenant_id, bucket_id, memory_type, content, subject, predicate, object, source_turn_ids,"
-        " source_confidence, extractor_confidence, session_id, origin, metadata, observed_at"
+        " source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until"
         " from memfold.memory_events where event_id = %s",
         [result.event_id],
     ).fetchone()
     assert row == (
         *("other", "b", "preference", "Zoë likes 'tea' & %s \\ 100 %", "Zoë", "likes", "tea", ["1", "2"]),
         *(1.0, 0.25, "s", "inferred", {"mood": ["good", 1.5, None], "ключ": True}, when),
+        *(when, LATER),
     )
     assert one(db, "select model from memfold.memory_vectors") == "toy"
     assert one(db, "select idempotency_key from memfold.idempotency_keys") == "k"
@@ -425,6 +428,7 @@ FROM_THE_CLIENT: dict[str, Provoke] = {
     "MF023": lambda c: c.register_embedding_model("toy", 4),
     "MF030": lambda c: c.ingest("a\0fact"),
     "MF031": lambda c: c.ingest("a fact", embedding=[1, 2, float("inf")], embedding_model="toy"),
+    "MF065": lambda c: c.ingest("a fact", valid_from=LATER, valid_until=LATER),
 }
 
 
@@ -571,6 +575,8 @@ def test_arguments_that_only_python_can_get_wrong(plain: Memfold, db: psycopg.Co
         plain.ingest("a fact", source_confidence="high")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidObservedAtError, match="no time zone"):
         plain.ingest("a fact", observed_at=datetime(2025, 1, 1))
+    with pytest.raises(errors.InvalidValidityError, match="valid_until has no time zone"):
+        plain.ingest("a fact", valid_until=datetime(2025, 1, 1))
     with pytest.raises(errors.InvalidMetadataError, match="not JSON"):
         plain.ingest("a fact", metadata={"a": float("nan")})
     with pytest.raises(errors.InvalidMetadataError, match="not JSON"):

@@ -35,12 +35,22 @@ def keys(items: Any) -> list[str]:
 
 def test_it_is_a_store(store: MemfoldStore) -> None:
     assert isinstance(store, BaseStore)
-    assert not store.supports_ttl
-    with pytest.raises(NotImplementedError, match="TTL"):
-        store.put(ALICE, "k", {"text": "Alice has a cat."}, ttl=1)
-    with pytest.raises(NotImplementedError, match="TTL"):
-        store.batch([PutOp(ALICE, "k", {"text": "Alice has a cat."}, ttl=1)])
+    assert store.supports_ttl
     assert store.get(ALICE, "k") is None
+
+
+def test_what_has_a_time_to_live_is_no_longer_shown_after_it(store: MemfoldStore, db: DB) -> None:
+    value = {"text": "Alice has a cat."}
+    for ttl in (60, None, -1):
+        store.put(ALICE, "k", value, ttl=ttl)
+        expected = [] if ttl == -1 else ["k"]
+        assert (store.get(ALICE, "k") is not None) == bool(expected)
+        assert keys(store.search(ALICE)) == expected
+        assert store.list_namespaces() == [ALICE][: len(expected)]
+    store.put(ALICE, "k", value)
+    assert keys(store.search(ALICE)) == ["k"]
+    assert db.execute("select count(*) from memfold.memories").fetchone() == (1,)
+    check(db)
 
 
 def test_an_item_is_put_read_changed_and_deleted(store: MemfoldStore) -> None:

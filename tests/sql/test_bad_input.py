@@ -45,6 +45,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("in ten minutes", "MF010", {"observed_at": "now() + 10 min"}),
     ("for ever", "MF010", {"observed_at": "infinity"}),
     ("before all time", "MF010", {"observed_at": "-infinity"}),
+    ("an empty validity", "MF065", {"valid_from": "2025-01-02", "valid_until": "2025-01-02"}),
+    ("valid for ever", "MF065", {"valid_until": "infinity"}),
     ("vector without model", "MF012", {"embedding": "[1,0,0,0]"}),
     ("unknown model", "MF013", {"embedding": "[1,0,0,0]", "embedding_model": "no such"}),
     ("wrong size", "MF014", {"embedding": "[1,0,0]", "embedding_model": "m"}),

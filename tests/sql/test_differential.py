@@ -165,6 +165,18 @@ def decided() -> Iterator[tuple[str, list[Candidate]]]:
             {"content": "User has a key", "bucket_id": "off"},
         )
     ]  # fmt: skip
+    # last, for a batch with one of them is taken in one by one
+    yield "validity", [
+        {"content": "Ann is away", **one}
+        for one in (
+            {"valid_until": "2025-02-01T00:00:00+00:00"}, {},
+            {"valid_until": WHEN, "valid_from": "2024-01-01T00:00:00+00:00"},
+            {"origin": "recalled"}, {"valid_from": WHEN, "valid_until": WHEN},
+            {"observed_at": "2024-06-01T00:00:00+00:00", "valid_from": WHEN}, {"observed_at": "2025-06-01T00:00:00+00:00"},
+            {"valid_from": "2024-01-01T00:00:00+05:45", "embedding": AWAY, "embedding_model": "m",
+             "content": "Ann is at sea"},
+        )
+    ]  # fmt: skip
 
 
 def candidates() -> list[Candidate]:
@@ -178,6 +190,8 @@ def candidates() -> list[Candidate]:
 
 
 ALL = candidates()
+_LAST = next(i for i, one in enumerate(ALL) if "valid_until" in one)
+BATCHES = (ALL[:_LAST], ALL[_LAST:])
 
 # The ways -------------------------------------------------------------------------------------------------------------
 
@@ -239,17 +253,20 @@ def in_batches_of_one_vectors_apart(db: DB, tenant: str) -> list[Any]:
 
 
 def in_a_batch(db: DB, tenant: str) -> list[Any]:
-    return [told(row) for row in at_once(db, tenant, [readable(one) for one in ALL])]
+    return [told(row) for batch in BATCHES for row in at_once(db, tenant, [readable(one) for one in batch])]
 
 
 def in_a_batch_vectors_apart(db: DB, tenant: str) -> list[Any]:
-    return [told(row) for row in at_once(db, tenant, [readable(one) for one in ALL], apart=True)]
+    return [
+        told(row)
+        for batch in BATCHES
+        for row in at_once(db, tenant, [readable(one) for one in batch], apart=True)
+    ]
 
 
 def for_python(candidate: Candidate) -> Candidate:
-    given = dict(candidate)
-    given["observed_at"] = datetime.fromisoformat(given["observed_at"])
-    return given
+    times = ("observed_at", "valid_from", "valid_until")
+    return {k: datetime.fromisoformat(v) if k in times else v for k, v in candidate.items()}
 
 
 def by_client(client: Memfold, tenant: str) -> list[Any]:
@@ -344,6 +361,6 @@ def test_every_way_decides_alike(db: DB, dsn: str) -> None:
     assert set(seen) >= {
         "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected", "MF003", "MF004", "MF005",
         "MF006", "MF007", "MF008", "MF009", "MF010", "MF012", "MF013", "MF014", "MF015", "MF016", "MF047", "MF055",
-        "MF061", "MF062",
+        "MF061", "MF062", "MF065",
     }  # fmt: skip
     check(db)

@@ -98,6 +98,7 @@ def history(db: DB) -> Result:
     db.execute("select collect_pairs('acme', 'default', 'm')")
     archive(db)
     db.execute("select undo(%s, tenant_id => 'acme')", [fold.event_id])
+    ingest(db, "User is on holiday", valid_from="2025-01-01", valid_until="2025-02-01")
     ingest(db, "elsewhere", bucket_id="other")
     return first
 

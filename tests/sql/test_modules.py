@@ -37,6 +37,7 @@ LEDGER_WRITERS = {
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
     "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
     "31_ingest/_ingest_fast_path.sql": "a copy of the record module's statement",
+    "50_search/_believed_memories.sql": "a copy of what was known, which is taken back",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",
     "70_lifecycle/_erase.sql": "erasure",
     "70_lifecycle/_erase_events.sql": "erasure",

@@ -226,9 +226,10 @@ def _parse(line: bytes) -> dict[str, Any]:
         raise LineError(f"unknown field {', '.join(map(repr, unknown))}")
     if "content" not in found:
         raise LineError("the field 'content' is missing")
-    if isinstance(when := found.get("observed_at"), str):
-        try:
-            found["observed_at"] = datetime.fromisoformat(when)
-        except ValueError as error:
-            raise LineError(f"observed_at is no time in ISO 8601: {when[:40]!r}") from error
+    for name in ("observed_at", "valid_from", "valid_until"):
+        if isinstance(when := found.get(name), str):
+            try:
+                found[name] = datetime.fromisoformat(when)
+            except ValueError as error:
+                raise LineError(f"{name} is no time in ISO 8601: {when[:40]!r}") from error
     return found

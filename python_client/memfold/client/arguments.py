@@ -15,6 +15,11 @@ from memfold.embedding.vectors import vector_binary
 
 WAIT = 60.0
 """Seconds that ``wait=True`` stands for."""
+_WITHOUT_ZONE = {
+    "observed_at": errors.InvalidObservedAtError,
+    "valid_from": errors.InvalidValidityError,
+    "valid_until": errors.InvalidValidityError,
+}
 
 
 def wait_seconds(wait: bool | float) -> float:
@@ -85,22 +90,12 @@ def prepared_value(name: str, value: Any) -> Any:
             return checked_number(name, value)
         case "max_results" | "max_questions" | "batch_size":
             return int(value)
-        case "as_of":
+        case "as_of" | "known_at" | "observed_at" | "valid_from" | "valid_until":
             if not isinstance(value, datetime):
                 raise TypeError(f"{name} must be a datetime, not {type(value).__name__}")
             if value.utcoffset() is None:
-                raise errors.InvalidArgumentError(
-                    "as_of has no time zone",
-                    detail=f"It was {value.isoformat()}.",
-                    hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
-                )
-            return value
-        case "observed_at":
-            if not isinstance(value, datetime):
-                raise TypeError(f"{name} must be a datetime, not {type(value).__name__}")
-            if value.utcoffset() is None:
-                raise errors.InvalidObservedAtError(
-                    "observed_at has no time zone",
+                raise _WITHOUT_ZONE.get(name, errors.InvalidArgumentError)(
+                    f"{name} has no time zone",
                     detail=f"It was {value.isoformat()}.",
                     hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
                 )

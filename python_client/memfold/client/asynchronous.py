@@ -283,10 +283,15 @@ class AsyncMemfold(AsyncNameCalls):
         return await self._drive(self._core.update(memory_id, content, given, tenant_id))
 
     async def current_memories(
-        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+        self,
+        bucket_id: str = "default",
+        as_of: datetime | None = None,
+        tenant_id: str | None = None,
+        *,
+        known_at: datetime | None = None,
     ) -> tuple[CurrentMemory, ...]:
         """As ``Memfold.current_memories``."""
-        return await self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+        return await self._drive(self._core.current_memories(bucket_id, as_of, known_at, tenant_id))
 
     async def get(self, memory_id: UUID | str, tenant_id: str | None = None) -> Memory:
         """As ``Memfold.get``."""

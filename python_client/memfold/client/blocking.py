@@ -273,10 +273,18 @@ class Memfold(NameCalls):
         return self._drive(self._core.update(memory_id, content, given, tenant_id))
 
     def current_memories(
-        self, bucket_id: str = "default", as_of: datetime | None = None, tenant_id: str | None = None
+        self,
+        bucket_id: str = "default",
+        as_of: datetime | None = None,
+        tenant_id: str | None = None,
+        *,
+        known_at: datetime | None = None,
     ) -> tuple[CurrentMemory, ...]:
-        """What was believed true at a time (None: now), by what is known today."""
-        return self._drive(self._core.current_memories(bucket_id, as_of, tenant_id))
+        """What was believed true at a time (None: now), by what is known today.
+
+        known_at: by what the ledger had at that time; as_of None is then known_at.
+        """
+        return self._drive(self._core.current_memories(bucket_id, as_of, known_at, tenant_id))
 
     def get(self, memory_id: UUID | str, tenant_id: str | None = None) -> Memory:
         """A memory by its id, whatever its status. Raises MemoryNotFoundError."""

@@ -178,9 +178,10 @@ class Core(Judgements, Vectors, Names):
         return [row["explain_memory"] for row in rows]
 
     def current_memories(
-        self, bucket_id: str, as_of: datetime | None, tenant_id: str | None
+        self, bucket_id: str, as_of: datetime | None, known_at: datetime | None, tenant_id: str | None
     ) -> Steps[tuple[CurrentMemory, ...]]:
-        arguments = self._arguments({"bucket_id": bucket_id, "as_of": as_of}, tenant_id)
+        given = {"bucket_id": bucket_id, "as_of": as_of, "known_at": known_at}
+        arguments = self._arguments(given, tenant_id)
         if not arguments["tenant_id"]:
             raise errors.TenantMissingError(
                 "tenant_id is missing",

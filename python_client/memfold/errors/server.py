@@ -377,6 +377,12 @@ class UnknownLinkError(MemfoldError):
     code = "MF064"
 
 
+class InvalidValidityError(MemfoldError):
+    """valid_from does not lie before valid_until, one of them is infinite, or has no time zone."""
+
+    code = "MF065"
+
+
 CLASSES: dict[str, type[MemfoldError]] = {
     cls.code: cls for cls in MemfoldError.__subclasses__() if cls.code and cls.code.startswith("MF")
 }

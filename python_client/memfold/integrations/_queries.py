@@ -30,7 +30,11 @@ _STATED_LAST: LiteralString = (
     + "order by e.event_id desc limit 1"
 )
 
-# What was stored under some turns, unless a person has rejected it since.
+_IS_VALID: LiteralString = (
+    "(c.valid_from <= pg_catalog.now()) is not false and (pg_catalog.now() < c.valid_until) is not false"
+)
+
+# What was stored under some turns, unless a person has rejected it since, or it has expired.
 GET_ITEMS: LiteralString = (
     """
 select k.turn, r.memory_id, r.bucket_id, r.subject, r.predicate, r.object, n.content, n.value, n.created_at, n.updated_at,
@@ -41,7 +45,10 @@ cross join lateral ("""
     + """) as n
 join memfold.memories as m on m.tenant_id = %(tenant_id)s and m.memory_id = n.memory_id
 join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
-where r.status in ('active', 'superseded')
+join memfold.memory_totals as c on c.tenant_id = r.tenant_id and c.memory_id = r.memory_id
+where r.status in ('active', 'superseded') and """
+    + _IS_VALID
+    + """
 order by k.place
 """
 )
@@ -99,7 +106,10 @@ LIST_BUCKETS: LiteralString = (
 select p.bucket_id from places as p
 where exists (
     select from memfold.memories as r
-    where r.tenant_id = %(tenant_id)s and r.bucket_id = p.bucket_id and r.status = 'active'
+    join memfold.memory_totals as c on c.tenant_id = r.tenant_id and c.memory_id = r.memory_id
+    where r.tenant_id = %(tenant_id)s and r.bucket_id = p.bucket_id and r.status = 'active' and """
+    + _IS_VALID
+    + """
 )
 order by p.bucket_id
 """
@@ -168,6 +178,9 @@ from (
     from places as p
     join memfold.memories as m on m.tenant_id = %(tenant_id)s and m.bucket_id = p.bucket_id and m.status = 'active'
     join memfold.memory_totals as c on c.tenant_id = m.tenant_id and c.memory_id = m.memory_id
+    where """
+    + _IS_VALID
+    + """
     order by c.last_seen desc, m.memory_id desc
     -- in this order, and no further than the page asks for
     offset 0

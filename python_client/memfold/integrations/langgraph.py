@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memfold._extras import needs
@@ -41,9 +42,13 @@ class MemfoldStore(BaseStore):
 
     Put again with another text, a key's former fact becomes history, unless other keys state it. ``delete`` forgets a key;
     a fact that other keys state stays. ``search`` gives each fact once, under its first key; without an embedder it ignores
-    a query, as LangGraph's own stores do. There is no TTL.
+    a query, as LangGraph's own stores do.
+
+    ``ttl`` minutes after a put the fact is no longer shown, nor are its keys; reading does not put that off. Put again, it
+    is shown again, for ever without a ``ttl``: of several keys with one fact the last put counts.
     """
 
+    supports_ttl = True
     __slots__ = ("_connections", "_fields", "_items")
 
     def __init__(
@@ -108,8 +113,7 @@ class MemfoldStore(BaseStore):
 
     def _put(self, core: Core, op: PutOp) -> Steps[None]:
         assert op.value is not None  # noqa: S101 (else it deletes)
-        if op.ttl is not None:
-            raise NotImplementedError("MemfoldStore has no TTL: what is put stays until it is deleted")
+        until = {} if op.ttl is None else {"valid_until": datetime.now(UTC) + timedelta(minutes=op.ttl)}
         fields = op.index if isinstance(op.index, list) else self._fields
         slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")
@@ -120,7 +124,8 @@ class MemfoldStore(BaseStore):
                 text = f"{op.key}: {text}"
             slot = {"memory_type": "document", "subject": op.key}
         embed = op.index is not False
-        yield from self._items.put(core, ".".join(op.namespace), op.key, text, op.value, embed=embed, **slot)
+        namespace = ".".join(op.namespace)
+        yield from self._items.put(core, namespace, op.key, text, op.value, embed=embed, **slot, **until)
 
     def _namespaces(self, core: Core, op: ListNamespacesOp) -> Steps[list[tuple[str, ...]]]:
         conditions = op.match_conditions or ()

@@ -8,7 +8,9 @@ as $$
 declare
     v_striped uuid[];
 begin
-    select coalesce(pg_catalog.array_agg(k.memory_id) filter (where not k.is_active or k.on_timeline), '{}'),
+    select coalesce(pg_catalog.array_agg(k.memory_id) filter (
+            where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
+        ), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- asked of each row before the next one is waited for
             when i.hit and not k.is_active then memfold_internal._fail_changed_root()
@@ -17,7 +19,8 @@ begin
     into changed, aliased, latest, v_striped
     from unnest(memory_ids, hits) as i (id, hit)
     cross join lateral (
-        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_striped from memfold.memory_counters as k
+        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_striped, k.valid_from, k.valid_until
+        from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k;

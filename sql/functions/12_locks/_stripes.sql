@@ -21,7 +21,9 @@ select
     k.last_event,
     k.decayed_confidence,
     k.decayed_at,
-    k.is_striped
+    k.is_striped,
+    k.valid_from,
+    k.valid_until
 from memfold.memory_counters as k
 -- read where there are some, and where a caller asks for a sum
 left join lateral (
@@ -75,11 +77,11 @@ create or replace function memfold_internal._stripe(tenant_id text, root_id uuid
 language plpgsql volatile
 as $$
 begin
-    -- not where an observation cannot be added without a look at others: values of a timeline, turns of several texts
+    -- not where an observation cannot be added without a look at others: values of a timeline, turns of several texts, validity
     update memfold.memory_counters as k
     set is_striped = true
     where k.tenant_id = _stripe.tenant_id collate "C" and k.memory_id = _stripe.root_id and k.is_active and not k.on_timeline
-        and k.aliases = 0 and not k.is_striped;
+        and k.aliases = 0 and not k.is_striped and k.valid_from is null and k.valid_until is null;
     if found then
         insert into memfold.memory_counter_stripes (
             tenant_id, memory_id, stripe, source_confidence, extractor_confidence, first_seen, last_seen, last_event
@@ -93,7 +95,8 @@ end;
 $$;
 revoke all on function memfold_internal._stripe(text, uuid) from public;
 comment on function memfold_internal._stripe(text, uuid) is
-'Stripes the counters of a root whose row the caller holds, where that can be: it is active, on no timeline and without aliases.';
+'Stripes the counters of a root whose row the caller holds, where that can be: it is active, on no timeline, without
+aliases and without validity.';
 
 create or replace function memfold_internal._stripe_contended(tenant_id text, root_id uuid, event_id uuid) returns void
 language plpgsql volatile

@@ -50,6 +50,7 @@ declare
     v_items memfold_internal.candidate[] := b.items;
     v_embeddings memfold_internal.batch.embeddings%type := b.embeddings;
     v_classes constant text[] := b.classes;
+    v_matched constant uuid[] := b.matched;
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
     v_new record;
@@ -58,7 +59,8 @@ begin
         with waiting as (
             select c.ordinality as i, c.content, (v_policies[v_policy_of[c.ordinality]]).embed_model as model
             from pg_catalog.unnest(b.items) with ordinality as c
-            where v_classes[c.ordinality] = 'todo' and v_embeddings[c.ordinality] is null
+            where (v_classes[c.ordinality] = 'todo' or v_classes[c.ordinality] = 'rest' and v_matched[c.ordinality] is null)
+                and v_embeddings[c.ordinality] is null
                 and memfold_internal._is_embedded_here(v_items[c.ordinality], v_policies[v_policy_of[c.ordinality]])
         ),
         texts as (
@@ -86,7 +88,7 @@ end;
 $$;
 revoke all on function memfold_internal._embed_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._embed_batch(memfold_internal.batch) is
-'_embed() for those of a batch that tier 1 does not know (class todo): each text once, all of one model together.';
+'_embed() for those of a batch that tier 1 does not know: each text once, all of one model together.';
 
 create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)
 language plpgsql volatile

@@ -10,12 +10,12 @@ begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
-        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
         d.reason, observation, d.on_timeline, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-        c.observed_at, judgement_id, memfold_internal._actor()
+        c.observed_at, c.valid_from, c.valid_until, judgement_id, memfold_internal._actor()
     );
     -- end of rule
     if c.last_event_id is not null and observation then
@@ -46,17 +46,17 @@ begin
     --     d.reason, observation, d.on_timeline => null, true, false
     --     c.told_subject => subject
     --     c.told_predicate => predicate
-    --     c.observed_at, judgement_id => observed_at, null
+    --     c.observed_at, c.valid_from, c.valid_until, judgement_id => observed_at, null, null, null
     --     c. =>
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
-        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         tenant_id, event_id, bucket_id, 'inserted', null, null, memory_id, null, null, null, null,
         null, true, false, content, memory_type, subject, predicate, object,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
-        observed_at, null, memfold_internal._actor()
+        observed_at, null, null, null, memfold_internal._actor()
     );
     -- end of copy
 end;

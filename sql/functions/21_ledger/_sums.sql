@@ -17,6 +17,7 @@ begin
         -- in pairs and in order, as _derived_trees() has it
         select o.memory_id, o.event_id, o.observations, o.without_turns, o.source_turn_ids, o.turn_events, o.source_confidence,
             o.extractor_confidence, o.first_observed_at, o.observed_at, o.metadata,
+            pg_catalog.num_nonnulls(o.valid_from, o.valid_until) > 0 as has_validity,
             -- most rows have one turn: without a function scan
             case when pg_catalog.cardinality(o.source_turn_ids) = 1 and o.turn_events is null then (
                 select s.event_id from memfold.memory_sources as s
@@ -47,7 +48,7 @@ begin
         pg_catalog.count(*) filter (where o.first_event = o.event_id)
         + (select pg_catalog.count(distinct t.event_id) from turns as t where t.event_id = t.first_event),
         max(o.source_confidence), max(o.extractor_confidence), min(coalesce(o.first_observed_at, o.observed_at)), max(o.observed_at),
-        coalesce(pg_catalog.bool_or(o.metadata <> '{}'), false),
+        coalesce(pg_catalog.bool_or(o.metadata <> '{}'), false), coalesce(pg_catalog.bool_or(o.has_validity), false),
         array(
             select memfold_internal._turn_hash(o.source_turn_ids[1]) from observed as o where o.first_event <> o.event_id
             union
@@ -62,6 +63,61 @@ $$;
 revoke all on function memfold_internal._sum_block(text, uuid, uuid, uuid) from public;
 comment on function memfold_internal._sum_block(text, uuid, uuid, uuid) is
 'The sums of a text''s observations in force whose ids are above one and not above another. Only reads.';
+
+create or replace function memfold_internal._validity(
+    tenant_id text, memory_ids uuid[], last_seen timestamptz, out valid_from timestamptz, out valid_until timestamptz
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_event_id uuid;
+    v_observed_at timestamptz;
+begin
+    -- the latest that has one, of the blocks that have some and of what has no sums yet
+    select e.event_id, e.observed_at, e.valid_from, e.valid_until into v_event_id, v_observed_at, valid_from, valid_until
+    from pg_catalog.unnest(memory_ids) as i (id)
+    cross join lateral (
+        select b.has_validity, b.to_event, pg_catalog.lag(b.to_event, 1, '00000000-0000-0000-0000-000000000000')
+                over (order by b.to_event) as after
+        from (
+            select b.has_validity, b.to_event from memfold.memory_event_sums as b
+            where b.tenant_id = _validity.tenant_id collate "C" and b.memory_id = i.id
+            union all
+            select true, 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+        ) as b
+    ) as b
+    cross join lateral (
+        select e.event_id, e.observed_at, e.valid_from, e.valid_until from memfold_internal._observed as e
+        where e.tenant_id = _validity.tenant_id collate "C"
+            and (e.memory_id, e.event_id) > (i.id, b.after) and (e.memory_id, e.event_id) <= (i.id, b.to_event)
+            and pg_catalog.num_nonnulls(e.valid_from, e.valid_until) > 0
+        order by e.memory_id, e.event_id
+        offset 0
+    ) as e
+    where b.has_validity
+    order by e.observed_at desc, e.event_id desc
+    limit 1;
+    if v_observed_at < last_seen or exists (
+        select
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            -- each with its own time
+            select from memfold_internal._whole_ledger as e
+            where e.tenant_id = _validity.tenant_id collate "C" and e.memory_id = i.id and e.event_id > v_event_id
+                and e.observed_at = v_observed_at and e.observation and not (e.tier = 1 and e.undone)
+            limit 1
+        ) as e
+    ) then
+        valid_from := null;
+        valid_until := null;
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._validity(text, uuid[], timestamptz) from public;
+comment on function memfold_internal._validity(text, uuid[], timestamptz) is
+'The validity of a tree, whose texts are memory_ids and whose last observation was at last_seen: what the latest one by (observed_at,
+event_id) of those in force says; null where it says nothing. Only reads.';
 
 create or replace function memfold_internal._extend_sums(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile

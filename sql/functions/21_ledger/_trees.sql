@@ -66,7 +66,8 @@ create or replace function memfold_internal._derived_trees(tenant_id text, memor
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
     aliases bigint, observations bigint, independent bigint, source_confidence double precision,
-    extractor_confidence double precision, first_seen timestamptz, last_seen timestamptz, metadata jsonb
+    extractor_confidence double precision, first_seen timestamptz, last_seen timestamptz, metadata jsonb, valid_from timestamptz,
+    valid_until timestamptz
 )
 language plpgsql stable rows 3
 as $$
@@ -216,15 +217,16 @@ begin
         -- a row of method archived stands for several
         select o.root, sum(o.observations)::bigint as n, sum(o.without_turns)::bigint as without_turns,
             max(o.source_confidence) as source, max(o.extractor_confidence) as extractor,
-            min(o.first_seen) as first_at, max(o.last_seen) as last_at
+            min(o.first_seen) as first_at, max(o.last_seen) as last_at, pg_catalog.bool_or(o.has_validity) as has_validity
         from (
             select o.root, coalesce(o.observations, 1) as observations,
                 coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end) as without_turns,
                 o.source_confidence, o.extractor_confidence, coalesce(o.first_observed_at, o.observed_at) as first_seen,
-                o.observed_at as last_seen
+                o.observed_at as last_seen, pg_catalog.num_nonnulls(o.valid_from, o.valid_until) > 0 as has_validity
             from observed as o
             union all
-            select b.root, b.observations, b.without_turns, b.source_confidence, b.extractor_confidence, b.first_seen, b.last_seen
+            select b.root, b.observations, b.without_turns, b.source_confidence, b.extractor_confidence, b.first_seen, b.last_seen,
+                b.has_validity
             from summed as b
         ) as o
         group by o.root
@@ -354,7 +356,7 @@ begin
         case when m.root = m.id then z.n - 1 else 0 end,
         coalesce(s.n, 0), coalesce(s.without_turns + coalesce(t.n, 0), 0), coalesce(s.source, 0), coalesce(s.extractor, 0),
         coalesce(s.first_at, '-infinity'), coalesce(greatest(s.last_at, w.last_at), '-infinity'),
-        coalesce(d.metadata, '{}') || coalesce(x.metadata, '{}')
+        coalesce(d.metadata, '{}') || coalesce(x.metadata, '{}'), y.valid_from, y.valid_until
     from members as m
     join sizes as z on z.root = m.root
     left join edges as g on g.child = m.id
@@ -365,7 +367,14 @@ begin
     left join sums as s on s.root = m.id
     left join turns as t on t.root = m.id
     left join metadatas as d on d.root = m.id
-    left join maxima as x on x.root = m.id;
+    left join maxima as x on x.root = m.id
+    left join lateral (
+        select v.* from memfold_internal._validity(_derived_trees.tenant_id, array(select t.id from members as t where t.root = m.id),
+            s.last_at) as v
+        where s.has_validity
+        -- otherwise it is asked of every tree
+        offset 0
+    ) as y on true;
 end;
 $$;
 revoke all on function memfold_internal._derived_trees(text, uuid[], boolean) from public;

@@ -31,7 +31,8 @@ begin
                 when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end,
             'metadata', d.metadata, 'on_timeline', d.on_timeline, 'aliases', d.aliases, 'observations', d.observations,
             'independent', d.independent, 'source_confidence', d.source_confidence,
-            'extractor_confidence', d.extractor_confidence, 'first_seen', d.first_seen, 'last_seen', d.last_seen) as state
+            'extractor_confidence', d.extractor_confidence, 'first_seen', d.first_seen, 'last_seen', d.last_seen,
+            'valid_from', d.valid_from, 'valid_until', d.valid_until) as state
         from derived as d
         left join current_values as c on c.memory_id = d.memory_id
     ),
@@ -42,7 +43,8 @@ begin
             'observations', coalesce(k.observations, 0), 'independent', coalesce(k.independent, 0),
             'source_confidence', coalesce(k.source_confidence, 0),
             'extractor_confidence', coalesce(k.extractor_confidence, 0),
-            'first_seen', coalesce(k.first_seen, '-infinity'), 'last_seen', coalesce(k.last_seen, '-infinity')) as state,
+            'first_seen', coalesce(k.first_seen, '-infinity'), 'last_seen', coalesce(k.last_seen, '-infinity'),
+            'valid_from', k.valid_from, 'valid_until', k.valid_until) as state,
             not m.is_ingested and not exists (
                 select from memfold.memory_events as o
                 where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
@@ -68,14 +70,15 @@ begin
 
     -- what is added to others is derived, not counted
     return query
-    select k.memory_id, 'stripes: 64 of a striped root that is active, on no timeline and without aliases', x.stripes::text, s.stripes::text
+    select k.memory_id, 'stripes: 64 of a striped root that is active, on no timeline, without aliases and without validity', x.stripes::text, s.stripes::text
     from memfold.memory_counters as k
     cross join lateral (
         select count(*) as stripes from memfold.memory_counter_stripes as s
         where s.tenant_id = k.tenant_id and s.memory_id = k.memory_id
     ) as s
     cross join lateral (
-        select case when k.is_striped and k.is_active and not k.on_timeline and k.aliases = 0 then 64 else 0 end as stripes
+        select case when k.is_striped and k.is_active and not k.on_timeline and k.aliases = 0 and k.valid_from is null
+            and k.valid_until is null then 64 else 0 end as stripes
     ) as x
     where k.tenant_id = v_tenant_id and s.stripes <> x.stripes;
 

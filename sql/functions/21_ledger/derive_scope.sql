@@ -131,17 +131,18 @@ begin
         where (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (t.merged_into, t.root_id, t.metadata, n.status)
             or (
                 k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
-                k.first_seen, k.last_seen
+                k.first_seen, k.last_seen, k.valid_from, k.valid_until
             ) is distinct from (
                 t.on_timeline, t.aliases, t.observations, t.independent, t.source_confidence, t.extractor_confidence,
-                t.first_seen, t.last_seen
+                t.first_seen, t.last_seen, t.valid_from, t.valid_until
             )
         order by t.memory_id
     loop
         update memfold.memory_counters as k
         set on_timeline = d.on_timeline, aliases = d.aliases,
             observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
-            extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen
+            extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen,
+            valid_from = d.valid_from, valid_until = d.valid_until
         where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
         update memfold.memories as m
         set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status

@@ -70,6 +70,21 @@ comment on function memfold_internal._check_candidate(
 ) is
 'Raises MF003 to MF010, MF016 or MF061 for what a caller may not hand in. Null stands for the default where there is one.';
 
+create or replace function memfold_internal._check_validity(valid_from timestamptz, valid_until timestamptz) returns void
+language plpgsql immutable parallel safe
+as $$
+begin
+    if not coalesce(valid_from < valid_until, true) or not coalesce(isfinite(valid_from), true) or not coalesce(isfinite(valid_until), true)
+    then
+        perform memfold_internal._fail('MF065', 'the validity is empty or endless',
+            pg_catalog.format('valid_from was %s, valid_until %s.', coalesce(valid_from::text, 'null'), coalesce(valid_until::text, 'null')),
+            'valid_from lies before valid_until; null, not infinity, is no bound.');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._check_validity(timestamptz, timestamptz) from public;
+comment on function memfold_internal._check_validity(timestamptz, timestamptz) is 'Raises MF065 for what no fact can be valid in.';
+
 -- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold_internal._is_fast_path(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
@@ -119,7 +134,7 @@ create or replace function memfold_internal._candidate(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision,
     extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamptz,
-    default_hash bytea default null
+    default_hash bytea default null, valid_from timestamptz default null, valid_until timestamptz default null
 ) returns memfold_internal.candidate
 language plpgsql stable
 as $$
@@ -139,6 +154,9 @@ begin
             source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_policy);
         select coalesce(pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
         from pg_catalog.unnest(source_turn_ids) as t (turn);
+    end if;
+    if pg_catalog.num_nonnulls(valid_from, valid_until) > 0 then
+        perform memfold_internal._check_validity(valid_from, valid_until);
     end if;
     if embedding is not null or embedding_model is not null then
         perform memfold_internal._check_embedding(embedding, embedding_model);
@@ -160,22 +178,22 @@ begin
                 v_signature)
         end,
         null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid,
-        subject, predicate
+        subject, predicate, valid_from, valid_until
     );
 end;
 $$;
 revoke all on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, bytea
+    timestamptz, bytea, timestamptz, timestamptz
 ) from public;
 comment on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, bytea
+    timestamptz, bytea, timestamptz, timestamptz
 ) is
 'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
 which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
 told when the candidate is written (_stated_at). default_hash: its hash by the default rules, where it is known. Raises MF003 to
-MF016, MF061; writes nothing.';
+MF016, MF061, MF065; writes nothing.';
 
 -- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
 

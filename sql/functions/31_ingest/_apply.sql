@@ -180,7 +180,7 @@ declare
     v_event_id uuid;
     v_on_timeline boolean;
     v_said record;
-    v_derive boolean := d.on_timeline or v_memory_id is not null;
+    v_derive boolean := d.on_timeline or v_memory_id is not null or pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
 begin
     if v_memory_id is not null then
         -- whoever gives a row its observation derives it: not for what was recalled

@@ -64,6 +64,7 @@ begin
                 and k.memory_id = v_memory_id
                 and k.is_active
                 and not k.is_striped
+                and k.valid_from is null and k.valid_until is null
                 and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
             returning k.aliases, k.on_timeline,
                 case when k.last_event <= null::uuid then v_event_id else k.last_event end,
@@ -172,17 +173,17 @@ begin
     --     d.reason, observation, d.on_timeline => null, true, v_on_timeline
     --     c.told_subject => subject
     --     c.told_predicate => predicate
-    --     c.observed_at, judgement_id => v_stated_at, null
+    --     c.observed_at, c.valid_from, c.valid_until, judgement_id => v_stated_at, null, null, null
     --     c. =>
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
-        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, judgement_id, actor
+        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         tenant_id, v_last_event, bucket_id, 'merged', 1, 'hash', v_memory_id, null, null, null, null,
         null, true, v_on_timeline, content, memory_type, subject, predicate, object,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
-        v_stated_at, null, memfold_internal._actor()
+        v_stated_at, null, null, null, memfold_internal._actor()
     );
     -- end of copy
     if v_fills_block then

@@ -94,8 +94,11 @@ begin
         end if;
         return;
     end if;
+    if pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0 then
+        return;
+    end if;
     -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer active is
-    -- not touched. What cannot simply be added (a late value of a slot, metadata out of order) is derived under the
+    -- not touched. What cannot simply be added (a late value of a slot, metadata out of order, validity) is derived under the
     -- scope's lock. A turn is taken for new here.
     for v_attempt in 1..2 loop
         -- rule count_in_row
@@ -114,6 +117,7 @@ begin
             and k.memory_id = root_id
             and k.is_active
             and not k.is_striped
+            and k.valid_from is null and k.valid_until is null
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= k.last_seen) is not false)
         returning k.aliases, k.on_timeline,
             case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,

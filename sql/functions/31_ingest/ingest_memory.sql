@@ -1,130 +1,3 @@
-create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean) returns memfold.ingest_result
-language plpgsql volatile
-as $$
-declare
-    v_is_new boolean := is_new and (c.policy).rehash_run is null;
-    d memfold_internal.decision;
-    r memfold.ingest_result;
-begin
-    for v_attempt in 1..10 loop
-        d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
-        -- the INSERT of what is new is the look for it under the lock
-        if not v_is_new or d.action <> 'rejected' then
-            r := memfold_internal._apply(c, d);
-        end if;
-        if r.action is not null then
-            return r;
-        end if;
-        v_is_new := false;
-    end loop;
-    raise exception 'the bucket changes too fast' using
-        errcode = 'serialization_failure',
-        detail = 'Ten times in a row a row changed between decision and deed.',
-        hint = 'Retry the call, with the same idempotency_key if it has one.';
-end;
-$$;
-revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
-comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
-the text before the lock.';
-
-create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
-language plpgsql volatile
--- The caller holds rows. Whoever waits for another one may be waited for.
-set lock_timeout = '100ms'
-as $$
-declare
-    d memfold_internal.decision;
-    v_said record;
-begin
-    d := memfold_internal._decide_known(c);
-    if d.action = 'merged' and d.method <> 'timeline' then
-        -- of a single call, which has no id yet, a new one: null would be the memory's last
-        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
-        d.on_timeline := v_said.on_timeline;
-        if d.on_timeline is not null then
-            c.event_id := v_said.event_id;
-            c.observed_at := v_said.observed_at;
-            return memfold_internal._result(d, d.memory_id, null,
-                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
-        end if;
-    end if;
-    return memfold_internal._ingest_locked(c, false);
-end;
-$$;
-revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
-comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
-'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
-row for long (55P03; the caller has _fail_busy() for that).';
-
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
-language plpgsql volatile
--- an array of turns tempts the planner to plan anew, which takes longer than the statement does
-set plan_cache_mode = force_generic_plan
-as $$
-declare
-    d memfold_internal.decision;
-    v_wide boolean;
-    v_patient boolean := state is distinct from 'row held';
-    v_said record;
-begin
-    if state = 'locked' then
-        c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-        return memfold_internal._ingest_locked(c, true);
-    end if;
-    -- A text that is known and active needs no lock but its root's row.
-    d := memfold_internal._decide_known(c);
-    if d.action = 'merged' and d.method <> 'timeline' then
-        if not v_patient then
-            perform memfold_internal._try_root(c.tenant_id, d.root_id);
-        end if;
-        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
-        d.on_timeline := v_said.on_timeline;
-        if d.on_timeline is not null then
-            c.event_id := v_said.event_id;
-            c.observed_at := v_said.observed_at;
-            return memfold_internal._result(d, d.memory_id, null,
-                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
-        end if;
-        v_patient := false;
-    end if;
-
-    if d.memory_id is null and memfold_internal._is_embedded_here(c, c.policy) then
-        c := memfold_internal._embed(c);
-    end if;
-
-    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
-    c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
-    v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
-    if d.memory_id is not null and not v_wide then
-        -- null: it was erased since it was found
-        v_wide := coalesce((select m.scope_key <> c.scope_key from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
-    end if;
-
-    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
-    -- committed before it began.
-    if (c.policy).dedup = 'on' then
-        perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
-        perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
-            case when c.embedding_model is not null then array[c.embedding_model] end);
-        perform memfold_internal._check_names(c.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate);
-    end if;
-    if v_patient then
-        return memfold_internal._ingest_locked(c, d.memory_id is null);
-    end if;
-    begin
-        return memfold_internal._ingest_slow_path(c);
-    exception when lock_not_available then
-        perform memfold_internal._fail_busy();
-    end;
-end;
-$$;
-revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
-comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
-'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
-maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';
-
 create or replace function memfold.ingest_memory(
     content text,
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -142,6 +15,8 @@ create or replace function memfold.ingest_memory(
     origin text default 'observed',
     metadata jsonb default '{}',
     observed_at timestamptz default null,
+    valid_from timestamptz default null,
+    valid_until timestamptz default null,
     idempotency_key text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -178,7 +53,7 @@ begin
             -- it expired in between: a new call
         end loop;
     end if;
-    if memfold_internal._is_fast_path(
+    if valid_from is null and valid_until is null and memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
     then
@@ -207,7 +82,8 @@ begin
         if r.action is null then
             r := memfold_internal._ingest(memfold_internal._candidate(
                 content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash),
+                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash,
+                valid_from, valid_until),
                 r.method);
         end if;
     end if;
@@ -222,19 +98,23 @@ begin
 end;
 $$;
 revoke all on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
+    timestamptz, timestamptz, text
 ) from public;
 grant execute on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
+    timestamptz, timestamptz, text
 ) to memfold_app;
 comment on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text
+    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
+    timestamptz, timestamptz, text
 ) is
 'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
 Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
 merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
 embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
 attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. idempotency_key: a second call with it returns the first one''s result, and raises MF062
-where it is about another candidate (content, type, subject, predicate, object or metadata).
-Bad input raises MF001 to MF016 or MF061 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
+the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
+returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
+Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';

@@ -15,6 +15,8 @@ create or replace function memfold.preview_memory(
     origin text default 'observed',
     metadata jsonb default '{}',
     observed_at timestamptz default null,
+    valid_from timestamptz default null,
+    valid_until timestamptz default null,
     idempotency_key text default null
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -41,7 +43,8 @@ begin
     end if;
     c := memfold_internal._candidate(
         content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at);
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at,
+        valid_from => valid_from, valid_until => valid_until);
     if memfold_internal._is_embedded_here(c, c.policy) and (memfold_internal._decide_known(c)).memory_id is null then
         c := memfold_internal._embed(c);
     end if;
@@ -52,15 +55,15 @@ end;
 $$;
 revoke all on function memfold.preview_memory(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    jsonb, timestamptz, timestamptz, timestamptz, text
 ) from public;
 grant execute on function memfold.preview_memory(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    jsonb, timestamptz, timestamptz, timestamptz, text
 ) to memfold_app;
 comment on function memfold.preview_memory(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, text
+    jsonb, timestamptz, timestamptz, timestamptz, text
 ) is
 'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
 written, no lock is taken. Raises what ingest_memory() raises for bad input.';

@@ -68,7 +68,7 @@ begin
                 else memfold_internal._content_hash(x.memory_type, x.subject, x.predicate, x.content,
                     (v_policies[x.rule]).canonicalizer, (v_policies[x.rule]).key_fields, x.signature)
             end,
-            null, x.signature, null, null, null, null, null, x.subject, x.predicate
+            null, x.signature, null, null, null, null, null, x.subject, x.predicate, x.valid_from, x.valid_until
         )::memfold_internal.candidate),
         case when v_embeddings is not null then pg_catalog.array_agg(memfold_internal._unit(x.embedding)) end
     into b.classes, b.idempotency_keys, b.items, b.embeddings
@@ -79,6 +79,7 @@ begin
                 z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.idempotency_key, (v_policies[z.rule]).max_content_length, (v_policies[z.rule]).max_metadata_size)
             and z.canonical is distinct from ''
+            and num_nonnulls(z.valid_from, z.valid_until) = 0
             and not (v_has_links and memfold_internal._is_linked(b.tenant_id, z.bucket_id, z.subject, z.predicate, z.content))
             and case when z.embedding is null and z.embedding_model is null then true else coalesce((
                 select memfold_internal._fits_model(z.embedding, m.dimensions, m.replaced_by)
@@ -96,7 +97,7 @@ begin
                     coalesce(e.source_confidence, 0.5) as source_confidence,
                     coalesce(e.extractor_confidence, 0.5) as extractor_confidence, e.session_id,
                     coalesce(e.origin, 'observed') as origin, coalesce(e.metadata, '{}') as metadata,
-                    e.observed_at, e.idempotency_key, v_policy_of[e.ordinality] as rule
+                    e.observed_at, e.valid_from, e.valid_until, e.idempotency_key, v_policy_of[e.ordinality] as rule
                 from pg_catalog.unnest(elements) with ordinality as e
                 order by e.ordinality
             ) as y
@@ -137,7 +138,7 @@ begin
             end if;
             c := memfold_internal._candidate(c.content, b.tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
                 given[v_i], c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
-                c.session_id, c.origin, c.metadata, c.observed_at);
+                c.session_id, c.origin, c.metadata, c.observed_at, valid_from => c.valid_from, valid_until => c.valid_until);
             c.policy := null;
             -- beside it, as those of the others
             c.embedding := null;

@@ -9,13 +9,14 @@ begin
     return query
     select k.memory_id
     from memfold.memory_totals as k
-    where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_active and not k.on_timeline;
+    where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_active and not k.on_timeline
+        and k.valid_from is null and k.valid_until is null;
 end;
 $$;
 revoke all on function memfold_internal._additive_roots(text, uuid[]) from public;
 comment on function memfold_internal._additive_roots(text, uuid[]) is
-'Which of some roots can be added to in any order: active ones that are not on a timeline. All at once, in a third of the time that
-they take one by one. Only reads.';
+'Which of some roots can be added to in any order: active ones that are on no timeline and have no validity. All at once, in a third
+of the time that they take one by one. Only reads.';
 
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
@@ -30,6 +31,8 @@ declare
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
     v_rehashed constant boolean := exists (select from unnest(b.policies) as p where p.rehash_run is not null);
+    -- what the last of several observations says holds: all of them one by one, and in order
+    v_timed constant boolean := exists (select from unnest(b.items) as c where num_nonnulls(c.valid_from, c.valid_until) > 0);
 begin
     with texts as materialized (
         select c.ordinality as i, v_classes[c.ordinality] as class, m.memory_id, m.root_id, m.scope_key,
@@ -45,6 +48,7 @@ begin
         array_agg(case
             when x.class not in ('todo', 'hit', 'rest') then x.class
             -- one by one, for a text may stand under either of two hashes
+            when v_timed then 'rest'
             when v_rehashed and (v_policies[v_policy_of[x.i]]).rehash_run is not null then 'rest'
             when x.hit then 'hit'
             when x.memory_id is not null then 'rest'

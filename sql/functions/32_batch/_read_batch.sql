@@ -1,7 +1,7 @@
 create or replace function memfold_internal._candidate_keys() returns text[]
 language sql immutable parallel safe
 return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedding,embedding_model,source_turn_ids,
-source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,idempotency_key}'::text[];
+source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,valid_from,valid_until,idempotency_key}'::text[];
 revoke all on function memfold_internal._candidate_keys() from public;
 comment on function memfold_internal._candidate_keys() is
 'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
@@ -176,7 +176,7 @@ begin
         select pg_catalog.array_agg(row(
             t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,
             t.source_turn_ids, t.source_confidence, t.extractor_confidence, t.session_id, t.origin, t.metadata, t.observed_at,
-            t.idempotency_key
+            t.valid_from, t.valid_until, t.idempotency_key
         )::memfold_internal.batch_candidate order by t.ordinality),
         pg_catalog.array_agg(t.ordinality - 1 order by t.ordinality),
         pg_catalog.array_agg(t.embedding order by t.ordinality),

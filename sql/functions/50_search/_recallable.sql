@@ -24,8 +24,8 @@ as $$
     cross join
         lateral (
             select
-                c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
-                c.last_accessed, c.helpful_count, c.harmful_count
+                c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen, c.valid_from,
+                c.valid_until, c.last_accessed, c.helpful_count, c.harmful_count
             from memfold.memory_totals as c
             where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
             offset 0
@@ -71,6 +71,7 @@ as $$
                     and i.valid_from <= as_of and (i.valid_to > as_of or i.valid_to is null)
             )
         end
+        and (k.valid_from <= at) is not false and (at < k.valid_until) is not false
         and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
         and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
         and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
@@ -89,6 +90,6 @@ comment on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
     memfold_internal.recall_rule[]
 ) is
-'Where a text leads, if recall may show that: with its effective confidence at a time, and its feedback in (0, 1). Null: no
-such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules). Inlined by its
-callers, so that the scans of vectors go on until enough have passed.';
+'Where a text leads, if recall may show that at a time (it is active, and valid): with its effective confidence then, and its
+feedback in (0, 1). Null: no such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules).
+Inlined by its callers, so that the scans of vectors go on until enough have passed.';

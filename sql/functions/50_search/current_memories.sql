@@ -1,7 +1,8 @@
 create or replace function memfold.current_memories(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
-    as_of timestamptz default null
+    as_of timestamptz default null,
+    known_at timestamptz default null
 ) returns table (
     memory_id uuid, content text, memory_type text, subject text, predicate text, object text, valid_from timestamptz,
     valid_to timestamptz, repetition_count bigint, confidence double precision
@@ -13,19 +14,40 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_bucket_id constant text collate "C" := bucket_id;
     v_as_of constant timestamptz := coalesce(as_of, 'infinity');
+    v_at constant timestamptz := coalesce(as_of, now());
 begin
     perform memfold_internal._authorize_reader(v_tenant_id);
     if coalesce(v_tenant_id, '') = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
             'Pass tenant_id, or set memfold.tenant_id.');
     end if;
+    if known_at is not null then
+        return query
+        select b.memory_id, b.content, b.memory_type, b.subject, b.predicate, b.object, b.valid_from, b.valid_to, b.repetition_count,
+            b.confidence
+        from jsonb_to_recordset(
+            memfold_internal._believed_memories(v_tenant_id, v_bucket_id, coalesce(as_of, known_at), known_at)
+        ) as b (
+            memory_id uuid, content text, memory_type text, subject text, predicate text, object text, valid_from timestamptz,
+            valid_to timestamptz, repetition_count bigint, confidence double precision
+        )
+        order by b.valid_from, b.memory_id;
+        return;
+    end if;
     return query
     select m.memory_id, m.content::text, m.memory_type::text, m.subject::text, m.predicate::text, m.object::text,
-        v.valid_from, v.valid_to, k.observations - 1,
+        greatest(v.valid_from, k.valid_from), least(v.valid_to, k.valid_until), k.observations - 1,
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
     from memfold.memories as m
-    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    -- from each to its own, whatever the statistics say: a tenant may be new
+    cross join lateral (
+        select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.valid_from,
+            k.valid_until
+        from memfold.memory_totals as k
+        where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+        offset 0
+    ) as k
     cross join lateral (
         select i.valid_from, i.valid_to
         from memfold.memory_intervals as i
@@ -40,12 +62,16 @@ begin
     where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
             or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)
         and m.root_id is null and m.status in ('active', 'superseded')
-    order by v.valid_from, m.memory_id;
+        and (k.valid_from <= v_at) is not false and (v_at < k.valid_until) is not false
+    order by greatest(v.valid_from, k.valid_from), m.memory_id;
 end;
 $$;
-revoke all on function memfold.current_memories(text, text, timestamptz) from public;
-grant execute on function memfold.current_memories(text, text, timestamptz) to memfold_app, memfold_auditor;
-comment on function memfold.current_memories(text, text, timestamptz) is
+revoke all on function memfold.current_memories(text, text, timestamptz, timestamptz) from public;
+grant execute on function memfold.current_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
+comment on function memfold.current_memories(text, text, timestamptz, timestamptz) is
 'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
-first observation on. By what is known today: folds, rejections and late arrivals count as if they had always been known.
-valid_to null: still so. Raises MF001.';
+first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
+as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
+is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
+takes back) rows: MF022 where a transaction is read-only.
+valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';

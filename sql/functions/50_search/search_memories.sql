@@ -207,8 +207,9 @@ comment on function memfold.search_memories(
     vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
     precision, boolean, boolean, text, text[], text, jsonpath
 ) is
-'The active memories that fit a query best, each fact once: nearest to its vector (query_embedding), or with most of its words (query: in
-content, subject, predicate and object, rare words counting more, by the options'' text_search), or both. Candidates are the 3 *
+'The active memories, valid now (valid_from, valid_until), that fit a query best, each fact once: nearest to its vector
+(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the
+options'' text_search), or both. Candidates are the 3 *
 max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
 metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
 or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
@@ -221,6 +222,6 @@ most confident, then the newest; the others are its collapsed_ids (show_collapse
 Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
 larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
 then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
-and with as_of: what was believed at that time, values that were superseded since included, confidence as of then. touch (null: the
+and with as_of: what was believed at that time, values that were superseded since included, validity and confidence as of then. touch (null: the
 options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
 MF012 to MF015, MF022.';

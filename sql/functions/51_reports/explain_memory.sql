@@ -64,6 +64,10 @@ begin
     end if;
     return next format('    key %s', coalesce(left(encode(m.content_hash, 'hex'), 16) || '… by ' || m.canonicalizer,
         'none: not deduplicated') || case when m.embedding_pending then '; its embedding is pending' else '' end);
+    if num_nonnulls(m.valid_from, m.valid_until) > 0 then
+        return next '    valid' || coalesce(' from ' || m.valid_from::timestamptz(0), '') || coalesce(' until ' || m.valid_until::timestamptz(0), '')
+            || case when m.valid_until <= now() then ': expired' when m.valid_from > now() then ': not yet' else '' end;
+    end if;
     if m.metadata <> '{}' then
         return next format('    metadata %s', m.metadata);
     end if;
@@ -166,6 +170,7 @@ begin
             end,
             case when r.content is not null then format(' "%s"', r.content) else '' end,
             case when r.source_turn_ids <> '{}' then ' from ' || array_to_string(r.source_turn_ids, ', ') else '' end)
+            || coalesce(', valid from ' || r.valid_from::timestamptz(0), '') || coalesce(', valid until ' || r.valid_until::timestamptz(0), '')
             || case when r.undone then '  (undone)' else '' end
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');

@@ -34,7 +34,9 @@ select
     ) as effective_confidence,
     k.decayed_confidence,
     k.decayed_at,
-    k.last_accessed
+    k.last_accessed,
+    k.valid_from,
+    k.valid_until
 from memfold.memories as m
 left join memfold.memory_totals as k
     on m.tenant_id = k.tenant_id and m.memory_id = k.memory_id and m.root_id is null
@@ -56,6 +58,8 @@ comment on column memfold.memory_audit.independent_repetitions is
 'n of the confidence formula: independent observations (with a source turn that is new, or without turns) less one.';
 comment on column memfold.memory_audit.confidence is 'In [0, 1], by the weights of the policy: 0.5 source + 0.3 extractor + 0.2 r(n).';
 comment on column memfold.memory_audit.effective_confidence is 'Confidence after decay, now: what search_memories() ranks by.';
+comment on column memfold.memory_audit.valid_from is 'From when recall shows the memory. Null: no bound.';
+comment on column memfold.memory_audit.valid_until is 'Until when recall shows the memory, exclusive. Null: no bound.';
 comment on column memfold.memory_audit.decayed_confidence is
 'Effective confidence as apply_decay() has stored it, at decayed_at. Null: it has not, or there was no decay.';
 

@@ -38,7 +38,7 @@ begin
         where t.memory_type <> all(o.protected_types)
     ),
     used as (
-        select t.memory_id, t.content, u.last_used, k.helpful_count, k.harmful_count,
+        select t.memory_id, t.content, u.last_used, k.helpful_count, k.harmful_count, k.valid_until,
             memfold_internal._effective(
                 memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
                     p.weight_extractor, p.weight_repetition),
@@ -58,11 +58,14 @@ begin
     select u.memory_id, u.content, u.confidence, u.last_used, u.helpful_count, u.harmful_count,
         case when u.harmful_count > u.helpful_count + 2
             then pg_catalog.format('harmful: %s reports, helpful: %s', u.harmful_count, u.helpful_count)
+            when greatest(u.valid_until, u.last_used) < pg_catalog.now() - _prunable.unused_for and u.valid_until is not null
+            then pg_catalog.format('expired since %s', (u.valid_until at time zone 'UTC')::date)
             else pg_catalog.format('confidence %s, unused since %s', pg_catalog.round(u.confidence::numeric, 3),
                 (u.last_used at time zone 'UTC')::date) end
     from used as u
     where u.harmful_count > u.helpful_count + 2
-        or u.confidence < _prunable.max_confidence and u.last_used < pg_catalog.now() - _prunable.unused_for
+        or u.last_used < pg_catalog.now() - _prunable.unused_for
+            and (u.confidence < _prunable.max_confidence or u.valid_until < pg_catalog.now() - _prunable.unused_for)
     order by u.confidence, u.memory_id
     limit max_operations;
 end;
@@ -151,6 +154,6 @@ revoke all on function memfold.prune_memories(text, text, double precision, inte
 grant execute on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) to memfold_app;
 comment on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) is
 'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or more often reported harmful than helpful, by three or more. They are withdrawn, not deleted: stated again, they
-are active again; undo_run() takes it back. dry_run (the default) returns what it would retire. Does at most max_operations (1 to
-1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
+are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
+retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';

@@ -10,7 +10,8 @@ begin
     with seen as (
         select e.memory_id, e.event_id, e.metadata, e.observed_at, e.source_turn_ids, u.undo_id,
             e.method is not distinct from 'archived' as is_summary,
-            e.action = 'merged' and e.tier = 1 and e.observation and not e.on_timeline
+            -- validity is compared with what was observed after it
+            e.action = 'merged' and e.tier = 1 and e.observation and not e.on_timeline and num_nonnulls(e.valid_from, e.valid_until) = 0
                 and e.method is distinct from 'archived' and e.recorded_at < _archivable.before and e.run_id is null
                 and coalesce(u.recorded_at < _archivable.before and u.run_id is null, true) as is_restatement,
             not e.observation and e.recorded_at < _archivable.before and e.run_id is null and e.undoes is null

@@ -240,6 +240,7 @@ _FOR_THE_MODEL: Final[Mapping[str, str | None]] = {
     " taken away by forget, with its memory_id.",
     "MF033": "explain shows what is undone.",
     "MF034": "explain says by which event; undo takes that event back.",
+    "MF065": None,
 }
 _FOR_OTHERS: Final = "Nothing that you pass can change that. Tell the user: the log of memfold mcp says more."
 

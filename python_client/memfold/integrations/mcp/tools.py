@@ -142,6 +142,12 @@ class Tools:
                 description="The id of the message that says so, if you know one: a message counts as one piece of evidence."
             ),
         ] = None,
+        valid_until: Annotated[
+            AwareDatetime | None,
+            Field(
+                description="When it stops being true, if that was said, with its time zone: then recall shows it no more."
+            ),
+        ] = None,
         recalled: Annotated[
             bool | None,
             Field(
@@ -159,9 +165,10 @@ class Tools:
         echo = recalled is None and (_session(context), content) in self._shown
         counted = not (recalled or echo)
         fields = {"subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type}
+        until = {} if valid_until is None else {"valid_until": valid_until}
         with _told():
             result = await self._store.remember(
-                content, "observed" if counted else "recalled", turn_id, fields
+                content, "observed" if counted else "recalled", turn_id, {**fields, **until}
             )
         return _remembered(result, counted=counted, note=_ECHO if echo else None)
 

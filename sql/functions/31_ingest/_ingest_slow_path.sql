@@ -1,0 +1,126 @@
+create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean) returns memfold.ingest_result
+language plpgsql volatile
+as $$
+declare
+    v_is_new boolean := is_new and (c.policy).rehash_run is null;
+    d memfold_internal.decision;
+    r memfold.ingest_result;
+begin
+    for v_attempt in 1..10 loop
+        d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
+        -- the INSERT of what is new is the look for it under the lock
+        if not v_is_new or d.action <> 'rejected' then
+            r := memfold_internal._apply(c, d);
+        end if;
+        if r.action is not null then
+            return r;
+        end if;
+        v_is_new := false;
+    end loop;
+    raise exception 'the bucket changes too fast' using
+        errcode = 'serialization_failure',
+        detail = 'Ten times in a row a row changed between decision and deed.',
+        hint = 'Retry the call, with the same idempotency_key if it has one.';
+end;
+$$;
+revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
+comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
+the text before the lock.';
+
+create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
+language plpgsql volatile
+-- The caller holds rows. Whoever waits for another one may be waited for.
+set lock_timeout = '100ms'
+as $$
+declare
+    d memfold_internal.decision;
+    v_said record;
+begin
+    d := memfold_internal._decide_known(c);
+    if d.action = 'merged' and d.method <> 'timeline' then
+        -- of a single call, which has no id yet, a new one: null would be the memory's last
+        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
+        d.on_timeline := v_said.on_timeline;
+        if d.on_timeline is not null then
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
+            return memfold_internal._result(d, d.memory_id, null,
+                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+        end if;
+    end if;
+    return memfold_internal._ingest_locked(c, false);
+end;
+$$;
+revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
+comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
+'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
+row for long (55P03; the caller has _fail_busy() for that).';
+
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
+language plpgsql volatile
+-- an array of turns tempts the planner to plan anew, which takes longer than the statement does
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    d memfold_internal.decision;
+    v_wide boolean;
+    v_patient boolean := state is distinct from 'row held';
+    v_said record;
+begin
+    if state = 'locked' then
+        c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+        return memfold_internal._ingest_locked(c, true);
+    end if;
+    -- A text that is known and active needs no lock but its root's row.
+    d := memfold_internal._decide_known(c);
+    if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0 then
+        if not v_patient then
+            perform memfold_internal._try_root(c.tenant_id, d.root_id);
+        end if;
+        v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
+        d.on_timeline := v_said.on_timeline;
+        if d.on_timeline is not null then
+            c.event_id := v_said.event_id;
+            c.observed_at := v_said.observed_at;
+            return memfold_internal._result(d, d.memory_id, null,
+                memfold_internal._record(c, d, d.memory_id, c.origin <> 'recalled', null));
+        end if;
+        v_patient := false;
+    end if;
+
+    if d.memory_id is null and memfold_internal._is_embedded_here(c, c.policy) then
+        c := memfold_internal._embed(c);
+    end if;
+
+    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
+    c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
+    v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
+    if d.memory_id is not null and not v_wide then
+        -- null: it was erased since it was found
+        v_wide := coalesce((select m.scope_key <> c.scope_key from memfold.memories as m
+            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
+    end if;
+
+    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
+    -- committed before it began.
+    if (c.policy).dedup = 'on' then
+        perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
+        perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
+            case when c.embedding_model is not null then array[c.embedding_model] end);
+        perform memfold_internal._check_names(c.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate);
+    end if;
+    if v_patient then
+        return memfold_internal._ingest_locked(c, d.memory_id is null);
+    end if;
+    begin
+        return memfold_internal._ingest_slow_path(c);
+    exception when lock_not_available then
+        perform memfold_internal._fail_busy();
+    end;
+end;
+$$;
+revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
+comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
+'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
+maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';

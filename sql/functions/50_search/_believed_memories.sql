@@ -1,0 +1,93 @@
+create or replace function memfold_internal._copy_known(
+    tenant_id text, bucket_id text, known_at timestamptz, into_tenant text
+) returns uuid[]
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_texts memfold.memories[];
+    v_events memfold.memory_events[];
+    v_policies memfold.policies[];
+begin
+    -- two conditions for the two indexes that lead to a bucket
+    v_texts := array(
+        select m from memfold.memories as m
+        where (m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
+                and m.content_hash is not null
+            or m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
+                and m.content_hash is null)
+    );
+    -- each with its own time
+    v_events := array(
+        select e.event
+        from pg_catalog.unnest(v_texts) as m
+        cross join lateral (
+            select e as event from memfold.memory_events as e
+            where e.tenant_id = _copy_known.tenant_id collate "C" and e.memory_id = m.memory_id and e.recorded_at <= known_at
+                and e.method is distinct from 'archived'
+            union all
+            select row(a.*)::memfold.memory_events from memfold.memory_events_archive as a
+            where a.tenant_id = _copy_known.tenant_id collate "C" and a.memory_id = m.memory_id and a.recorded_at <= known_at
+        ) as e
+    );
+    v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
+    -- row level security shows one tenant at a time
+    perform pg_catalog.set_config('memfold.tenant_id', into_tenant, true);
+    for v_i in 1..pg_catalog.cardinality(v_policies) loop
+        v_policies[v_i].tenant_id := into_tenant;
+        v_policies[v_i].rehash_run := null;
+    end loop;
+    insert into memfold.policies select p.* from pg_catalog.unnest(v_policies) as p;
+    -- without a hash, which no state depends on
+    insert into memfold.memories (
+        tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, key_fields, created_at, is_ingested
+    )
+    select into_tenant, m.memory_id, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.content, '', m.created_at, true
+    from pg_catalog.unnest(v_texts) as m;
+    insert into memfold.memory_events (
+        tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, target_id, observation, on_timeline, source_turn_ids,
+        source_confidence, extractor_confidence, observed_at, valid_from, valid_until, undoes, actor
+    )
+    select into_tenant, e.event_id, e.recorded_at, e.bucket_id, e.action, e.tier, e.method, e.memory_id, e.target_id, e.observation,
+        e.on_timeline, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
+        e.undoes, e.actor
+    from pg_catalog.unnest(v_events) as e;
+    return array(select m.memory_id from pg_catalog.unnest(v_texts) as m order by m.memory_id);
+end;
+$$;
+revoke all on function memfold_internal._copy_known(text, text, timestamptz, text) from public;
+comment on function memfold_internal._copy_known(text, text, timestamptz, text) is
+'Gives a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows that were recorded by
+then, which the caller derives. Returns the texts. From then on memfold.tenant_id is the new one.';
+
+create or replace function memfold_internal._believed_memories(
+    tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
+) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_tenant constant text := 'known ' || memfold_internal._new_id();
+    v_told jsonb;
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    if current_setting('transaction_read_only') = 'on' then
+        perform memfold_internal._fail('MF022', 'known_at needs a transaction that may write',
+            'What was known then is derived in rows of its own, which are taken back.',
+            'Ask the primary, in a transaction that is not read-only.');
+    end if;
+    begin
+        perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(tenant_id, bucket_id, known_at, v_tenant));
+        select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, bucket_id, as_of) as m;
+        -- all of it is taken back, but for what the variable holds
+        raise exception using errcode = 'MFROL';
+    exception when sqlstate 'MFROL' then
+        null;
+    end;
+    return coalesce(v_told, '[]');
+end;
+$$;
+revoke all on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) from public;
+grant execute on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
+comment on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) is
+'current_memories() by what the ledger had at known_at, as an array. It derives a copy of the bucket under a tenant of its own, and takes
+it back: nobody''s rows are locked or changed. Raises MF001 to MF003, MF022.';
