@@ -1,4 +1,4 @@
-"""Promises 1 and 2, with real connections: one row, exact counters, no paraphrase twice."""
+"""Promises 1 and 2, with real connections: one row, exact counters, no duplicate paraphrases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connections that are cut at any byte, clients that are killed or stopped, judges that never come back.
+"""Connections lost at any byte, clients that are killed or stopped, judges that never answer.
 
-No call is counted twice, whatever its client does not know, as long as it sends the same idempotency key again; nobody
-keeps a lease or a lock. ``MEMFOLD_CUTS=200`` cuts two hundred times; ``MEMFOLD_SEED`` repeats a run's choices.
+No call is counted twice if its client repeats it with the same idempotency key, even when the outcome is unknown; no
+lease or lock is left. ``MEMFOLD_CUTS=200`` cuts two hundred times; ``MEMFOLD_SEED`` repeats a run's choices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Promises 1 to 5 and 10 across SIGKILL: of the server under full load, and of a primary whose standby takes over.
+"""Promises 1 to 5 and 10 after SIGKILL of a server under full load, and of a primary whose standby takes over.
 
 ``MEMFOLD_CRASHES=100`` kills a hundred times; ``MEMFOLD_SEED`` repeats a run's choices (not its timing).
 """

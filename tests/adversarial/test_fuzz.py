@@ -1,6 +1,6 @@
-"""Whatever comes in: an answer, or an error of memfold's own. tests/fuzzing.py makes it up.
+"""Any input gives an answer or one of memfold's own errors. tests/fuzzing.py generates the input.
 
-MEMFOLD_FUZZ (3000) calls, half of them by a seed that stays, half by another each time; MEMFOLD_FUZZ_SEED sets that one.
+MEMFOLD_FUZZ (3000) calls, half of them with a fixed seed, half with a new one; MEMFOLD_FUZZ_SEED sets the latter.
 """
 
 from __future__ import annotations

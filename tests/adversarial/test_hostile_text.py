@@ -1,4 +1,4 @@
-"""Texts made to take long: the guard, the score's features, words and canonical forms stay in proportion to their length."""
+"""Texts made to be slow: guard, score features, words and canonical forms take time in proportion to length."""
 
 from __future__ import annotations
 

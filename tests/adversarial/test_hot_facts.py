@@ -1,4 +1,4 @@
-"""Hot facts: many writers of one memory do not queue, and its counters are exact for whoever looks, at any moment."""
+"""Hot facts: many writers of one memory do not queue, and every reader sees exact counters at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of another tenant is read, written or revealed, by anything that the catalog lists (tests/prober.py)."""
+"""Nothing that the catalog lists reads, writes or reveals another tenant's data (tests/prober.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking beside writers, and across kill -9: nothing that was told is lost, and no text stays under an alias."""
+"""Linking with concurrent writers, and after kill -9: no statement is lost, and no text stays under an alias."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Random sequences of calls, compared after every step with the model of tests/reference_model.py.
 
-MEMFOLD_SEQUENCES (40) sequences of MEMFOLD_STEPS (30) calls; MEMFOLD_SEED fixes the random choice. No sequence is begun
-after MEMFOLD_SECONDS (120; of more sequences: inf), and one that fails is made shorter for MEMFOLD_SHRINK_SECONDS (15).
-Many at once, in several processes, each with a seed of its own, on a database that holds memfold (its tenants are new
-each time):
+MEMFOLD_SEQUENCES (40) sequences of MEMFOLD_STEPS (30) calls; MEMFOLD_SEED fixes the random choices. No sequence begins
+after MEMFOLD_SECONDS (120; with more sequences: inf), and a failing one is shortened for MEMFOLD_SHRINK_SECONDS (15).
+To run many in several processes, each with its own seed, on a database with memfold (its tenants are new each time):
 
     python -m tests.adversarial.test_stateful DSN SEQUENCES STEPS FIRST_SEED PROCESSES
 """

@@ -1,4 +1,4 @@
-"""Everything at once (tests/stress.py), small; larger by MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS."""
+"""Everything at once (tests/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS make it larger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums beside writers: no row comes below a block that it is not in, and no turn loses its first row."""
+"""Sums with concurrent writers: no row ends up below a block that lacks it, and no turn loses its first row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each question of the bench can be asked: in sizes that say nothing but that it runs to its end."""
+"""Each question of the bench runs to its end, in sizes that show nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view ``metrics``, and contrib/metrics: scraped by Debian's exporter, asked of a real Prometheus."""
+"""The view ``metrics``, and contrib/metrics: scraped by Debian's exporter, queried in a real Prometheus."""
 
 from __future__ import annotations
 

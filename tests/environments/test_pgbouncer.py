@@ -1,4 +1,4 @@
-"""Behind pgbouncer in transaction pooling, two tenants on one connection to the server: nobody meets the other."""
+"""Behind pgbouncer in transaction pooling, two tenants on one server connection stay isolated."""
 
 from __future__ import annotations
 

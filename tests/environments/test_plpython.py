@@ -1,4 +1,4 @@
-"""memfold_py in a server: lemmas, vectors made in the database, words of Chinese and Japanese; and a server without it."""
+"""memfold_py in a server: lemmas, vectors computed in the database, Chinese and Japanese words; and a server without it."""
 
 from __future__ import annotations
 
