@@ -111,9 +111,9 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     if why := npm.why_not():
         LEFT_OUT.append(f"tests/client/test_mcp.py, the official inspector: {why}")
+        LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
     for file in collect_ignore:
         LEFT_OUT.append(f"tests/{file}: its framework is not installed: make test-frameworks")
-        LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
     if why := browser.why_not():
         LEFT_OUT.append(f"tests/client/test_web_browser.py, the page in a browser: {why}")
     for cluster in CLUSTERS:
