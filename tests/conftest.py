@@ -68,7 +68,8 @@ TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
 LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
-        "test_connection_loss", "test_differential"}  # fmt: skip
+        "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
+        "test_isolation_probes"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
 LARGE = {"crewai": "integrations/test_crewai.py", "llama_index": "integrations/test_llamaindex.py"}
 collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]

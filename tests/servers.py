@@ -42,6 +42,8 @@ SETTINGS = {
     "max_connections": "120",
     "deadlock_timeout": "200ms",
     "log_min_messages": "error",
+    # It would be a session in a test's database, and write statistics there.
+    "autovacuum_naptime": "1d",
 }
 
 
