@@ -68,7 +68,8 @@ TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
 LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
-        "test_connection_loss", "test_differential"}  # fmt: skip
+        "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
+        "test_isolation_probes"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
 LARGE = {"crewai": "integrations/test_crewai.py", "llama_index": "integrations/test_llamaindex.py"}
 collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
@@ -113,9 +114,9 @@ def pytest_configure(config: pytest.Config) -> None:
         LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     if why := npm.why_not():
         LEFT_OUT.append(f"tests/client/test_mcp.py, the official inspector: {why}")
+        LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
     for file in collect_ignore:
         LEFT_OUT.append(f"tests/{file}: its framework is not installed: make test-frameworks")
-        LEFT_OUT.append(f"tests/client/test_web_browser.py, axe-core: {why}")
     if why := browser.why_not():
         LEFT_OUT.append(f"tests/client/test_web_browser.py, the page in a browser: {why}")
     for cluster in CLUSTERS:

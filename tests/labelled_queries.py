@@ -20,6 +20,8 @@ import make_vectors  # noqa: E402
 
 MODEL = "all-MiniLM-L6-v2"
 DEPTH = 5
+# How many of the queries are asked; null: all.
+MOST: int | None = None
 WAYS = {
     "words": {"query"},
     "vector": {"query_embedding"},
@@ -67,7 +69,7 @@ def hits(db: DB, way: str, depth: int = DEPTH) -> float:
     """The share of queries of which one of the first memories that a search shows is about the same."""
     about = topics()
     vectors = _texts("queries.npz")
-    queries = _lines("queries.jsonl")
+    queries = _lines("queries.jsonl")[:MOST]
     found = 0
     for line in queries:
         given: dict[str, Any] = {"query": line["content"], "query_embedding": vectors[line["content"]]}

@@ -1127,7 +1127,8 @@ $$;
 comment on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) is
 'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
 other turns support stays, in the words of one of them, with its counters derived anew; where the turn''s own text was the
-one that others were folded into, the oldest of these takes its place and the folds stay. An observation of several turns stays,
+one that others were folded into, the oldest of these takes its place and the folds stay; so does one that the turn''s observation had
+made, while both texts do. An observation of several turns stays,
 without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
 (1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
 the scopes concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
@@ -1207,12 +1208,12 @@ as $$
     select * from memfold.find_similar("embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
-'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
-one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket;
-among all of up to 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
-with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
-text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
-Nothing is written. Raises MF012 to MF015, MF022.';
+'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
+well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
+the nearest of its texts, the own one where none is nearer. Nothing is written. Raises MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
 grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_app, memfold_owner;
 

@@ -6,74 +6,49 @@ import contextlib
 import json
 import random
 import threading
-import time
 from collections.abc import Callable
-from typing import Any
 
-import psutil
 import psycopg
 import pytest
 
 from tests import servers
+from tests.rehashing import writers
 from tests.sql.test_links import NAMES, link
-from tests.support import check, ingest, until
+from tests.support import DB, check, ingest, until
 
-DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
 
 
-def writer(
-    connection: DB, seed: int, stop: threading.Event, done: list[int], errors: list[BaseException]
-) -> None:
-    """Facts of one person by any of the names, until told to stop; calls that are told to come again do."""
-    chosen = random.Random(seed)
-    accepted = 0
-    try:
-        while not stop.is_set():
-            fact = {"content": f"fact {chosen.randrange(30)}", "subject": chosen.choice(NAMES)}
-            if chosen.random() < 0.3:
-                fact = {**fact, "predicate": chosen.choice(["is", "was"]), "object": str(chosen.randrange(5))}
-            with contextlib.suppress(psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                if chosen.random() < 0.2:
-                    connection.execute(
-                        "select memfold.ingest_memories(%s, 'acme', on_error => 'abort')",
-                        [json.dumps([fact, fact])],
-                    )
-                    accepted += 2
-                else:
-                    ingest(connection, **fact)
-                    accepted += 1
-    except BaseException as error:
-        errors.append(error)
-    done.append(accepted)
+def write(db: DB, chosen: random.Random) -> int:
+    """Facts of one person by any of the names."""
+    fact = {"content": f"fact {chosen.randrange(30)}", "subject": chosen.choice(NAMES)}
+    if chosen.random() < 0.3:
+        fact = {**fact, "predicate": chosen.choice(["is", "was"]), "object": str(chosen.randrange(5))}
+    if chosen.random() < 0.2:
+        db.execute(
+            "select memfold.ingest_memories(%s, 'acme', on_error => 'abort')", [json.dumps([fact, fact])]
+        )
+        return 2
+    ingest(db, **fact)
+    return 1
 
 
 def test_linking_beside_eight_writers(db: DB, connect: Connect) -> None:
     db.execute("select set_predicate('is', 'acme')")
     facts = [{"content": f"fact {n}", "subject": name} for n in range(30) for name in NAMES]
     db.execute("select ingest_memories(%s, 'acme')", [json.dumps(facts)])
-    stop = threading.Event()
-    done: list[int] = []
-    errors: list[BaseException] = []
-    threads = [
-        threading.Thread(target=writer, args=(connect(), seed, stop, done, errors)) for seed in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
+    with writers([connect() for _ in range(8)], write) as written:
         # in one call, and in small batches
         link(db, "Georg", "Georg Maier")
         link(db, "G. Maier", "Georg Maier", "*")
         db.execute("call take_up_links('acme', batch_size => 4)")
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert errors == []
+    assert written.errors == []
     # what was being written when all buckets were linked
     db.execute("call take_up_links('acme')")
     assert db.execute("select distinct subject from memories").fetchall() == [("Georg Maier",)]
-    assert db.execute("select sum(observations) from memory_totals").fetchone() == (sum(done) + len(facts),)
+    assert db.execute("select sum(observations) from memory_totals").fetchone() == (
+        written.taken + len(facts),
+    )
     assert db.execute(
         "select count(*) from memories where status = 'active' and predicate is null"
     ).fetchone() == (30,)
@@ -94,9 +69,6 @@ def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) ->
         ):
             connection.execute("call take_up_links('acme', batch_size => 5)")
 
-    stop = threading.Event()
-    done: list[int] = []
-    errors: list[BaseException] = []
     with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as db:
         db.execute("select ingest_memories(%s, 'acme')", [json.dumps(facts)])
         link(db, "Georg", "Georg Maier", "*")
@@ -105,40 +77,17 @@ def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) ->
         held.execute(
             "select from memories where subject = 'Georg' order by memory_id desc limit 1 for update"
         )
-        threads = [
-            threading.Thread(
-                target=writer, args=(psycopg.connect(dsn, autocommit=True), seed, stop, done, errors)
-            )
-            for seed in range(4)
-        ]
-        threads.append(threading.Thread(target=take_up))
-        for thread in threads:
-            thread.start()
+        connections = [psycopg.connect(dsn, autocommit=True) for _ in range(4)]
         begun = "select 1 from runs where (report ->> 'texts')::int > 20"
-        try:
-            until(lambda: db.execute(begun).fetchone(), "the links are half taken up", pause=0)
-        except BaseException:
-            stop.set()
-            held.close()
-            raise
-        # all of it: without a postmaster the session that holds the row would go, and the run could end
-        postmaster = psutil.Process(
-            int((own_cluster.base / "data" / "postmaster.pid").read_text().split()[0])
-        )
-        postmaster.suspend()
-        for process in (*postmaster.children(), postmaster):
-            process.kill()
-    for thread in threads:
-        thread.join()
-    assert all(isinstance(error, psycopg.OperationalError) for error in errors), errors
-    for _ in range(100):
-        try:
-            own_cluster.run(own_cluster.bindir / "pg_ctl", "-D", own_cluster.base / "data", "-l",
-                            own_cluster.base / "log", "-w", "start")  # fmt: skip
-            break
-        except RuntimeError:
-            # what is left of the old one is still going
-            time.sleep(0.1)
+        with writers(connections, write, take_up) as written:
+            try:
+                until(lambda: db.execute(begun).fetchone(), "the links are half taken up", pause=0)
+                own_cluster.kill()
+            except BaseException:
+                held.close()
+                raise
+    assert all(isinstance(error, psycopg.OperationalError) for error in written.errors), written.errors
+    own_cluster.restart()
     with psycopg.connect(dsn, autocommit=True) as db:
         assert db.execute("select status from runs where kind = 'link'").fetchall() == [("open",)]
         assert (db.execute("select count(*) from memories where subject = 'Georg'").fetchone() or (0,))[0] > 0
@@ -148,7 +97,7 @@ def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) ->
         assert db.execute("select count(*) from memories where subject = 'Georg'").fetchone() == (0,)
         taken = (db.execute("select sum(observations) from memory_totals").fetchone() or (0,))[0]
         # a call that had committed when the server went may not have been acknowledged: one each at most, of two facts
-        assert sum(done) + len(facts) <= taken <= sum(done) + len(facts) + 8
+        assert written.taken + len(facts) <= taken <= written.taken + len(facts) + 8
         check(db)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import servers
+from tests import labelled_queries, servers
 
 pytestmark = pytest.mark.one_server
 
@@ -100,6 +100,7 @@ def test_asked(
     for module, sizes in SIZES.items():
         for name, value in sizes.items():
             monkeypatch.setattr(bench(module), name, value)
+    monkeypatch.setattr(labelled_queries, "MOST", 4)
     report = ASKED[question](bench(question).run, server, data)
     monkeypatch.setattr(bench("harness"), "RESULTS", tmp_path)
     report.write({"size": "tiny"})

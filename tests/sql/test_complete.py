@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Connect
 from tests.sql.test_search import search
-from tests.sql.test_vector_index import limit, load, noise, text, unit
+from tests.sql.test_vector_index import LIMIT, limit, load, noise, text, unit
 from tests.support import DB, model
 
 pytestmark = pytest.mark.new_database
@@ -46,12 +46,12 @@ class Notices:
         self.db.remove_notice_handler(self._hear)
 
 
-def near(db: DB, query: str, **given: Any) -> list[tuple[Any, ...]]:
+def near(db: DB, query: str, *, threshold: float = -1, **given: Any) -> list[tuple[Any, ...]]:
     named = "".join(f", {name} => %s" for name in given)
     return db.execute(
         "select memory_id, complete from memfold.find_similar(tenant_id => 'acme', bucket_id => 'wide',"
-        f" embedding => %s, embedding_model => 'm', threshold => -1{named})".encode(),
-        [query, *given.values()],
+        f" embedding => %s, embedding_model => 'm', threshold => %s{named})".encode(),
+        [query, threshold, *given.values()],
     ).fetchall()
 
 
@@ -121,6 +121,29 @@ def test_a_scan_of_the_index_that_ends_early_says_so(large: DB, app: Connect) ->
     assert [(row["memory_id"], row["complete"]) for row in found] == [(ids[0], False)]
     [one] = told
     assert one.hint == "Search with fewer filters, or one session: those are searched whole."
+
+
+def test_neighbours_by_an_index_whose_scan_ends_early(large: DB, app: Connect) -> None:
+    """Nearly all that is near is another tenant's; whether the rest would have come is not known."""
+    limit(large)
+    load(large, "globex", unit(noise(60, 1)))
+    ids = load(large, "acme", unit(noise(LIMIT + 5, 2)))
+    large.execute("select create_vector_index('m')")
+    mine = app("acme")
+    with Notices(mine) as told:
+        found = near(mine, text(unit(noise(1, 3))[0]), max_results=40)
+        # nothing found says so too
+        assert near(mine, text(unit(noise(1, 3))[0]), max_results=40, threshold=1) == []
+    assert len(found) == 40
+    assert {row[0] for row in found} <= set(ids)
+    assert {complete for _, complete in found} == {False}
+    assert [one.sqlstate for one in told] == ["01M01"] * 2
+    assert all("the newest 50 vectors were compared as well" in one.detail for one in told)
+    assert told[0].hint == "Pass a memory_type: then one scope is searched, by itself."
+    # as many as it looks for
+    with Notices(mine) as told:
+        assert {complete for _, complete in near(mine, text(unit(noise(1, 3))[0]), max_results=10)} == {True}
+    assert told == []
 
 
 def test_at_the_limit(large: DB, app: Connect) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.rehashing import History
+from tests.support import DB, check, model, vector
 
 SUBJECTS = ["a", "b", "c", None]
 PREDICATES = ["is", "was", "has", None]
@@ -22,19 +20,15 @@ select m.subject, m.predicate from memfold.memories as m join memfold.links as l
 """
 
 
-class History:
-    """Random calls on one bucket, links and rehashes among them."""
-
-    def __init__(self, db: DB, seed: int) -> None:
-        self.db, self.random = db, random.Random(seed)
-        self.accepted = 0
+class Links(History):
+    """Links and rehashes among the calls."""
 
     def step(self) -> None:
         pick = self.random.random()
         if pick < 0.55:
             self.ingest()
         elif pick < 0.65:
-            self.hand()
+            self.hand(["a x", "y", "new"])
         elif pick < 0.75:
             self.undo()
         elif pick < 0.77:
@@ -76,55 +70,14 @@ class History:
         }
         if self.random.random() < 0.3:
             arguments |= vector(self.random.choice([0.3, 0.95, 0.99]), self.random.choice([1, 2]))
-        planned: Result | None = None
-        try:
-            planned = ingest(self.db, text, function="preview_memory", **arguments)
-            result = ingest(self.db, text, **arguments)
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF004", error  # noqa: PT017  # '+' is nothing by flat/1
-            return
-        assert result.action == planned.action, (text, arguments)
-        self.accepted += result.action != "rejected"
-
-    def hand(self) -> None:
-        ids = [row[0] for row in self.db.execute("select memory_id from memories order by 1").fetchall()]
-        if len(ids) < 2:
-            return
-        one, two = self.random.sample(ids, 2)
-        call = self.random.choice([
-            "reject_memory(%(one)s, tenant_id => 'acme')",
-            "merge_memories(%(one)s, %(two)s, tenant_id => 'acme')",
-            "supersede_memory(%(one)s, %(two)s, tenant_id => 'acme')",
-            "update_memory(%(one)s, %(text)s, tenant_id => 'acme')",
-        ])  # fmt: skip
-        text = self.random.choice(["a x", "y", "new"])
-        try:
-            self.db.execute(f"select {call}".encode(), {"one": one, "two": two, "text": text})
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF034", error  # noqa: PT017
-
-    def undo(self) -> None:
-        rows = self.db.execute(
-            "select event_id, tier = 1 from memfold_internal._ledger where not undone"
-            " and (tier >= 2 or tier = 1 and observation)"
-            " and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'"
-            " and not (action = 'rejected' and tier < 3) order by 1"
-        ).fetchall()
-        if not rows:
-            return
-        event, restated = self.random.choice(rows)
-        try:
-            self.db.execute("select undo(%s, tenant_id => 'acme')", [event])
-            self.accepted -= restated
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF032", error  # noqa: PT017
+        self.tell(text, arguments)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_at_random(db: DB, seed: int) -> None:
     model(db)
     db.execute("select set_predicate('is', 'acme'), set_predicate('was', 'acme')")
-    history = History(db, seed)
+    history = Links(db, seed)
     for _ in range(50):
         history.step()
         check(db)

@@ -160,4 +160,4 @@ def test_what_looks_dear_is_not_compiled(db: DB) -> None:
         "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
         " and 'jit=off' = any(proconfig)"
     ).fetchall()
-    assert {name for (name,) in found} >= {"end_session", "duplicate_pairs"}
+    assert {name for (name,) in found} >= {"end_session", "duplicate_pairs", "suggest_links"}

@@ -6,17 +6,16 @@ import contextlib
 import json
 import random
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import psutil
 import psycopg
 import pytest
 
 from tests import servers
-from tests.support import Result, answer, check, counters, ingest, model, status, until, vector
+from tests.rehashing import History, writers
+from tests.support import answer, check, counters, ingest, model, status, until, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -749,12 +748,12 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-class History:
-    """Random calls on one bucket, and rehashes in steps between them."""
+class Rehashes(History):
+    """Rehashes in steps between the calls."""
 
     def __init__(self, db: DB, seed: int, rehashes: bool) -> None:
-        self.db, self.random, self.rehashes = db, random.Random(seed), rehashes
-        self.accepted = 0
+        super().__init__(db, seed)
+        self.rehashes = rehashes
         self.run: Any = None
 
     def step(self) -> None:
@@ -762,7 +761,7 @@ class History:
         if pick < 0.6:
             self.ingest()
         elif pick < 0.7:
-            self.hand()
+            self.hand(["c", "c++", "cd", "new"])
         elif pick < 0.8:
             self.undo()
         elif not self.rehashes:
@@ -797,48 +796,7 @@ class History:
         }
         if self.random.random() < 0.2:
             arguments |= vector(self.random.choice([0.3, 0.95, 0.99]), self.random.choice([1, 2]))
-        planned: Result | None = None
-        try:
-            planned = ingest(self.db, text, function="preview_memory", **arguments)
-            result = ingest(self.db, text, **arguments)
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF004", error  # noqa: PT017  # '+' is nothing by flat/1
-            return
-        assert result.action == planned.action, (text, arguments)
-        self.accepted += result.action != "rejected"
-
-    def hand(self) -> None:
-        ids = [row[0] for row in self.db.execute("select memory_id from memories order by 1").fetchall()]
-        if len(ids) < 2:
-            return
-        one, two = self.random.sample(ids, 2)
-        call = self.random.choice([
-            "reject_memory(%(one)s, tenant_id => 'acme')",
-            "merge_memories(%(one)s, %(two)s, tenant_id => 'acme')",
-            "supersede_memory(%(one)s, %(two)s, tenant_id => 'acme')",
-            "update_memory(%(one)s, %(text)s, tenant_id => 'acme')",
-        ])  # fmt: skip
-        text = self.random.choice(["c", "c++", "cd", "new"])
-        try:
-            self.db.execute(f"select {call}", {"one": one, "two": two, "text": text})
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF034", error  # noqa: PT017
-
-    def undo(self) -> None:
-        rows = self.db.execute(
-            "select event_id, tier = 1 from memfold_internal._ledger where not undone"
-            " and (tier >= 2 or tier = 1 and observation)"
-            " and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'"
-            " and not (action = 'rejected' and tier < 3) order by 1"
-        ).fetchall()
-        if not rows:
-            return
-        event, restated = self.random.choice(rows)
-        try:
-            self.db.execute("select undo(%s, tenant_id => 'acme')", [event])
-            self.accepted -= restated
-        except psycopg.Error as error:
-            assert error.sqlstate == "MF032", error  # noqa: PT017
+        self.tell(text, arguments)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -846,7 +804,7 @@ def test_at_random(db: DB, seed: int) -> None:
     """After each history: state = ledger, one active memory a text, no observation lost; there and back is nothing."""
     model(db)
     db.execute("select set_predicate('is', 'acme')")
-    history = History(db, seed, rehashes=seed % 2 == 1)
+    history = Rehashes(db, seed, rehashes=seed % 2 == 1)
     for _ in range(40):
         history.step()
     check(db)
@@ -876,69 +834,28 @@ def test_at_random(db: DB, seed: int) -> None:
 # With real connections --------------------------------------------------------------------------------------------
 
 
-def writer(
-    connection: DB, seed: int, stop: threading.Event, done: list[int], errors: list[BaseException]
-) -> None:
-    """Equal and near-equal candidates, until told to stop; calls that are told to come again do."""
-    chosen = random.Random(seed)
-    accepted = 0
-    try:
-        while not stop.is_set():
-            text = f"fact {chosen.randrange(30)}{chosen.choice(['', '+', ' +', '-'])}"
-            again = time.monotonic() + 60
-            while True:
-                try:
-                    if chosen.random() < 0.1:
-                        rows = connection.execute(
-                            "select count(*) from memfold.ingest_memories(%s, 'acme')",
-                            [json.dumps([{"content": text}, {"content": text.upper()}])],
-                        ).fetchone()
-                        assert rows == (2,)
-                        accepted += 2
-                    else:
-                        ingest(connection, text if chosen.random() < 0.5 else text.upper())
-                        accepted += 1
-                    break
-                except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-                    if stop.is_set() and time.monotonic() > again:
-                        raise
-    except BaseException as error:
-        errors.append(error)
-    done.append(accepted)
-
-
-def write_along(connections: list[DB], work: Callable[[], None]) -> int:
-    """Run work while writers write; how many candidates were taken in."""
-    stop = threading.Event()
-    done: list[int] = []
-    errors: list[BaseException] = []
-    threads = [
-        threading.Thread(target=writer, args=(connection, n, stop, done, errors))
-        for n, connection in enumerate(connections)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        work()
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
-    return sum(done)
+def write(db: DB, chosen: random.Random) -> int:
+    """Equal and near-equal candidates."""
+    text = f"fact {chosen.randrange(30)}{chosen.choice(['', '+', ' +', '-'])}"
+    if chosen.random() < 0.1:
+        rows = db.execute(
+            "select count(*) from memfold.ingest_memories(%s, 'acme')",
+            [json.dumps([{"content": text}, {"content": text.upper()}])],
+        ).fetchone()
+        assert rows == (2,)
+        return 2
+    ingest(db, text if chosen.random() < 0.5 else text.upper())
+    return 1
 
 
 def test_beside_writers(db: DB, connect: Connect) -> None:
     texts = [{"content": f"fact {n}{mark}"} for n in range(30) for mark in ("", "+", " -")]
     db.execute("select count(*) from ingest_memories(%s, 'acme')", [json.dumps(texts)])
-    worker = connect()
-
-    def work() -> None:
+    with writers([connect() for _ in range(8)], write) as written:
         for name in ("exact", "flat"):
-            rehash(worker, canonicalizer=name, batch_size=100)
-
-    taken = write_along([connect() for _ in range(8)], work)
+            rehash(db, canonicalizer=name, batch_size=100)
+    assert written.errors == []
+    taken = written.taken
     assert taken > 0
     assert {row[0] for row in runs(db)} <= {"done", "undone"}
     settled(db)
@@ -959,47 +876,23 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         except psycopg.OperationalError:
             pass
 
-    pid = int((own_cluster.base / "data" / "postmaster.pid").read_text().split()[0])
     with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as db:
         db.execute("select count(*) from ingest_memories(%s, 'acme')", [json.dumps(texts)])
         # the run cannot be done before the kill
         held = psycopg.connect(dsn)
         held.execute("select from memories order by content_hash desc limit 1 for update")
         connections = [psycopg.connect(dsn, autocommit=True) for _ in range(4)]
-        stop = threading.Event()
-        done: list[int] = []
-        errors: list[BaseException] = []
-        threads = [
-            threading.Thread(target=writer, args=(connection, n, stop, done, errors))
-            for n, connection in enumerate(connections)
-        ]
-        threads.append(threading.Thread(target=worker))
-        for thread in threads:
-            thread.start()
-        # without delay, or the run is done
         begun = "select 1 from runs where (report ->> 'rows')::int > 20"
-        try:
-            until(lambda: db.execute(begun).fetchone(), "the rehash is half-way", pause=0)
-        except BaseException:
-            stop.set()
-            held.close()
-            raise
-        # All of it: without a postmaster the session that holds the row would go, and the run could end.
-        postmaster = psutil.Process(pid)
-        postmaster.suspend()
-        for process in (*postmaster.children(), postmaster):
-            process.kill()
-    for thread in threads:
-        thread.join()
-    assert all(isinstance(error, psycopg.OperationalError) for error in errors), errors
-    for _ in range(100):
-        try:
-            own_cluster.run(own_cluster.bindir / "pg_ctl", "-D", own_cluster.base / "data", "-l",
-                            own_cluster.base / "log", "-w", "start")  # fmt: skip
-            break
-        except RuntimeError:
-            # what is left of the old one is still going
-            time.sleep(0.1)
+        with writers(connections, write, worker) as written:
+            try:
+                # without delay, or the run is done
+                until(lambda: db.execute(begun).fetchone(), "the rehash is half-way", pause=0)
+                own_cluster.kill()
+            except BaseException:
+                held.close()
+                raise
+    assert all(isinstance(error, psycopg.OperationalError) for error in written.errors), written.errors
+    own_cluster.restart()
     with psycopg.connect(dsn, autocommit=True) as db:
         assert [row[0] for row in runs(db)] == ["open"]
         assert len(db.execute("select distinct canonicalizer from memories where content_hash is not null"
@@ -1010,5 +903,5 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         row = db.execute("select sum(observations) from memory_totals").fetchone()
         # a call whose answer the crash has taken may have been committed or not
         assert row is not None
-        assert len(texts) + sum(done) <= row[0] <= len(texts) + sum(done) + 2 * len(connections)
+        assert len(texts) + written.taken <= row[0] <= len(texts) + written.taken + 2 * len(connections)
         assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (80,)

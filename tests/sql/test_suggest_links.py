@@ -45,7 +45,6 @@ def pairs(db: DB) -> set[tuple[str | None, str]]:
     return {(alias, name) for _, alias, name, _, _ in suggested(db)}
 
 
-@pytest.mark.core
 def test_five_people_by_four_names(db: DB) -> None:
     tell(db, "one", one_name=True)
     tell(db, "default", one_name=False)
@@ -78,6 +77,7 @@ def test_nothing_is_linked_unasked(db: DB) -> None:
     assert state(db) == before
 
 
+@pytest.mark.core
 def test_name_that_may_be_two_is_not_suggested_without_facts(db: DB) -> None:
     for name in ("Georg", "Georg Maier", "Georg Huber"):
         ingest(db, f"is {name}", subject=name)

@@ -39,7 +39,7 @@ def recomputed(db: DB, bucket: str) -> State:
     )
     memories = rows(
         db,
-        "select memory_id, object, scope_key from memories where tenant_id = 'acme' and bucket_id = %s",
+        "select memory_id, object, predicate, scope_key from memories where tenant_id = 'acme' and bucket_id = %s",
         bucket,
     )
     undone: dict[UUID, UUID] = {e["undoes"]: e["event_id"] for e in events if e["undoes"]}
@@ -88,9 +88,23 @@ def recomputed(db: DB, bucket: str) -> State:
     values = (in_slot | judged) - contested - rejected
     values = {m for m in values if m not in parent}
 
+    def scope(memory_id: UUID) -> int:
+        return int(texts[memory_id]["scope_key"])
+
+    # a value that was merged into a text of another scope, or gave way to one, puts nothing on that scope's timeline
+    placed = {
+        root(e["memory_id"])
+        for e in in_force
+        if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
+        and (e["observation"] or e["action"] == "superseded") and scope(e["memory_id"]) == scope(root(e["memory_id"]))
+    } | {
+        root(e["target_id"])
+        for e in retirements
+        if e["on_timeline"] and scope(e["target_id"]) == scope(e["memory_id"]) == scope(root(e["target_id"]))
+    }  # fmt: skip
     # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
     timeline: dict[UUID, Any] = {
-        m: texts[m]["scope_key"] if m in in_slot else m for m in values if by_root[m]
+        m: scope(m) if m in placed and texts[m]["predicate"] is not None else m for m in values if by_root[m]
     }
     for e in answers:
         here, there = timeline.get(root(e["memory_id"])), timeline.get(root(e["target_id"]))

@@ -210,6 +210,38 @@ def test_the_index_is_used_under_row_level_security(db: DB, app: Connect) -> Non
     assert min(pages() for _ in range(2)) > 300
 
 
+SCANS = """
+select sum(pg_stat_get_xact_numscans(indexrelid)) filter (where indexrelid::regclass::text like '%memories_words_%'),
+    sum(pg_stat_get_xact_numscans(indexrelid)) filter (where indexrelid::regclass::text not like '%memories_words_%')
+from pg_index where indrelid = 'memfold.memories'::regclass
+"""
+
+
+def test_the_index_is_read_for_one_tenant(db: DB) -> None:
+    """By no index that begins with the tenant: that one would have each of its texts parted into words."""
+    db.execute(FILL.replace("%(rows)s", "3000").encode())
+    for number in range(3):
+        ingest(db, f"Fact {number} of globex", tenant_id="globex")
+    db.execute("select create_text_index()")
+    db.execute("analyze memfold.memories")
+
+    def found(tenant: str, owner: str) -> tuple[int, Any, Any]:
+        with db.transaction():
+            before = db.execute(SCANS).fetchone()
+            rows = db.execute(
+                "select memory_id from memfold_internal._indexed_words(%s,"
+                " memfold_internal._word_keys(%s, 'default', '{fact,2}'), 'simple')",
+                [tenant, owner],
+            ).fetchall()
+            after = db.execute(SCANS).fetchone()
+        assert before is not None
+        assert after is not None
+        return len(rows), after[0] - before[0], after[1] - before[1]
+
+    assert found("globex", "globex") == (4, 2, 0)
+    assert found("acme", "globex") == (0, 2, 0)
+
+
 def test_the_index_is_made_once(db: DB) -> None:
     db.execute("set search_path = memfold")
     [(statement,)] = db.execute("select text_index_ddl()").fetchall()

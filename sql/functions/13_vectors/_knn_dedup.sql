@@ -27,7 +27,7 @@ hidden_to. A scan of the scope''s vectors, inlined by its callers.';
 create or replace function memfold_internal._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
     newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
-    out memory_ids uuid[], out similarities double precision[]
+    out memory_ids uuid[], out similarities double precision[], out scan_ended boolean
 )
 language plpgsql stable
 as $$
@@ -36,6 +36,7 @@ declare
     v_ids uuid[];
     v_similarities double precision[];
 begin
+    scan_ended := false;
     -- Two statements, because one with "or scope_key is null" would read the whole tenant.
     if scope_key is not null then
         select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
@@ -56,6 +57,7 @@ begin
         select i.memory_ids, i.similarities into v_ids, v_similarities
         from memfold_internal._indexed_knn_dedup(tenant_id, bucket_id, embedding, embedding_model, max_texts,
             hidden_after, hidden_to, v_index) as i;
+        scan_ended := (pg_catalog.cardinality(v_ids) = max_texts) is not true;
     end if;
     -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
     select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
@@ -73,7 +75,7 @@ begin
                         and v.is_active
                         and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                     order by v.memory_id desc
-                    limit case when pg_catalog.cardinality(v_ids) = max_texts then 0 else newest end
+                    limit case when v_ids is null or scan_ended then newest else 0 end
                 ) as n
                 where memfold_internal._similarity(n.embedding, _near_texts.embedding) >= threshold
                 order by 2 desc, n.memory_id
@@ -97,7 +99,7 @@ comment on function memfold_internal._near_texts(
 'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
 most similar first, ties to the older text; null: none. hidden_after, hidden_to: ids between them are not there yet (later ones
 of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
-index, where there is one (create_vector_index) and the bucket has more than the newest ones.';
+index, where there is one (create_vector_index) and the bucket has more than the newest ones. scan_ended: its scan gave up.';
 
 create or replace function memfold_internal._knn_dedup(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
@@ -106,7 +108,7 @@ create or replace function memfold_internal._knn_dedup(
 ) returns table (
     root_id uuid, similarity double precision, content text, object text,
     matched_id uuid, matched_similarity double precision, matched_content text, matched_object text,
-    place bigint
+    place bigint, scan_ended boolean
 )
 language plpgsql stable rows 20
 as $$
@@ -118,9 +120,10 @@ declare
     v_roots uuid[];
     v_trees bigint;
     v_own bigint;
+    v_scan_ended boolean;
 begin
     loop
-        select n.memory_ids, n.similarities into v_ids, v_similarities
+        select n.memory_ids, n.similarities, n.scan_ended into v_ids, v_similarities, v_scan_ended
         from memfold_internal._near_texts(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest, v_texts, threshold,
             hidden_after, hidden_to) as n;
         if v_ids is null then
@@ -130,7 +133,7 @@ begin
             -- mostly one text is near, and it is a memory
             return query
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
-                m.object::text, 1::bigint
+                m.object::text, 1::bigint, v_scan_ended
             from memfold.memories as m
             where m.tenant_id = _knn_dedup.tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
                 and m.memory_id is distinct from except_root;
@@ -157,7 +160,7 @@ begin
         v_texts := 16 * v_texts;
     end loop;
     return query
-    select r.root_id, r.similarity, o.content, o.object, r.matched_id, r.matched_similarity, m.content, m.object, r.place
+    select r.root_id, r.similarity, o.content, o.object, r.matched_id, r.matched_similarity, m.content, m.object, r.place, v_scan_ended
     from (
         select w.root_id, w.similarity, w.matched_id, w.matched_similarity,
             least(
@@ -207,4 +210,4 @@ comment on function memfold_internal._knn_dedup(
 'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the
 max_results nearest by their own. place: by which of the two is smaller. similarity: of the own text, which is what is shown; null:
 it has no vector of the model. matched: the nearest of its texts, the own one where none is nearer. except_root: this memory is left
-out. Most similar first.';
+out. scan_ended: as that of _near_texts(), in each row. Most similar first.';

@@ -5,7 +5,6 @@ declare
     v_dimensions bigint;
     v_type text;
     v_schema regnamespace;
-    v_name constant text := memfold_internal._vector_index_name(embedding_model);
 begin
     select m.dimensions into v_dimensions
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
@@ -31,13 +30,9 @@ begin
     if memfold_internal._vector_index(embedding_model) is not null then
         return;
     end if;
-    if to_regclass('memfold.' || v_name) is not null then
-        return next 'drop index concurrently memfold.' || v_name;
-    end if;
-    return next format(
-        'create index concurrently %I on memfold.memory_vectors using hnsw'
-        ' ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and is_active',
-        v_name, v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model);
+    return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), format(
+        'memory_vectors using hnsw ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and is_active',
+        v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model)) as s;
 end;
 $$;
 revoke all on function memfold.vector_index_ddl(text) from public;
@@ -49,14 +44,10 @@ dropped. Only for members of memfold_owner. Raises MF013, MF037.';
 create or replace function memfold.create_vector_index(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_statement text;
 begin
     -- first, so that what a concurrent build makes is seen when it is complete
     lock table memfold.memory_vectors in share mode;
-    for v_statement in select s.* from memfold.vector_index_ddl(embedding_model) as s loop
-        execute regexp_replace(v_statement, '^(create|drop) index concurrently', E'\\1 index');
-    end loop;
+    perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;
 $$;
 revoke all on function memfold.create_vector_index(text) from public;
@@ -70,12 +61,9 @@ dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
 create or replace function memfold.drop_vector_index_ddl(embedding_model text) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_name constant text := 'memfold.' || memfold_internal._vector_index_name(embedding_model);
 begin
-    if embedding_model is not null and to_regclass(v_name) is not null then
-        return next 'drop index concurrently ' || v_name;
-    end if;
+    -- without a model there is no name, and nothing that has it
+    return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
 end;
 $$;
 revoke all on function memfold.drop_vector_index_ddl(text) from public;

@@ -34,9 +34,9 @@ comment on function memfold_internal._pair_score(text, text, double precision, u
 'The score (_score) of two memories of the given cosine.';
 
 create or replace function memfold_internal._bands(
-    merge_threshold double precision, judge_threshold double precision, similar_threshold double precision, embedding_model text
+    policy_merge double precision, policy_judge double precision, policy_similar double precision, embedding_model text
 ) returns table (
-    score text, merge_above double precision, judge_from double precision, floor double precision,
+    score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
     report double precision, dimensions bigint, replaced_by text
 )
 language sql stable rows 1
@@ -46,7 +46,7 @@ begin atomic
         case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
         case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
         case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
-        coalesce(_bands.similar_threshold, t.judge_threshold),
+        coalesce(_bands.policy_similar, t.judge_threshold),
         m.dimensions,
         m.replaced_by
     from memfold.embedding_models as m
@@ -54,21 +54,21 @@ begin atomic
     cross join
         lateral (
             select case
-                when pg_catalog.num_nonnulls(_bands.merge_threshold, _bands.judge_threshold) = 0 then m.score_function
+                when pg_catalog.num_nonnulls(_bands.policy_merge, _bands.policy_judge) = 0 then m.score_function
             end as score
         ) as s
     cross join
         lateral (
             select
-                coalesce(_bands.merge_threshold, m.merge_threshold) as merge_threshold,
-                coalesce(_bands.judge_threshold, m.judge_threshold) as judge_threshold
+                coalesce(_bands.policy_merge, m.merge_threshold) as merge_threshold,
+                coalesce(_bands.policy_judge, m.judge_threshold) as judge_threshold
         ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
 revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
 comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
-'What tier 2 goes by, by a policy''s thresholds (null: it has none) and the model: above merge_above it merges, from
-judge_from on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
+'What tier 2 goes by, by a policy''s thresholds (policy_..., null: it has none) and the model: above merge_threshold it merges, from
+judge_threshold on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
 has none, or the policy has thresholds of its own. floor: the cosine from which on a neighbour counts at all. report: the cosine
 from which on it is reported as similar. dimensions, replaced_by: the model''s. Inlined.';
 
@@ -108,7 +108,7 @@ declare
     v_similar jsonb[];
 begin
     d.action := null;
-    select b.score, b.merge_above, b.judge_from, b.floor, b.report
+    select b.score, b.merge_threshold, b.judge_threshold, b.floor, b.report
     into v_score, v_merge, v_judge, v_floor, v_report
     from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
         c.embedding_model) as b;

@@ -134,9 +134,9 @@ begin
             a.model) as t
         cross join lateral (select memfold_internal._similarity(a.embedding, b.embedding) as similarity offset 0) as s
         where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
-            and case when t.score is null then s.similarity >= t.judge_from
+            and case when t.score is null then s.similarity >= t.judge_threshold
                 else s.similarity >= t.floor and memfold_internal._pair_score(a.tenant_id, t.score, s.similarity,
-                    _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_from end
+                    _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
     ) or policy.lexical_threshold is not null and (
         select memfold_internal._jaccard(memfold_internal._tokens(a.content, policy.segmenter),
             memfold_internal._tokens(b.content, policy.segmenter))

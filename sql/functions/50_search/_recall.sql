@@ -180,6 +180,9 @@ begin
             case when 'scan_ended' = any(shortfalls) then format(
                 'The scan of the index of model %s ended before enough was found; of a bucket with more than %s vectors the newest were'
                 ' compared as well.', embedding_model, v_limit) end,
+            case when 'near_scan_ended' = any(shortfalls) then format(
+                'The scan of the index of model %s ended before enough was found; the newest %s vectors were compared as well.',
+                embedding_model, to_char(memfold_internal._exact_limit(), 'FM999,999,999')) end,
             case when 'no_text_index' = any(shortfalls) then format(
                 'Of a bucket with more than %s texts, and without an index of words, the newest were read.', v_limit) end
         ], ' '),
@@ -189,7 +192,8 @@ begin
             case when 'no_text_index' = any(shortfalls) then format(
                 E'As a member of memfold_owner: select memfold.text_index_ddl(%L) \\gexec', text_search) end,
             case when 'scan_ended' = any(shortfalls) then
-                'Search with fewer filters, or one session: those are searched whole.' end
+                'Search with fewer filters, or one session: those are searched whole.' end,
+            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type: then one scope is searched, by itself.' end
         ], '; ');
 end;
 $$;

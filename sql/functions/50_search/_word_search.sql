@@ -1,4 +1,4 @@
-create or replace function memfold_internal._indexed_words(keys bigint[], text_search regconfig)
+create or replace function memfold_internal._indexed_words(tenant_id text, keys bigint[], text_search regconfig)
 returns table (memory_id uuid, key bigint, size integer)
 language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
 -- by the index, whatever the statistics say
@@ -11,15 +11,17 @@ begin
         ' select t.memory_id, octet_length(t.content) as size from memfold.memories as t'
         ' where memfold_internal._memory_words(t.tenant_id, t.bucket_id, t.content, t.subject, t.predicate, t.object, %L::regconfig)'
         ' @> array[k.key]'
+        -- In a collation that no index has: one that begins with the tenant would read all of it, and part each text into words.
+        ' and t.tenant_id = $2 collate "POSIX"'
         ' offset 0) as m', text_search::text)
-    using keys;
+    using keys, tenant_id;
 end;
 $$;
-revoke all on function memfold_internal._indexed_words(bigint[], regconfig) from public;
-comment on function memfold_internal._indexed_words(bigint[], regconfig) is
-'By an index of words (_text_index): the memories that have each word, with the length of their texts in bytes. The keys (_word_keys) name
-tenant and bucket, and who calls has to be authorized for them. It belongs to memfold_queue: what compares arrays is not leakproof, so
-that under a policy of row level security the index would not be used.';
+revoke all on function memfold_internal._indexed_words(text, bigint[], regconfig) from public;
+comment on function memfold_internal._indexed_words(text, bigint[], regconfig) is
+'By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in bytes. The keys
+(_word_keys) name tenant and bucket, and who calls has to be authorized for them; tenant_id says on which shard they are, to Citus. It
+belongs to memfold_queue: what compares arrays is not leakproof, so that under a policy of row level security the index would not be used.';
 
 create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
 language plpgsql stable
@@ -78,7 +80,8 @@ begin
         end if;
     end if;
     with hits as materialized (
-        select i.memory_id, i.key, i.size from memfold_internal._indexed_words(case when v_is_indexed then v_keys end, v_config) as i
+        select i.memory_id, i.key, i.size
+        from memfold_internal._indexed_words(tenant_id, case when v_is_indexed then v_keys end, v_config) as i
         union all
         select t.memory_id, w.key, t.size
         from (

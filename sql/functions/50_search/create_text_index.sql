@@ -3,17 +3,13 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_config constant regconfig := memfold_internal._text_search(text_search);
-    v_name constant text := memfold_internal._text_index_name(v_config);
 begin
     if memfold_internal._text_index(v_config) is not null then
         return;
     end if;
-    if to_regclass('memfold.' || v_name) is not null then
-        return next 'drop index concurrently memfold.' || v_name;
-    end if;
-    return next format(
-        'create index concurrently %I on memfold.memories using gin (memfold_internal._memory_words'
-        '(tenant_id, bucket_id, content, subject, predicate, object, %L::regconfig))', v_name, v_config::text);
+    return query select s.* from memfold_internal._index_ddl(memfold_internal._text_index_name(v_config), format(
+        'memories using gin (memfold_internal._memory_words(tenant_id, bucket_id, content, subject, predicate, object, %L::regconfig))',
+        v_config::text)) as s;
 end;
 $$;
 revoke all on function memfold.text_index_ddl(text) from public;
@@ -25,14 +21,10 @@ memfold_owner. Raises MF017.';
 create or replace function memfold.create_text_index(text_search text default 'simple') returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_statement text;
 begin
     -- first, so that what a concurrent build makes is seen when it is complete
     lock table memfold.memories in share mode;
-    for v_statement in select s.* from memfold.text_index_ddl(text_search) as s loop
-        execute regexp_replace(v_statement, '^(create|drop) index concurrently', E'\\1 index');
-    end loop;
+    perform memfold_internal._execute_index_ddl(s.statement) from memfold.text_index_ddl(text_search) as s (statement);
 end;
 $$;
 revoke all on function memfold.create_text_index(text) from public;
@@ -45,12 +37,9 @@ instead. Only for members of memfold_owner. Raises MF017.';
 create or replace function memfold.drop_text_index_ddl(text_search text default 'simple') returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_name constant text := 'memfold.' || memfold_internal._text_index_name(memfold_internal._text_search(text_search));
 begin
-    if to_regclass(v_name) is not null then
-        return next 'drop index concurrently ' || v_name;
-    end if;
+    return query select s.* from memfold_internal._index_ddl(
+        memfold_internal._text_index_name(memfold_internal._text_search(text_search)), null) as s;
 end;
 $$;
 revoke all on function memfold.drop_text_index_ddl(text) from public;

@@ -17,7 +17,9 @@ as $$
 declare
     v_scope_key bigint;
     v_newest bigint := memfold_internal._search_limit();
-    v_is_complete boolean;
+    v_is_indexed boolean := false;
+    v_shortfall text;
+    v_neighbour record;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
@@ -36,21 +38,42 @@ begin
     elsif memfold_internal._vector_index(embedding_model) is not null then
         -- from so many on by the index
         v_newest := memfold_internal._exact_limit();
-        v_is_complete := true;
+        v_is_indexed := true;
     end if;
-    if v_is_complete is null then
-        v_is_complete := not memfold_internal._exceeds_search_limit(tenant_id, bucket_id, v_scope_key, embedding_model);
-        if not v_is_complete then
-            perform memfold_internal._notify_incomplete(array['no_index'], embedding_model, null);
+    if not v_is_indexed and memfold_internal._exceeds_search_limit(tenant_id, bucket_id, v_scope_key, embedding_model) then
+        v_shortfall := 'no_index';
+    end if;
+    embedding := memfold_internal._unit(embedding);
+    for v_neighbour in
+        select n.*
+        from memfold_internal._knn_dedup(
+            tenant_id, bucket_id, v_scope_key, embedding, embedding_model, v_newest, max_results, threshold, null, null, null) as n
+        order by n.matched_similarity desc, n.matched_id
+        limit max_results
+    loop
+        if v_neighbour.scan_ended then
+            v_shortfall := 'near_scan_ended';
         end if;
+        memory_id := v_neighbour.root_id;
+        matched_id := v_neighbour.matched_id;
+        similarity := v_neighbour.similarity;
+        content := v_neighbour.content;
+        matched_similarity := v_neighbour.matched_similarity;
+        matched_content := v_neighbour.matched_content;
+        complete := v_shortfall is null;
+        return next;
+    end loop;
+    -- no row says whether the scan has ended where there is none: asked for as many texts as _knn_dedup() looks for
+    if not found and v_is_indexed and (
+        select n.scan_ended
+        from memfold_internal._near_texts(
+            tenant_id, bucket_id, null, embedding, embedding_model, v_newest, 20 + 2 * max_results, threshold, null, null) as n
+    ) then
+        v_shortfall := 'near_scan_ended';
     end if;
-    return query
-    select n.root_id, n.matched_id, n.similarity, n.content, n.matched_similarity, n.matched_content, v_is_complete
-    from memfold_internal._knn_dedup(
-        tenant_id, bucket_id, v_scope_key, memfold_internal._unit(embedding), embedding_model, v_newest, max_results, threshold,
-        null, null, null) as n
-    order by n.matched_similarity desc, n.matched_id
-    limit max_results;
+    if v_shortfall is not null then
+        perform memfold_internal._notify_incomplete(array[v_shortfall], embedding_model, null);
+    end if;
 end;
 $$;
 revoke all on function memfold.find_similar(
@@ -62,9 +85,9 @@ grant execute on function memfold.find_similar(
 comment on function memfold.find_similar(
     vector, text, text, text, double precision, text, text, text, bigint
 ) is
-'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
-one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket;
-among all of up to 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
-with more than 10,000, among all by an index (create_vector_index), nearly always right. content and similarity: the memory''s own
-text and its cosine (null: it has no vector of the model); matched: the nearest of its texts, the own one where none is nearer.
-Nothing is written. Raises MF012 to MF015, MF022.';
+'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
+nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
+with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
+well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
+the nearest of its texts, the own one where none is nearer. Nothing is written. Raises MF012 to MF015, MF022.';

@@ -167,6 +167,8 @@ create or replace function memfold.suggest_links(
     max_results bigint default 100
 ) returns setof memfold.link_suggestion
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+-- of a small store compiling its queries took a hundred times as long as running them
+set jit = off
 as $$
 begin
     perform memfold_internal._authorize_tenant(tenant_id);

@@ -32,7 +32,7 @@ declare
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
-        select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_above as merge_threshold, b.judge_from as judge_threshold, b.floor
+        select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_threshold, b.judge_threshold, b.floor
         from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
         cross join lateral memfold_internal._bands((g.policy).merge_threshold, (g.policy).judge_threshold,
             (g.policy).similar_threshold, embedding_model) as b

@@ -136,6 +136,7 @@ begin
         where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
     end if;
     v_removed := coalesce(v_removed, '{}');
+    perform memfold_internal._stay_on_timelines(v_tenant_id, v_removed);
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     if turn is null then
         -- all of these texts go: no other row takes the place of one
@@ -156,7 +157,12 @@ begin
         with members as materialized (
             select m.memory_id as id, memfold_internal._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
                 case when m.memory_id = any(v_had) then m.memory_id <> all(v_has)
-                    else m.memory_id = any(v_said) and m.memory_id <> all(v_still_said) end as lost
+                    else m.memory_id = any(v_said) and m.memory_id <> all(v_still_said) end as lost,
+                exists (
+                    select from memfold.memory_events as e
+                    where e.tenant_id = v_tenant_id and e.memory_id = m.memory_id and e.content is not null
+                        and e.origin is null and e.judgement_id is null
+                ) as is_written
             from pg_catalog.unnest(texts) as i (id)
             cross join lateral (
                 select m.memory_id, m.root_id from memfold.memories as m
@@ -173,8 +179,9 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            t.lost or not r.stays
-            -- what a judge or an agent made of the others says what they said; what a person wrote stays
+            -- what a person wrote stays, whoever had restated it
+            t.lost and not t.is_written or not r.stays
+            -- what a judge or an agent made of the others says what they said
             or exists (
                 select from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
@@ -183,27 +190,17 @@ begin
         )
         order by t.id
     );
-    if v_gone = '{}' then
-        v_roots := array(
-            select t.id
-            from unnest(texts) as t (id)
-            cross join lateral (
-                select m.root_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.id
-                offset 0
-            ) as m
-            where m.root_id is null
-        );
-    else
-        select pg_catalog.array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)),
-            pg_catalog.array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
-            coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-            coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-            coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-            coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
-        into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
-        from memfold_internal._new_roots(v_tenant_id, texts, v_gone) as s;
-        v_result.events := v_result.events
-            + memfold_internal._repoint_merges(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+    select coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)), '{}'),
+        pg_catalog.array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
+        coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
+    into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
+    from memfold_internal._new_roots(v_tenant_id, texts, v_gone) as s;
+    v_result.events := v_result.events
+        + memfold_internal._repoint_merges(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+    if v_gone <> '{}' then
         perform memfold_internal._scrub_references(v_tenant_id, bucket_id, v_named);
         -- how often the fact was shown, and found helpful, stays with it
         update memfold.memory_counters as k

@@ -64,6 +64,47 @@ comment on function memfold_internal._remove_events(text, text, uuid[]) is
 'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
 keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
 
+create or replace function memfold_internal._stay_on_timelines(tenant_id text, event_ids uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    e record;
+begin
+    for e in
+        select distinct on (o.memory_id) o.memory_id, o.action, o.tier, o.method, o.target_id
+        from pg_catalog.unnest(event_ids) as i (id)
+        cross join lateral (
+            select l.* from memfold_internal._ledger as l where l.tenant_id = v_tenant_id and l.event_id = i.id
+            offset 0
+        ) as o
+        where o.observation and o.on_timeline and not o.undone and o.action in ('inserted', 'superseded', 'historical')
+        order by o.memory_id, o.event_id
+    loop
+        continue when exists (
+            select from memfold_internal._decisions as d
+            where d.tenant_id = v_tenant_id and d.memory_id = e.memory_id and d.event_id <> all(event_ids)
+                and d.observation and d.on_timeline and not d.undone and d.action in ('inserted', 'superseded', 'historical')
+        );
+        update memfold.memory_events as o
+        set action = e.action, tier = e.tier, method = e.method, target_id = e.target_id, on_timeline = true
+        from (
+            select s.event_id from memfold_internal._ledger as s
+            where s.tenant_id = v_tenant_id and s.memory_id = e.memory_id and s.event_id <> all(event_ids)
+                and s.observation and not s.undone
+            order by s.event_id
+            limit 1
+        ) as s
+        where o.tenant_id = v_tenant_id and o.event_id = s.event_id;
+    end loop;
+end;
+$$;
+revoke all on function memfold_internal._stay_on_timelines(text, uuid[]) from public;
+comment on function memfold_internal._stay_on_timelines(text, uuid[]) is
+'Values of single-valued slots that others state as well stay on their timelines without the ledger rows event_ids, which put them there:
+the first observation left does, as it would have without these. The caller has memfold.maintenance on.';
+
 create or replace function memfold_internal._drop_similar(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
@@ -174,8 +215,8 @@ begin
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
             v_removed := v_removed || e.event_id;
-        elsif e.action in ('merged', 'replaced') and e.tier >= 2 and v_target_id is null then
-            -- what it was folded into, or took the place of, is gone: it stands for itself
+        elsif e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2 and v_target_id is null then
+            -- what it was folded into, or took the place of, is gone: it stands for itself, and there is nothing to undo
             update memfold.memory_events as o
             set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
                 similar_memories = null, reason = null

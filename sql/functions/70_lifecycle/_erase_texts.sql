@@ -169,19 +169,23 @@ begin
         ) as o
         where not exists (
             select from memfold.memory_events as s
-            where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.observation and s.content = o.content
-                and (s.memory_type, s.subject, s.predicate, s.object, s.session_id)
-                is not distinct from (o.memory_type, o.subject, o.predicate, o.object, o.session_id)
+            where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.content = o.content
+                and ((s.memory_type, s.subject, s.predicate, s.object, s.session_id)
+                    is not distinct from (o.memory_type, o.subject, o.predicate, o.object, o.session_id)
+                    -- in whose words a judge or a person has made it
+                    or s.origin is null)
         )
     loop
         select s.* into e
         from memfold.memory_events as s
-        where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.observation and s.content is not null
+        where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.content is not null
+            -- what was recalled, or refused, supports nothing, and says it all the same
+            and s.origin is not null
         order by (
             select memfold_internal._content_hash(s.memory_type, n.subject, n.predicate, s.content, m.canonicalizer, m.key_fields,
                 m.metadata_signature) is distinct from m.content_hash
             from memfold_internal._resolve_names(v_tenant_id, m.bucket_id, s.subject, s.predicate, s.content) as n
-        ), s.event_id
+        ), not s.observation, s.event_id
         limit 1;
         continue when not found;
         select n.subject, n.predicate into e.subject, e.predicate
@@ -200,10 +204,18 @@ begin
         update memfold.memory_vectors as v
         set scope_key = m.scope_key
         where v.tenant_id = v_tenant_id and v.memory_id = m.memory_id and v.scope_key <> m.scope_key;
+        -- one canonical form may have other words: "zebra-cake" and "zebracake" by flat/1
+        delete from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.memory_id = m.memory_id;
+        if found then
+            insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
+            select m.tenant_id, m.bucket_id, t.token, m.memory_id
+            from pg_catalog.unnest(memfold_internal._tokens(m.content,
+                (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).segmenter)) as t (token);
+        end if;
     end loop;
 end;
 $$;
 revoke all on function memfold_internal._restore_wording(text, uuid[]) from public;
 comment on function memfold_internal._restore_wording(text, uuid[]) is
-'Gives texts whose wording no observation has any more that of the first one left: another spelling of the same canonical
-form. The caller has memfold.maintenance on.';
+'Gives texts whose wording no ledger row has any more that of the first observation left, or of what was recalled or refused where there
+is none: another spelling of the same canonical form. The caller has memfold.maintenance on.';

@@ -26,9 +26,9 @@ begin
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;
-    alter function memfold_internal._indexed_words(bigint[], regconfig) owner to memfold_queue;
+    alter function memfold_internal._indexed_words(text, bigint[], regconfig) owner to memfold_queue;
     grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]),
-    memfold_internal._retry_judgements(text), memfold_internal._tenants(), memfold_internal._indexed_words(bigint[], regconfig)
+    memfold_internal._retry_judgements(text), memfold_internal._tenants(), memfold_internal._indexed_words(text, bigint[], regconfig)
     to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name

@@ -1,0 +1,27 @@
+create or replace function memfold_internal._index_ddl(name text, definition text) returns setof text
+language plpgsql stable
+as $$
+begin
+    if pg_catalog.to_regclass('memfold.' || name) is not null then
+        return next 'drop index concurrently memfold.' || name;
+    end if;
+    if definition is not null then
+        return next pg_catalog.format('create index concurrently %I on memfold.%s', name, definition);
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._index_ddl(text, text) from public;
+comment on function memfold_internal._index_ddl(text, text) is
+'The statements that put an index in the place of whatever has its name, or take that away (definition null), without keeping writers
+waiting: one a row. definition: what follows ON. Only reads.';
+
+create or replace function memfold_internal._execute_index_ddl(statement text) returns void
+language plpgsql volatile
+as $$
+begin
+    execute pg_catalog.regexp_replace(statement, '^(create|drop) index concurrently', E'\\1 index');
+end;
+$$;
+revoke all on function memfold_internal._execute_index_ddl(text) from public;
+comment on function memfold_internal._execute_index_ddl(text) is
+'Executes a statement of _index_ddl() in the transaction of its caller, who has locked the table.';
