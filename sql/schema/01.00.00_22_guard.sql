@@ -1,26 +1,31 @@
 -- Opposites: words that flip a statement. The guard lets no two texts merge of which one has the word and the other its
--- antonym.
+-- antonym. And synonyms, which are one word to it.
 
 create table memfold.antonyms (
     tenant_id text collate "C" not null default '*',
     word text collate "C" not null,
     antonym text collate "C" not null,
     language text collate "C",
+    kind text collate "C" not null default 'antonym',
     constraint antonyms_pkey primary key (tenant_id, word, antonym),
+    constraint antonyms_kind_check check (kind in ('antonym', 'synonym')),
     constraint antonyms_word_check check (word <> ''),
     constraint antonyms_antonym_check check (antonym <> '' and antonym <> word)
 );
 
 comment on table memfold.antonyms is
 'Words that flip a statement, one row a pair, read in both directions: two texts that differ so are never merged
-automatically. Rows of tenant ''*'' ship with memfold and hold for all; rows of a tenant extend them for that tenant.';
+automatically. And words that say the same (kind ''synonym''): to the guard they are one word. Rows of tenant ''*'' ship with memfold and
+hold for all; rows of a tenant extend them for that tenant.';
 comment on column memfold.antonyms.tenant_id is 'Whose pair it is; ''*'' for everyone.';
 comment on column memfold.antonyms.word is
 'One word in canonical form (profile prose/1: lower case); every inflected form is a word of its own.
 Scripts without spaces may give a phrase.';
-comment on column memfold.antonyms.antonym is 'Its opposite, in the same form.';
+comment on column memfold.antonyms.antonym is 'Its opposite, or its synonym, in the same form.';
 comment on column memfold.antonyms.language is
 'ISO 639-1 code of the language, for the reader only; null where it does not matter.';
+comment on column memfold.antonyms.kind is
+'antonym: the guard raises the pair. synonym: it takes the one for the other, and goes before an antonym of the same words.';
 
 insert into memfold.antonyms (word, antonym, language)
 select distinct on (1, 2)
@@ -358,4 +363,30 @@ from (values  -- noqa: LT02
 cross join lateral unnest(kinds.words) with ordinality as one(word, place)
 cross join lateral unnest(kinds.words) with ordinality as other(word, place)
 where one.place < other.place
+on conflict do nothing;
+
+-- Of other languages than English, for which there is no lexicon: what is said of the same in most memories.
+insert into memfold.antonyms (word, antonym, language, kind)
+select split_part(pair.words, '/', 1), split_part(pair.words, '/', 2), listed.language, 'synonym'
+from (values  -- noqa: LT02
+    ('de', $pairs$bevorzugt/mag mag/liebt wohnt/lebt besitzt/hat nutzt/benutzt nutzt/verwendet benutzt/verwendet beginnt/startet
+        auto/wagen fahrrad/rad handy/mobiltelefon handy/smartphone arzt/doktor firma/unternehmen samstag/sonnabend isst/speist
+        kaufte/erwarb gekauft/erworben geliehen/ausgeliehen bekommt/erhält heißt/nennt meeting/besprechung meeting/treffen$pairs$),
+    ('fr', $pairs$préfère/aime aime/adore habite/vit habite/réside vit/réside utilise/emploie possède/a commence/débute voiture/auto
+        vélo/bicyclette travail/emploi médecin/docteur entreprise/société finit/termine portable/téléphone$pairs$),
+    ('es', $pairs$prefiere/gustan prefiere/gusta vive/reside vive/habita usa/utiliza toma/bebe tiene/posee comienza/empieza
+        coche/carro coche/auto trabajo/empleo médico/doctor empresa/compañía termina/acaba móvil/celular ordenador/computadora$pairs$),
+    ('it', $pairs$preferisce/piacciono preferisce/piace vive/abita vive/risiede usa/utilizza ha/possiede inizia/comincia macchina/auto
+        automobile/auto bici/bicicletta medico/dottore azienda/ditta finisce/termina telefonino/cellulare lavoro/impiego$pairs$),
+    ('pt', $pairs$prefere/gosta mora/vive mora/reside usa/utiliza toma/bebe tem/possui começa/inicia termina/acaba carro/automóvel
+        celular/telemóvel médico/doutor empresa/companhia trabalho/emprego ônibus/autocarro$pairs$),
+    ('ru', $pairs$предпочитает/любит живёт/проживает использует/применяет начинается/стартует машина/автомобиль врач/доктор
+        фирма/компания велосипед/велик$pairs$),
+    ('nl', $pairs$woont/leeft gebruikt/benut begint/start auto/wagen fiets/rijwiel arts/dokter bedrijf/firma mobiel/telefoon$pairs$),
+    ('zh', $pairs$喜欢/偏爱 喜欢/爱好 住/居住 医生/大夫 公司/企业 手机/移动电话 自行车/单车 星期/周 汽车/轿车 没有/沒有$pairs$),
+    ('ja', $pairs$好む/好き 住んで/暮らして 医者/医師 会社/企業 車/自動車 携帯/スマホ なければならない/必要がある$pairs$),
+    ('ko', $pairs$선호한다/좋아한다 산다/거주한다 사용한다/쓴다 회사/기업 자동차/차$pairs$)
+) as listed(language, words)
+cross join lateral string_to_table(translate(listed.words, E'\n', ' '), ' ') as pair(words)
+where pair.words <> ''
 on conflict do nothing;

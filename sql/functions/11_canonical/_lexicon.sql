@@ -76,36 +76,42 @@ begin atomic
     felt=feel met=meet sold=sell bought=buy taught=teach built=build sent=send spent=spend lost=lose won=win led=lead
     held=hold stood=stand understood=understand became=become wore=wear chose=choose grew=grow flew=fly swam=swim
     sang=sing paid=pay lent=lend found=find fell=fall heard=hear brought=bring fought=fight sat=sit lay=lie rose=rise
+    caught=catch fed=feed hung=hang lit=light rang=ring shook=shake shot=shoot sought=seek swept=sweep swore=swear
+    tore=tear stuck=stick struck=strike bit=bite blew=blow bent=bend froze=freeze withdrew=withdraw dug=dig slid=slide laid=lay
+    learnt=learn dreamt=dream
     woke=wake forgot=forget broke=break drew=draw threw=throw hid=hide stole=steal meant=mean dealt=deal'),
     -- tense: n now, p past, f to come, c as a child
     ('en', 'f', '', '
     is=t.n are=t.n am=t.n was=t.p were=t.p isnt=t.n arent=t.n wasnt=t.p werent=t.p does=t.n do=t.n did=t.p doesnt=t.n
     dont=t.n didnt=t.p has=m.d>to|t.n have=m.d>to|t.n had=m.d>to|t.p hasnt=t.n havent=t.n hadnt=t.p been=t.np
-    used=t!p>used former=t!p formerly=t!p previously=t!p ex=t!p erstwhile=t!p current=t.n currently=t.n now=t.n
+    used=t!p>used former=t!p formerly=t!p previously=t!p ex=t!p erstwhile=t!p current=t.n retired=t!p upcoming=t!f currently=t.n now=t.n
     nowadays=t.n once=t.>a|t.>per|t.>every|t.<at|t.p future=t!f>word will=t.f+m.f going=t.f+m.f>to gonna=t.f+m.f
     longer=t.p<no anymore=t.p stopped=t.p quit=t.p ceased=t.p child=t!c<as_a kid=t!c<as_a boy=t!c<as_a girl=t!c<as_a
     teenager=t!c<as_a baby=t!c<as_a childhood=t.c youth=t.c young=t.c'),
     -- mode: p possible, a able or allowed, d a duty, f to come, w a wish, s seeming
     ('en', 'f', '', '
-    might=m!p may=m.>#|m.<#|m.<in|m.<of|m.<since|m.<until|m.<by|m.<last|m.<next|m!pa could=m.pa can=m.a able=m.a
+    might=m!p may=m.>#|m.<#|m.<in|m.<of|m.<since|m.<until|m.<by|m.<last|m.<next|m!pa could=m!pa couldnt=m.pa can=m.a able=m.a
     must=m.d should=m.w>like|m.d shall=m.df ought=m.d needs=m.d need=m.d would=m.fwp perhaps=m!p maybe=m!p possibly=m!p
     probably=m!p likely=m.p considering=m!p<be contemplating=m!p thinking=m!p>of|m!p>about planning=m!f>to|m!f>on
     plans=m!f>to plan=m!f>to planned=m!f>to intends=m!f>to intend=m!f>to intended=m!f>to hopes=m!w>to hope=m!w>to
     hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to
     asks=m.w>to asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s
-    supposedly=m!s'),
+    supposedly=m!s apparently=m!s presumably=m!s seemingly=m!s reportedly=m!s alleged=m!s fake=m!s honorary=m!s interim=m!s
+    deputy=m!s potential=m!p prospective=m!p aspiring=m!w tries=m!w>to tried=m!w>to trying=m!w>to yet=m!f>to if=m.c<even|m!c provided=m!c>that assuming=m!c
+    willing=m!w>to offered=m!w>to promised=m!f>to expected=m!f>to supposed=m!d>to required=m.d>to'),
     -- how much: a all, m most, o some, k many, f few, b both, l only, e every other, n nearly, x except, s the most;
     -- bounds of a number: g more than, s less than, m at least, l at most, i about
     ('en', 'f', '', '
     all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m>word|q!m>of majority=q!m mostly=q.m mainly=q.m
     some=b.i>#|q.o several=q.ok many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l
-    just=q.l merely=q.l almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x
+    just=q.l merely=q.l strictly=q!l purely=q!l sometimes=q!t occasionally=q!t almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x barring=q!x apart=q!x>from aside=q!x>from
     but=q!x<anything|q!x<everything|q!x<everyone|q!x<all half=q.h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s>#
     below=b!s># less=b!s>than# fewer=b!s>than# least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b!i># around=b!i>#
     roughly=b!i># approximately=b!i># circa=b!i># exactly=b.x'),
     -- who: 1 I, w we, 2 you, m he, f she; as what: S subject, O object, P owner
     ('en', 'f', '', '
     i=S.1 we=S.1w you=S.2+O.2 he=S.m she=S.f they=S.12mfw me=O.1 us=O.1w him=O.m them=O.12mfw my=P.1 mine=P.1 our=P.1w
+    myself=O.z yourself=O.z himself=O.z herself=O.z themselves=O.z
     ours=P.1w your=P.2 yours=P.2 his=P.m her=P.f>word|O.f hers=P.f their=P.12mfw theirs=P.12mfw'),
     -- how often not: 0 never, r rarely
     ('en', 'f', '', '
@@ -263,6 +269,73 @@ begin atomic
     ('zh', '-', 't', '的 了 在 是 把 被 给 从 到 也 都 就 对 又 所 而 且 但'),
     ('ja', '&', '', 'と や'),
     ('ko', 'n', '', '안'),
+    -- what changes a fact that another text states without it, where the words of tense, mode and quantity (f) are not known
+    ('de', 'c', '', '
+    ehemalig=tense ehemalige=tense ehemaliger=tense ehemaligen=tense frühere=tense früherer=tense früheren=tense früher=tense damals=tense
+    damalige=tense künftig=tense künftige=tense bald=tense aufgehört=tense vielleicht=mode möglicherweise=mode eventuell=mode wahrscheinlich=mode
+    vermutlich=mode angeblich=mode scheinbar=mode überlegt=mode erwägt=mode plant=mode will=mode möchte=mode wollte=mode sollte=mode soll=mode
+    könnte=mode kann=mode darf=mode muss=mode würde=mode fast=quantity beinahe=quantity nahezu=quantity kaum=quantity selten=quantity
+    manchmal=quantity nur=quantity lediglich=quantity ausschließlich=quantity außer=quantity mehr=quantity weniger=quantity mindestens=quantity
+    höchstens=quantity ungefähr=quantity etwa=quantity einige=quantity manche=quantity meisten=quantity halb=quantity halbe=quantity
+    teilweise=quantity'),
+    ('fr', 'c', '', '
+    ancien=tense ancienne=tense anciens=tense autrefois=tense jadis=tense bientôt=tense futur=tense future=tense arrêté=tense cessé=tense
+    peut=mode probablement=mode prétendument=mode envisage=mode veut=mode voudrait=mode devrait=mode pourrait=mode doit=mode serait=mode
+    aurait=mode presque=quantity seulement=quantity uniquement=quantity exclusivement=quantity sauf=quantity plus=quantity moins=quantity
+    rarement=quantity parfois=quantity certains=quantity quelques=quantity plupart=quantity environ=quantity moitié=quantity'),
+    ('es', 'c', '', '
+    ex=tense antiguo=tense antigua=tense antiguamente=tense antes=tense pronto=tense futuro=tense futura=tense dejó=tense dejado=tense paró=tense
+    quizá=mode quizás=mode talvez=mode probablemente=mode posiblemente=mode supuestamente=mode planea=mode piensa=mode quiere=mode querría=mode
+    debería=mode podría=mode puede=mode debe=mode casi=quantity solo=quantity sólo=quantity solamente=quantity únicamente=quantity
+    excepto=quantity salvo=quantity más=quantity menos=quantity raramente=quantity apenas=quantity algunos=quantity algunas=quantity
+    mayoría=quantity mitad=quantity aproximadamente=quantity'),
+    ('it', 'c', '', '
+    prima=tense ormai=tense smesso=tense forse=mode probabilmente=mode vuole=mode vorrebbe=mode dovrebbe=mode potrebbe=mode può=mode deve=mode
+    pensa=mode valuta=mode presunto=mode quasi=quantity soltanto=quantity solamente=quantity unicamente=quantity tranne=quantity eccetto=quantity
+    più=quantity meno=quantity appena=quantity alcuni=quantity alcune=quantity maggior=quantity metà=quantity circa=quantity'),
+    ('pt', 'c', '', '
+    antigo=tense parou=tense deixou=tense provavelmente=mode quer=mode gostaria=mode deveria=mode poderia=mode pode=mode planeja=mode
+    quase=quantity só=quantity somente=quantity exceto=quantity alguns=quantity algumas=quantity maioria=quantity metade=quantity'),
+    ('ru', 'c', '', '
+    бывший=tense бывшая=tense бывшего=tense бывшей=tense раньше=tense прежде=tense будущий=tense будущая=tense перестал=tense перестала=tense
+    бросил=tense бросила=tense прекратил=tense прекратила=tense возможно=mode наверное=mode вероятно=mode может=mode хочет=mode планирует=mode
+    собирается=mode думает=mode должен=mode должна=mode бы=mode якобы=mode почти=quantity только=quantity лишь=quantity кроме=quantity
+    больше=quantity меньше=quantity редко=quantity иногда=quantity некоторые=quantity большинство=quantity примерно=quantity около=quantity'),
+    ('nl', 'c', '', '
+    voormalig=tense voormalige=tense vroeger=tense gestopt=tense toekomstige=tense misschien=mode mogelijk=mode waarschijnlijk=mode wil=mode
+    zou=mode moet=mode bijna=quantity alleen=quantity slechts=quantity behalve=quantity meer=quantity minder=quantity zelden=quantity
+    soms=quantity sommige=quantity meeste=quantity ongeveer=quantity'),
+    ('zh', 'c', '', '
+    前任=tense 现任=tense 曾=tense 过=tense 以前=tense 过去=tense 即将=tense 不再=tense 停止=tense 可能=mode 也许=mode 大概=mode 想=mode 打算=mode 考虑=mode 计划=mode 应该=mode
+    必须=mode 据说=mode 几乎=quantity 差不多=quantity 仅=quantity 只有=quantity 除了=quantity 一半=quantity 大约=quantity 偶尔=quantity 有时=quantity 很少=quantity'),
+    ('ja', 'c', '', '
+    以前=tense やめ=tense 多分=mode たぶん=mode 恐らく=mode かもしれ=mode つもり=mode 予定=mode べき=mode らしい=mode ほとんど=quantity ほぼ=quantity だけ=quantity のみ=quantity
+    しか=quantity 以外=quantity 半分=quantity 時々=quantity たまに=quantity めったに=quantity 隔週=quantity'),
+    -- persons that a text may be about instead of the user
+    ('en', 'r', '', '
+    brother sister mother father mum mom dad wife husband son daughter partner friend cousin uncle aunt nephew niece grandmother grandfather
+    grandma grandpa girlfriend boyfriend landlord landlady boss colleague coworker flatmate roommate neighbour neighbor children kids parents'),
+    ('de', 'r', '', '
+    bruder schwester mutter vater frau mann sohn tochter freund freundin chef chefin kollege kollegin nachbar nachbarin vermieter vermieterin
+    mitbewohner mitbewohnerin onkel tante oma opa eltern kinder'),
+    ('fr', 'r', '', '
+    frère sœur mère père femme mari fils fille ami amie chef collègue voisin voisine propriétaire colocataire oncle tante cousin cousine parents
+    enfants'),
+    ('es', 'r', '', '
+    hermano hermana madre padre esposa esposo marido mujer hijo hija amigo amiga jefe jefa compañero compañera vecino vecina casero casera tío tía
+    primo padres hijos'),
+    ('it', 'r', '', '
+    fratello sorella madre padre moglie marito figlio figlia amico amica capo collega vicino vicina coinquilino zio zia cugino genitori figli'),
+    ('pt', 'r', '', '
+    irmão irmã mãe pai esposa marido filho filha amigo amiga chefe colega vizinho vizinha tio tia primo pais filhos'),
+    ('ru', 'r', '', '
+    брат сестра мать отец мама папа жена муж сын дочь друг подруга начальник коллега сосед соседка дядя тётя бабушка дедушка родители дети'),
+    ('nl', 'r', '', '
+    broer zus moeder vader vrouw man zoon dochter vriend vriendin baas collega buurman buurvrouw'),
+    ('zh', 'r', '', '
+    哥哥 弟弟 姐姐 妹妹 妈妈 爸爸 母亲 父亲 父母 妻子 丈夫 老婆 老公 儿子 女儿 孩子 朋友 男友 女友 同事 老板 上司 房东 室友 邻居 叔叔 阿姨 奶奶 爷爷'),
+    ('ja', 'r', '', '
+    兄 弟 姉 妹 母 父 両親 妻 夫 息子 娘 子供 友人 友達 彼氏 彼女 同僚 上司 大家 隣人'),
     ('*', '$', '', '
     $=$ €=€ £=£ ¥=¥ ₹=₹ ₽=₽ ₩=₩ ₺=₺ ₴=₴ ₪=₪ ฿=฿ usd=$ dollar=$ dollars=$ dólar=$ dólares=$ dollari=$ доллар=$ доллара=$
     долларов=$ eur=€ euro=€ euros=€ евро=€ gbp=£ sterling=£ jpy=¥ yen=¥ cny=yuan rmb=yuan yuan=yuan chf=chf franken=chf
@@ -299,7 +372,8 @@ number that is also an everyday word, * multiplier, o ordinal, m month, M month 
 $ currency, u unit, t clock suffix, % per cent, S common subject or verb that is no name, N verb that denies what follows, - none of
 these; of s and S those with the value t are titles. value: what a number, date, currency, unit or clock suffix stands for; of N,
 what has to follow (_guard_negations). Classes f and v stand beside the others: what the word says of time, mode, quantity
-or person (_guard_says); the verb that an irregular past belongs to (_guard_is_past). readers: who else reads the word: g grammar and d denial of _pair_features,
+or person (_guard_says); the verb that an irregular past belongs to (_guard_is_past). So do c and r: words, and in scripts without
+spaces phrases, that change a fact when one text alone has them, with the kind of difference (_guard_other_language); persons. readers: who else reads the word: g grammar and d denial of _pair_features,
 t stop word of _tokens.';
 
 create or replace function memfold_internal._lexicon_words(reader text) returns jsonb

@@ -1,7 +1,7 @@
 -- The guard: the cheap facts of two texts, compared. It reads no locale: no class of regular expressions that depends
 -- on one, comparisons under collation "C", upper case by an explicit list of letters.
 -- Its parts: _guard_text (words and what they are), _guard_facts (negations, numbers, dates, units, identifiers), _guard_says (time, mode,
--- quantity, person), _guard_names (names, order, prefixes), _guard_roles, _guard_turned (who does what), _guard_substitution (words exchanged).
+-- quantity, person), _guard_names (names, order, prefixes), _guard_roles, _guard_turned (who does what), _guard_exchange (the words that are left).
 
 create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
@@ -140,6 +140,21 @@ begin
         v_words_b := '{}'::text[];
     end if;
 
+    if v_only_a <> '{}' and v_only_b <> '{}' then
+        -- known to say the same: the same word from here on
+        for v_place, v_other in
+            select s.place, s.other from memfold_internal._guard_synonyms(tenant_id, v_a, v_only_a, v_b, v_only_b) as s
+        loop
+            v_b[v_other] := v_a[v_place];
+            v_marked_b[v_other] := v_marked_a[v_place];
+            v_class_b[v_other] := v_class_a[v_place];
+            v_only_a := array_remove(v_only_a, v_place);
+            v_only_b := array_remove(v_only_b, v_other);
+        end loop;
+        if v_a = v_b then
+            return v_signals;
+        end if;
+    end if;
     foreach v_place in array v_only_a loop
         v_class := left(v_class_a[v_place], 1);
         v_token := v_a[v_place];
@@ -227,12 +242,9 @@ begin
             v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b, cardinality(v_words_a) + cardinality(v_words_b) < 2);
     end if;
 
-    -- "lived" / "lives", and nothing else
-    if v_content and cardinality(v_only_a) = 1 and cardinality(v_only_b) = 1
-        and (memfold_internal._guard_is_past(v_words_a[1], v_words_b[1])
-             or memfold_internal._guard_is_past(v_words_b[1], v_words_a[1]))
-    then
-        v_signals := v_signals || ('tense: ' || v_words_a[1] || ' <> ' || v_words_b[1]);
+    -- "lived" / "lives"
+    if v_content and cardinality(v_words_a) between 1 and 3 and cardinality(v_words_b) between 1 and 3 then
+        v_signals := array_remove(v_signals || memfold_internal._guard_tense_change(v_words_a, v_a, v_words_b, v_b), null);
     end if;
 
     -- names of one text only
@@ -260,7 +272,7 @@ begin
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C"
+                        and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
                 where found.antonym = any (v_words_b)
                 union all
@@ -269,7 +281,7 @@ begin
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
-                        and antonyms.word = listed.word collate "C"
+                        and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
                 where found.antonym = any (v_words_a)
             loop
@@ -287,7 +299,7 @@ begin
         for v_token, v_found in
             select antonyms.word, antonyms.antonym
             from memfold.antonyms
-            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80'
+            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80' and antonyms.kind = 'antonym'
                 and (position(antonyms.word in v_plain_a) > 0 and position(antonyms.antonym in v_plain_b) > 0
                         and position(antonyms.word in v_plain_b) = 0 and position(antonyms.antonym in v_plain_a) = 0
                     or position(antonyms.word in v_plain_b) > 0 and position(antonyms.antonym in v_plain_a) > 0
@@ -356,15 +368,9 @@ begin
     end if;
 
     if v_signals = '{}' then
-        v_signals := array_remove(array[memfold_internal._guard_turned(v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b)], null);
-    end if;
-    -- a few words of content exchanged, in texts that share most of theirs
-    if v_signals = '{}' and cardinality(v_words_a) between 1 and 5 and cardinality(v_words_b) between 1 and 5
-        and least(v_length_a - cardinality(v_only_a), v_length_b - cardinality(v_only_b)) * 5
-            >= greatest(v_length_a, v_length_b) * 3
-    then
-        v_signals := array_remove(v_signals || memfold_internal._guard_substitution(
-            v_a, v_marked_a, v_class_a, v_only_a, v_b, v_marked_b, v_class_b, v_only_b), null);
+        v_signals := array_remove(array[memfold_internal._guard_exchange(
+            tenant_id, v_a, v_marked_a, v_class_a, v_only_a, v_b, v_marked_b, v_class_b, v_only_b, v_is_eastern,
+            cardinality(v_words_a) between 1 and 5 and cardinality(v_words_b) between 1 and 5)], null);
     end if;
     if v_signals <> '{}' then
         v_signals := array(
@@ -378,23 +384,3 @@ comment on function memfold_internal._guard(text, text, text) is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
 Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, place, name, antonym,
 prefix, order, substitution; length: a text that is too long to compare (_guard_limit).';
-
-create or replace function memfold_internal._guard_pair(
-    tenant_id text, content text, other_content text, object text, other_object text
-) returns text[]
-language plpgsql stable
-as $$
-declare
-    v_object constant text := memfold.canonicalize(object, 'prose/1');
-    v_other constant text := memfold.canonicalize(other_object, 'prose/1');
-    v_signals text[] := memfold_internal._guard(tenant_id, content, other_content);
-begin
-    if v_object <> v_other then
-        v_signals := v_signals || pg_catalog.format('object: %s <> %s', v_object, v_other);
-    end if;
-    return v_signals;
-end;
-$$;
-revoke all on function memfold_internal._guard_pair(text, text, text, text, text) from public;
-comment on function memfold_internal._guard_pair(text, text, text, text, text) is
-'The guard over two memories: their texts (_guard) and their canonical objects.';

@@ -67,6 +67,18 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_negations(text, text[], text[]) from public;
 
+-- Where the month stands that the ordinal at a place is a day of ("second of May", "22nd June"), or null.
+create or replace function memfold_internal._guard_month_after(tokens text[], classes text[], place integer)
+returns integer
+language sql
+immutable
+parallel safe
+return case
+    when tokens[place + 1] = 'of' and left(classes[place + 2], 1) in ('m', 'M') then place + 2
+    when left(classes[place + 1], 1) = 'm' then place + 1
+end;
+revoke all on function memfold_internal._guard_month_after(text[], text[], integer) from public;
+
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or
 -- 'w' for words that often mean something else) with U+001F between.
 -- Longer than 150 lines: one pass over the words of a text; each branch is a kind of fact.
@@ -97,6 +109,7 @@ declare
     v_day integer;
     v_month integer;
     v_year text;
+    v_place integer;
 begin
     while v_at < v_total loop
         v_at := v_at + 1;
@@ -176,7 +189,12 @@ begin
                 v_value := trim_scale(v_number)::text || case when v_is_ordinal then 'th' else '' end;
                 v_next := classes[v_at + 1];
                 if v_is_ordinal then
-                    null;
+                    v_place := memfold_internal._guard_month_after(tokens, classes, v_at);
+                    if v_place is not null then
+                        v_day := v_number::integer;
+                        v_month := substr(classes[v_place], 2)::integer;
+                        v_at := v_place;
+                    end if;
                 elsif v_next = '%' then
                     v_value := v_value || '%';
                     v_at := v_at + 1;
@@ -203,6 +221,12 @@ begin
             if v_part is not null then
                 v_day := v_part[1]::integer;
                 v_at := v_at + 1;
+            elsif left(classes[v_at + 1], 1) = 'o' then
+                v_day := substr(classes[v_at + 1], 2)::integer;
+                v_at := v_at + 1;
+            elsif classes[v_at + 1] in ('#20', '#30') and left(classes[v_at + 2], 1) = 'o' then
+                v_day := substr(classes[v_at + 1], 2)::integer + substr(classes[v_at + 2], 2)::integer;
+                v_at := v_at + 2;
             elsif left(v_class, 1) = 'M' and coalesce(tokens[v_at + 1] collate "C" !~ '^[0-9]{4}$', true)
                 and (v_at = 1 or tokens[v_at - 1] = '.' or marked[v_at] = v_token)
             then
@@ -215,6 +239,13 @@ begin
             v_kind := 'numeral';
             v_value := substr(v_class, 2) || 'th';
             v_weight := case when v_class in ('o1', 'o2') then 'w' else 's' end;
+            v_place := memfold_internal._guard_month_after(tokens, classes, v_at);
+            if v_place is not null then
+                v_weight := 's';
+                v_day := substr(v_class, 2)::integer;
+                v_month := substr(classes[v_place], 2)::integer;
+                v_at := v_place;
+            end if;
         elsif left(v_class, 1) = 'u' then
             -- a unit without a number: per minute, every week
             v_kind := 'unit';
@@ -297,26 +328,6 @@ begin
 end;
 $function$;
 revoke all on function memfold_internal._guard_facts(text[], text[], text[]) from public;
-
-create or replace function memfold_internal._guard_parts(tokens text[], joints text[])
-returns text[]
-language sql
-immutable
-parallel safe
-begin atomic
-    select array_agg(parts.part order by parts.part)
-    from (
-        select string_agg(listed.token, ' ' order by listed.place) collate "C" as part
-        from (
-            select unnested.token, unnested.place,
-                count(*) filter (where unnested.token = any (joints)) over (order by unnested.place) as number
-            from unnest(tokens) with ordinality as unnested(token, place)
-        ) as listed
-        where listed.token <> all (joints)
-        group by listed.number
-    ) as parts;
-end;
-revoke all on function memfold_internal._guard_parts(text[], text[]) from public;
 
 -- Each number of a text with the word it counts, as word, U+001F, number.
 create or replace function memfold_internal._guard_counted(tokens text[], classes text[])

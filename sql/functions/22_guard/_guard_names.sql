@@ -1,5 +1,26 @@
 -- The guard's names, the order of words, and prefixes that turn a word around.
 
+-- What stands between conjunctions and commas, in one order.
+create or replace function memfold_internal._guard_parts(tokens text[], joints text[])
+returns text[]
+language sql
+immutable
+parallel safe
+begin atomic
+    select array_agg(parts.part order by parts.part)
+    from (
+        select string_agg(listed.token, ' ' order by listed.place) collate "C" as part
+        from (
+            select unnested.token, unnested.place,
+                count(*) filter (where unnested.token = any (joints)) over (order by unnested.place) as number
+            from unnest(tokens) with ordinality as unnested(token, place)
+        ) as listed
+        where listed.token <> all (joints)
+        group by listed.number
+    ) as parts;
+end;
+revoke all on function memfold_internal._guard_parts(text[], text[]) from public;
+
 -- The same words in another order: what changed places, or null where only one phrase moved ("tomorrow I fly" / "I fly
 -- tomorrow") or the parts of a list did ("tea and milk" / "milk and tea").
 create or replace function memfold_internal._guard_order(a text[], a_classes text[], b text[], b_classes text[])
@@ -76,7 +97,8 @@ begin
     for v_left in 1..least(v_length, 40) - 2 loop
         exit when v_length > 40;
         for v_right in v_left + 2..v_length loop
-            if v_b[1] = v_a[v_right] and (v_a[1] = any (v_markers) or v_b[1] = any (v_markers))
+            if v_b[1] = v_a[v_right]
+                and (v_a[1] = any (v_markers) or v_b[1] = any (v_markers) or v_a[v_left + 1:v_right - 1] = '{是}')
                 and v_b = v_a[v_right:] || v_a[v_left + 1:v_right - 1] || v_a[:v_left]
             then
                 return null;

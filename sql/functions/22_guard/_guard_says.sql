@@ -218,3 +218,36 @@ begin
 end;
 $function$;
 revoke all on function memfold_internal._guard_is_past(text, text) from public;
+
+-- The first of these words of one text that is the past of one of the other's, as a signal, or null. "Is kept", "has lived" and "passed
+-- by" are none.
+create or replace function memfold_internal._guard_tense_change(words_a text[], a text[], words_b text[], b text[])
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_be constant text[] := '{is,are,am}'::text[];
+    v_is_single constant boolean := cardinality(words_a) = 1 and cardinality(words_b) = 1;
+    v_verbs constant text[] := '{is,are,am,was,were,be,been,being,has,have,had,gets,got,by}'::text[];
+    v_one text;
+    v_other text;
+begin
+    foreach v_one in array words_a loop
+        foreach v_other in array words_b loop
+            if not a && v_verbs and (
+                    memfold_internal._guard_is_past(v_one, v_other) and (right(v_other, 1) = 's' or v_is_single)
+                    or b && v_be and right(v_other, 3) = 'ing' and memfold_internal._guard_is_past(v_one, left(v_other, -3)))
+                or not b && v_verbs and (
+                    memfold_internal._guard_is_past(v_other, v_one) and (right(v_one, 1) = 's' or v_is_single)
+                    or a && v_be and right(v_one, 3) = 'ing' and memfold_internal._guard_is_past(v_other, left(v_one, -3)))
+            then
+                return 'tense: ' || v_one || ' <> ' || v_other;
+            end if;
+        end loop;
+    end loop;
+    return null;
+end;
+$function$;
+revoke all on function memfold_internal._guard_tense_change(text[], text[], text[], text[]) from public;

@@ -69,30 +69,8 @@ revoke all on function memfold_internal._guard_is_slip(text, text) from public;
 comment on function memfold_internal._guard_is_slip(text, text) is
 'Whether two words of six letters or more are one edit apart: a letter more, another letter, or two neighbours swapped.';
 
-create or replace function memfold_internal._guard_is_english(words text[])
-returns boolean
-language sql
-stable
-parallel safe
-begin atomic
-    -- (a word whose ending goes is known by its stem: that is enough here, and one probe a word)
-    select pg_catalog.count(*) < 2 * pg_catalog.count(known.word)
-    from pg_catalog.unnest(words) as listed(word)
-    left join lateral (
-        select l.word from memfold.lexicon as l
-        where l.word = any(array[listed.word, pg_catalog.regexp_replace(listed.word, '(?:s|ed|ing)$', '')])
-        limit 1
-    ) as known on true
-    where listed.word !~ E'^[].,0-9$%''+\\x01-]';
-end;
-revoke all on function memfold_internal._guard_is_english(text[]) from public;
-comment on function memfold_internal._guard_is_english(text[]) is
-'Whether the lexicon knows more than half of the words that are no names: marked by U+0001 (_guard_text), for most names are the same
-in every language.';
-
 create or replace function memfold_internal._guard_substitution(
-    a text[], marked_a text[], classes_a text[], only_a integer[],
-    b text[], marked_b text[], classes_b text[], only_b integer[]
+    a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
 )
 returns text
 language plpgsql
@@ -179,7 +157,6 @@ begin
                 where x.pair / 4 = 1 and y.pair / 4 = 2 and z.pair / 4 = 3
                     and x.pair % 4 <> y.pair % 4 and x.pair % 4 <> z.pair % 4 and y.pair % 4 <> z.pair % 4)
         end)
-        or not memfold_internal._guard_is_english(marked_a[:30] || array(select marked_b[place] from unnest(only_b) as x(place)))
     then
         return null;
     end if;
@@ -206,12 +183,8 @@ begin
     return v_signal;
 end;
 $function$;
-revoke all on function memfold_internal._guard_substitution(
-    text[], text[], text[], integer[], text[], text[], text[], integer[]
-) from public;
-comment on function memfold_internal._guard_substitution(
-    text[], text[], text[], integer[], text[], text[], text[], integer[]
-) is
+revoke all on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) from public;
+comment on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) is
 'The signal "substitution: x <> y" where words of content are exchanged that the lexicon does not know to say about the same; null
-where it does, where more than three are exchanged or none, and where the text is not English. Of each text: its words (_guard_text),
-the same with marks of capitals, their classes (_guard_classes) and the places of those that only it has.';
+where it does, and where more than three are exchanged or none. Of each text, in English: its words (_guard_text), their classes
+(_guard_classes) and the places of those that only it has.';

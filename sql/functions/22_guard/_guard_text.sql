@@ -11,7 +11,7 @@ begin atomic
     select pg_catalog.jsonb_object_agg(listed.word, listed.class || listed.value
                order by pg_catalog.strpos('S$uospt&N#~*mMw%qn', listed.class))
     from memfold_internal._lexicon() as listed
-    where listed.class not in ('-', 'f', 'v');
+    where listed.class not in ('-', 'f', 'v', 'c', 'r');
 end;
 revoke all on function memfold_internal._guard_lexicon() from public;
 

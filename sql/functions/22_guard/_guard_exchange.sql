@@ -1,0 +1,94 @@
+-- The guard's last look, where nothing else speaks against two texts: their words, in the language that they are in.
+
+-- Words that a deployment knows to say the same (memfold.antonyms, kind synonym): pairs of places, of a and of b.
+create or replace function memfold_internal._guard_synonyms(
+    tenant_id text, a text[], only_a integer[], b text[], only_b integer[]
+)
+returns table (place integer, other integer)
+language plpgsql
+stable
+parallel safe
+set plan_cache_mode = force_generic_plan
+as $function$
+begin
+    return query
+    -- (a word goes with one other: the first)
+    select distinct on (paired.other) paired.place, paired.other
+    from (
+        select distinct on (found.place) found.place, found.other
+        from (
+            select x.place, y.place
+            from unnest(only_a[:40]) as x (place)
+            cross join lateral (
+                select s.antonym from memfold.antonyms as s
+                where s.tenant_id = any (array['*', _guard_synonyms.tenant_id])
+                    and s.word = a[x.place] collate "C" and s.kind = 'synonym'
+                offset 0
+            ) as known (word)
+            join unnest(only_b[:40]) as y (place) on b[y.place] = known.word
+            union all
+            select x.place, y.place
+            from unnest(only_b[:40]) as y (place)
+            cross join lateral (
+                select s.antonym from memfold.antonyms as s
+                where s.tenant_id = any (array['*', _guard_synonyms.tenant_id])
+                    and s.word = b[y.place] collate "C" and s.kind = 'synonym'
+                offset 0
+            ) as known (word)
+            join unnest(only_a[:40]) as x (place) on a[x.place] = known.word
+        ) as found (place, other)
+        order by found.place, found.other
+    ) as paired
+    order by paired.other, paired.place;
+end;
+$function$;
+revoke all on function memfold_internal._guard_synonyms(text, text[], integer[], text[], integer[]) from public;
+
+create or replace function memfold_internal._guard_exchange(
+    tenant_id text, a text[], marked_a text[], classes_a text[], only_a integer[],
+    b text[], marked_b text[], classes_b text[], only_b integer[], is_eastern boolean, is_exchange boolean
+)
+returns text
+language plpgsql
+stable
+parallel safe
+as $function$
+declare
+    v_signal text;
+    v_is_english boolean;
+begin
+    v_signal := memfold_internal._guard_turned(a, classes_a, only_a, b, classes_b, only_b);
+    if v_signal is not null then
+        return v_signal;
+    elsif is_eastern then
+        return memfold_internal._guard_eastern(tenant_id, array_to_string(a, ' '), array_to_string(b, ' '));
+    end if;
+    v_signal := coalesce(
+        memfold_internal._guard_subject(a, marked_a, classes_a, only_a, b, classes_b, only_b),
+        memfold_internal._guard_subject(b, marked_b, classes_b, only_b, a, classes_a, only_a));
+    if v_signal is not null then
+        return v_signal;
+    end if;
+    v_is_english := memfold_internal._guard_is_english(marked_a, marked_b, only_b,
+        cardinality(only_a) + cardinality(only_b) < 4 and cardinality(only_a) < cardinality(a));
+    if not v_is_english then
+        return memfold_internal._guard_other_language(a, marked_a, classes_a, only_a, b, marked_b, classes_b, only_b);
+    elsif v_is_english and is_exchange
+        and least(cardinality(a) - cardinality(only_a), cardinality(b) - cardinality(only_b)) * 5
+            >= greatest(cardinality(a), cardinality(b)) * 3
+    then
+        -- a few words of content exchanged, in texts that share most of theirs
+        return memfold_internal._guard_substitution(a, classes_a, only_a, b, classes_b, only_b);
+    end if;
+    return null;
+end;
+$function$;
+revoke all on function memfold_internal._guard_exchange(
+    text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
+) from public;
+comment on function memfold_internal._guard_exchange(
+    text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
+) is
+'What the words of two texts say otherwise, as a signal, or null. Of each text: its words (_guard_text), the same with marks of capitals,
+their classes (_guard_classes) and the places of those that only it has. is_exchange: each has one to five words of content that the other
+lacks.';

@@ -1,0 +1,250 @@
+-- The guard in languages of which no table says what words mean about the same: there, a word exchanged for another one that is
+-- no form of it is a difference, until somebody says that it is none (memfold.antonyms, kind synonym).
+
+-- One word -> the languages whose grammar, numbers or names of days it belongs to. Folded to a constant when a caller is planned.
+create or replace function memfold_internal._guard_languages()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(listed.word, listed.languages)
+    from (
+        select l.word, pg_catalog.string_agg(l.language, ' ') as languages
+        from memfold_internal._lexicon() as l
+        where
+            l.class not in ('-', 'f', 'v', 'r', 'c') and l.language not in ('*', 'zh', 'ja', 'ko')
+            and l.word not in ('.', ',', '&')
+        group by l.word
+    ) as listed;
+end;
+revoke all on function memfold_internal._guard_languages() from public;
+
+-- Words that say of which kind a difference is where only one text has them, and words for persons (classes c and r of _lexicon).
+create or replace function memfold_internal._guard_changers()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(l.word, l.value) from memfold_internal._lexicon() as l where l.class = 'c';
+end;
+revoke all on function memfold_internal._guard_changers() from public;
+
+create or replace function memfold_internal._guard_persons()
+returns jsonb
+language sql
+immutable
+parallel safe
+begin atomic
+    select pg_catalog.jsonb_object_agg(l.word, l.language) from memfold_internal._lexicon() as l where l.class = 'r';
+end;
+revoke all on function memfold_internal._guard_persons() from public;
+
+create or replace function memfold_internal._guard_is_english(marked_a text[], marked_b text[], only_b integer[], is_one boolean)
+returns boolean
+language plpgsql
+stable
+parallel safe
+as $function$
+declare
+    v_english integer := 0;
+    v_other integer := 0;
+    v_word text;
+    v_languages text collate "C";
+    v_place integer;
+    v_marked text[] := marked_a[:30];
+begin
+    foreach v_place in array only_b[:20] loop
+        v_marked := v_marked || marked_b[v_place];
+    end loop;
+    foreach v_word in array v_marked loop
+        v_languages := memfold_internal._guard_languages() ->> translate(v_word, E'\x01', '');
+        if v_languages = 'en' then
+            v_english := v_english + 1;
+        elsif strpos(v_languages, 'en') = 0 then
+            v_other := v_other + 1;
+        end if;
+    end loop;
+    if v_english <> v_other then
+        return v_english > v_other;
+    end if;
+    v_word := array_to_string(v_marked, ' ');
+    if octet_length(v_word) > length(v_word) then
+        return false;
+    end if;
+    -- (a word whose ending goes is known by its stem: that is enough here, and one probe a word; most names are the same in every language)
+    return case when count(*) < 2 * count(known.word) then true when v_other > 0 or is_one and count(*) > 0 then false end
+    from unnest(v_marked) as listed(word)
+    left join lateral (
+        select l.word from memfold.lexicon as l
+        where l.word = any (array[listed.word, regexp_replace(listed.word, '(?:s|ed|ing)$', '')])
+        limit 1
+    ) as known on true
+    where listed.word !~ E'^[].,0-9$%''+\\x01-]';
+end;
+$function$;
+revoke all on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) from public;
+comment on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) is
+'Whether two texts are in English: by their grammatical words; where these say nothing, not if one has a letter that English has not,
+and yes if the lexicon knows more than half of the words that are no names. Null: nobody knows. is_one: little more than one word differs; what nobody
+knows is not English then.';
+
+-- A word of another language without endings of gender, number and case; those of the past stay on.
+create or replace function memfold_internal._guard_root(word text)
+returns text
+language sql
+immutable
+parallel safe
+return regexp_replace(
+    word collate "C",
+    '(?<=.{3})(?:(?<!t)(?:es|en|e)|er|em|as|os|[snaoix]'
+    || '|ами|ями|ого|его|ому|ему|ыми|ими|[оеы]й|[ая]я|[ыи]х|[ыи]м|ою|ом|ем|ах|ям|ях|ам|ов|ев|[аяуюеыиьо]|(?:[еёюиуяа]т)(?:ся)?)$'
+    -- Turkish: the present of what is not done
+    || '|(?<=..)m[aeiıuü](?:z|yor)$', ''
+);
+revoke all on function memfold_internal._guard_root(text) from public;
+
+-- "Hilft Ida" / "Ida hilft": b begins with a person that stands behind the verb of a, and the same verb follows.
+create or replace function memfold_internal._guard_is_object_ahead(
+    a text[], marked_a text[], classes_a text[], b text[], classes_b text[]
+)
+returns boolean
+language sql
+immutable
+parallel safe
+return exists (
+    select from generate_series(1, 2) as s (place)
+    cross join generate_series(2, least(cardinality(a), 20)) as o (place)
+    where
+        memfold_internal._guard_root(a[o.place]) = memfold_internal._guard_root(b[s.place])
+        and (marked_a[o.place] <> a[o.place] or memfold_internal._guard_persons() ? a[o.place]) and classes_a[o.place] is null
+        and b[1] <> a[1] and b[s.place + 1] = any (a[1:2]) and array_position(a, b[s.place + 1]) < o.place
+        and (s.place = 1 or left(classes_b[s.place - 1], 1) = 's' and s.place = 2)
+);
+revoke all on function memfold_internal._guard_is_object_ahead(text[], text[], text[], text[], text[]) from public;
+
+-- Whether two words are forms of one, but for those of persons: a brother is no sister.
+create or replace function memfold_internal._guard_is_form(word text, other text)
+returns boolean
+language sql
+immutable
+parallel safe
+return memfold_internal._guard_root(word) = memfold_internal._guard_root(other)
+and not (word ~ 'os?$' and other ~ 'as?$' or word ~ 'as?$' and other ~ 'os?$');
+revoke all on function memfold_internal._guard_is_form(text, text) from public;
+
+create or replace function memfold_internal._guard_other_language(
+    a text[], marked_a text[], classes_a text[], only_a integer[], b text[], marked_b text[], classes_b text[], only_b integer[]
+)
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_words_a text[] := '{}'::text[];
+    v_words_b text[] := '{}'::text[];
+    v_markers_a text[] := '{}'::text[];
+    v_markers_b text[] := '{}'::text[];
+    v_grammar_a text[] := '{}'::text[];
+    v_grammar_b text[] := '{}'::text[];
+    v_place integer;
+    v_other integer;
+    v_class text collate "C";
+    v_found text;
+    v_cases boolean := false;
+    v_nobody constant text[] := '{user,benutzer,benutzerin,nutzer,nutzerin,anwender,anwenderin,kunde,kundin,utilisateur,utilisatrice,
+        client,cliente,usuario,usuaria,usuário,usuária,utente,gebruiker,пользователь,пользовательница,пользователя,клиент}'::text[];
+    -- where something is, or to what it belongs: one for another says little
+    v_light constant text[] := '{in,im,ins,zu,zum,zur,bei,beim,à,au,aux,de,d,dans,en,chez,al,del,di,da,dal,dalla,dallo,nel,nella,nello,
+        della,dello,dei,degli,delle,alla,do,dos,das,em,na,no,nos,nas,ao,pelo,pela,в,во,на,к,ко,о,об,при,als,como,comme,come,как}'::text[];
+    -- who does, and who is done to
+    v_roles constant text[] := '{von,vom,an,für,par,por,per,pour,para,da,dal,dalla,pelo,pela,у,от,к,для}'::text[];
+    v_genitive constant text[] := '{von,vom,de,d,du,des,del,della,dello,di,do,van}'::text[];
+    v_owners constant text[] := '{sein,seine,seinen,ihr,ihre,ihren,son,sa,ses,leur,leurs,su,sus,suo,sua,suoi,sue,seu,seus,suas,его,её,их,
+        zijn,haar}'::text[];
+    v_past constant text[] := '{war,waren,hatte,hatten,wurde,wurden,était,étaient,avait,avaient,era,eran,erano,eram,estaba,estaban,
+        estava,estavam,había,aveva,avevano,tinha,tenía,был,была,было,были,had,werd}'::text[];
+begin
+    foreach v_place in array only_a loop
+        v_class := left(classes_a[v_place], 1);
+        if v_class = 'p' then
+            v_markers_a := v_markers_a || a[v_place];
+        elsif v_class in ('s', '&') then
+            v_grammar_a := v_grammar_a || a[v_place];
+        elsif v_class = 'u' then
+            v_words_a := v_words_a || classes_a[v_place];
+        elsif (v_class is null or v_class in ('S', 'o')) and a[v_place] <> all (v_nobody) and a[v_place] !~ '[0-9]|^[.,]*$' then
+            v_words_a := v_words_a || a[v_place];
+        end if;
+    end loop;
+    foreach v_place in array only_b loop
+        v_class := left(classes_b[v_place], 1);
+        if v_class = 'p' then
+            v_markers_b := v_markers_b || b[v_place];
+        elsif v_class in ('s', '&') then
+            v_grammar_b := v_grammar_b || b[v_place];
+        elsif v_class = 'u' then
+            v_words_b := v_words_b || classes_b[v_place];
+        elsif (v_class is null or v_class in ('S', 'o')) and b[v_place] <> all (v_nobody) and b[v_place] !~ '[0-9]|^[.,]*$' then
+            v_words_b := v_words_b || b[v_place];
+        end if;
+    end loop;
+
+    -- words of content: each with a form of it, as far as there is one
+    for v_at in reverse least(cardinality(v_words_a), 20)..1 loop
+        v_other := (
+            select w.place from unnest(v_words_b[:20]) with ordinality as w (word, place)
+            where memfold_internal._guard_is_form(w.word, v_words_a[v_at])
+            limit 1
+        );
+        if v_other is not null then
+            -- "one who helps" / "one who is helped", where a case says so
+            v_cases := v_cases or v_words_a[v_at] ~ '[а-я]$' and v_words_b[v_other] <> v_words_a[v_at]
+                and (E'\x01' || v_words_a[v_at] = any (marked_a) or memfold_internal._guard_persons() ?| array[v_words_a[v_at], v_words_b[v_other]]);
+            v_words_a := v_words_a[:v_at - 1] || v_words_a[v_at + 1:];
+            v_words_b := v_words_b[:v_other - 1] || v_words_b[v_other + 1:];
+        end if;
+    end loop;
+    if v_words_a <> '{}' and v_words_b <> '{}' then
+        return 'substitution: ' || v_words_a[1] || ' <> ' || v_words_b[1];
+    end if;
+    -- what changes a fact when it is added
+    select format('%s: %s', memfold_internal._guard_changers() ->> w.word, w.word) into v_found
+    from unnest(v_words_a || v_words_b || v_grammar_a || v_grammar_b) with ordinality as w (word, place)
+    where memfold_internal._guard_changers() ? w.word
+    order by w.place
+    limit 1;
+    if v_found is not null then
+        return v_found;
+    end if;
+    if (v_grammar_a && v_past) <> (v_grammar_b && v_past) then
+        return 'tense: ' || array_to_string(
+            array(select unnest(v_grammar_a || v_grammar_b) intersect select unnest(v_past) order by 1), ', ');
+    end if;
+    if v_markers_a <> '{}' and v_markers_b <> '{}' and not (v_markers_a <@ v_light and v_markers_b <@ v_light) then
+        return 'substitution: ' || v_markers_a[1] || ' <> ' || v_markers_b[1];
+    end if;
+    -- "his boss is Karl" / "is the boss of Karl"; "Karl has borrowed it" / "has borrowed it from Karl"
+    if v_grammar_a && v_owners and not v_grammar_b && v_owners and (v_markers_b || v_grammar_b) && v_genitive
+        or v_grammar_b && v_owners and not v_grammar_a && v_owners and (v_markers_a || v_grammar_a) && v_genitive
+        or v_words_a = '{}' and v_words_b = '{}'
+        and (v_cases and v_markers_a = v_markers_b or (v_markers_a && v_roles) <> (v_markers_b && v_roles))
+        or memfold_internal._guard_is_object_ahead(a, marked_a, classes_a, b, classes_b)
+        or memfold_internal._guard_is_object_ahead(b, marked_b, classes_b, a, classes_a)
+    then
+        return 'order: ' || array_to_string(a[:6], ' ') || ' <> ' || array_to_string(b[:6], ' ');
+    end if;
+    return null;
+end;
+$function$;
+revoke all on function memfold_internal._guard_other_language(
+    text[], text[], text[], integer[], text[], text[], text[], integer[]
+) from public;
+comment on function memfold_internal._guard_other_language(
+    text[], text[], text[], integer[], text[], text[], text[], integer[]
+) is
+'What two texts in another language than English say otherwise, as a signal, or null: words of content that are no forms of each other, on
+both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
+(order). The places are those of the words that only one of them has.';

@@ -1,0 +1,42 @@
+-- The guard: whom a text is about, where the other text says all the rest.
+
+create or replace function memfold_internal._guard_subject(
+    a text[], marked_a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
+)
+returns text
+language plpgsql
+immutable
+parallel safe
+as $function$
+declare
+    v_place integer;
+    v_is_first boolean := true;
+begin
+    -- "his sister works here" / "works here": somebody else, in front of all that both say
+    if cardinality(only_b) < 3 and not exists (
+        select from unnest(only_b) as o (place) where coalesce(left(classes_b[o.place], 1) not in ('s', '&', 'p'), true)
+    ) then
+        foreach v_place in array only_a loop
+            if memfold_internal._guard_persons() ? a[v_place] then
+                -- "feeds his neighbour's cat" / "feeds his cat"
+                if a[v_place + 1] = '''s' then
+                    return 'pronoun: ' || a[v_place];
+                end if;
+                exit when v_place > 5;
+                select not exists (
+                    select from generate_series(1, v_place - 1) as p (place)
+                    where coalesce(left(classes_a[p.place], 1) not in ('s', '&'), true) and p.place <> all (only_a)
+                ) into v_is_first;
+                -- (but "his sister Ann works here" is "Ann works here"; su is a preposition in Italian)
+                if v_is_first and marked_a[v_place + 1] = a[v_place + 1] and (left(classes_a[1], 1) is distinct from 'p' or a[1] = 'su') then
+                    return 'pronoun: ' || a[v_place];
+                end if;
+            end if;
+        end loop;
+    end if;
+    return null;
+end;
+$function$;
+revoke all on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) from public;
+comment on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) is
+'The person whom text a names in front of what text b says too, as a signal of the guard (pronoun), or null. To be asked both ways.';
