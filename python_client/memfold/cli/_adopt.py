@@ -134,6 +134,13 @@ def _gentle_options(command: F) -> F:
     return command
 
 
+_ABSORB = click.option(
+    "--absorb/--no-absorb",
+    default=None,
+    help="After step 6: an INSERT of a text that is there succeeds without its row, and is counted. Default: it fails.",
+)
+
+
 def _gently(given: dict[str, Any]) -> Options:
     return Options(
         lock_timeout=given["lock_timeout"] / 1000,
@@ -156,8 +163,9 @@ _EXPRESSIONS = ("content", "tenant", "bucket", "created", "where")
 @_TABLE
 @_definition_options
 @_gentle_options
+@_ABSORB
 @json_option
-def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
+def adopt_plan(dsn: str | None, table: str, absorb: bool | None, **given: Any) -> None:
     """Print the SQL of all steps, and their locks.
 
     With an estimate. Changes nothing.
@@ -167,7 +175,7 @@ def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
-        lines = list(adopter.plan(definition, known, _gently(given)))
+        lines = list(adopter.plan(definition, known, _gently(given), absorb=absorb))
     for line in lines:
         show_lines(line)
     report({"table": table, "plan": lines})
@@ -191,7 +199,14 @@ def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any
 @click.option("--step", type=click.IntRange(1, 6), help="Only this step, which must be the next one.")
 @click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and go on after it.")
 @click.option("--dry-run", is_flag=True, help="At step 4: say what it would do, and stop.")
-@click.option("--csv", "csv", type=PATH, metavar="FILE", help="At step 4: write each row to archive there.")
+@click.option(
+    "--csv",
+    "csv",
+    type=PATH,
+    metavar="FILE",
+    help="At step 4: write each row to archive there, with the texts.",
+)
+@_ABSORB
 @json_option
 def adopt_run(
     dsn: str | None,
@@ -200,6 +215,7 @@ def adopt_run(
     confirm: bool,
     dry_run: bool,
     csv: Path | None,
+    absorb: bool | None,
     **given: Any,
 ) -> None:
     """Walk the steps that are left.
@@ -212,6 +228,7 @@ def adopt_run(
     memfold adopt run --table public.memories --content content --tenant tenant_id --created created_at
     memfold adopt run --table public.memories --step 4 --dry-run --csv duplicates.csv
     memfold adopt run --table public.memories --confirm
+    memfold adopt run --table public.memories --absorb
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
@@ -222,14 +239,14 @@ def adopt_run(
             only=step,
             confirm=confirm,
             dry_run=dry_run,
+            absorb=absorb,
             report=csv,
             show=say_lines if wants_json() else show_lines,
         )
         report(_standing(state, None))
         if state.step == 6:
-            show(
-                f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or catch 23505."
-            )
+            then = "A text that is there is absorbed." if state.absorbs else "Or catch 23505."
+            show(f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...). {then}")
 
 
 @adopt.command("status")
