@@ -1,4 +1,4 @@
-"""An adoption that absorbs: the INSERT of a text that is there succeeds without its row, and is counted on the row that is."""
+"""An adoption that absorbs: an INSERT of a text that is there succeeds without its row, which is counted instead."""
 
 from __future__ import annotations
 
