@@ -162,7 +162,7 @@ def write(
             *(
                 [
                     "From then on a plain INSERT of a text that is there succeeds without its row, and is counted in",
-                    "memfold.adoption_repeats: about 60 microseconds more for each INSERT. RETURNING gives nothing for it.",
+                    "memfold.adoption_repeats: about 90 microseconds more a row. RETURNING gives nothing for it.",
                 ]
                 if absorb
                 else []
