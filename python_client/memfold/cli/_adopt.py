@@ -238,8 +238,8 @@ def adopt_run(
         )
         report(_standing(state, None))
         if state.step == 6:
-            then = "A text that is there is absorbed." if state.absorbs else "Or catch 23505."
-            show(f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...). {then}")
+            then = "plainly: a text that is there is absorbed" if state.absorbs else "catch 23505"
+            show(f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or {then}.")
 
 
 @adopt.command("status")
