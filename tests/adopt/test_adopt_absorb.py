@@ -153,7 +153,7 @@ def test_another_text_and_another_tenant_do_not_wait(db: DB, absorbing: None, co
 
 def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, connect: Connect) -> None:
     """As they do not without memfold: whoever repeats what is there waits for nobody."""
-    for text in ("x", "y"):
+    for text in ("x", "y", "X", "Y"):
         db.execute(INSERT, [text])
     first, second = connect(), connect()
     for session in (first, second):
@@ -162,7 +162,7 @@ def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, c
         assert session.execute(INSERT, [text]).rowcount == 0
     first.execute("commit")
     second.execute("commit")
-    assert db.execute(COUNTED.encode()).fetchall() == [("x", 2), ("y", 2)]
+    assert db.execute(COUNTED.encode()).fetchall() == [("x", 3), ("y", 3)]
 
 
 def test_a_row_that_goes_meanwhile_does_not_take_the_text_along(
