@@ -125,7 +125,9 @@ def test_slots_filters_and_scores(store: MemfoldVectorStore, dsn: str, db: DB) -
 
 def test_a_search_by_vector_gives_scores(store: MemfoldVectorStore) -> None:
     """mem0's provider for LangChain's stores looks for a method of this name."""
-    store.add_texts(["Alice has a cat.", "The train leaves at noon."], [{"page": 1}, {"page": 2}], ids=["a", "b"])
+    store.add_texts(
+        ["Alice has a cat.", "The train leaves at noon."], [{"page": 1}, {"page": 2}], ids=["a", "b"]
+    )
     scored = store.similarity_search_with_score_by_vector(vector("Alice has a cat."), k=2)
     assert scored == store.similarity_search_with_score("Alice has a cat.", k=2)
     assert [document.id for document, _ in scored] == ["a", "b"]

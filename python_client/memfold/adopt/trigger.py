@@ -89,7 +89,7 @@ class TriggerFunction(SqlFragments):
     def _held(self) -> Node:
         """The key of the row that holds the text of the new one, and whether a row of the new one's key is there."""
         # The hash first: an expression may fail on rows that have none.
-        same = [(column(self.hash, "t"), column(self.hash, "new"))]
+        same: list[tuple[Node, Node]] = [(column(self.hash, "t"), column(self.hash, "new"))]
         same += [(one.on("t"), one.on("new")) for one in self.of.scope]
         keys = [(column(one, "k"), column(one, "new")) for one in self.of.key]
         return build(
