@@ -63,8 +63,9 @@ comment on function memfold_internal._adds_to(uuid) is
 
 create or replace function memfold_internal._note_stripe(root_id uuid) returns text
 language sql volatile
-return pg_catalog.set_config('memfold.adds_to',
-    pg_catalog.concat(pg_catalog.current_setting('memfold.adds_to', true), root_id), true);
+return pg_catalog.set_config(
+    'memfold.adds_to', pg_catalog.concat(pg_catalog.current_setting('memfold.adds_to', true), root_id), true
+);
 revoke all on function memfold_internal._note_stripe(uuid) from public;
 comment on function memfold_internal._note_stripe(uuid) is
 'For _adds_to(), until the transaction ends: it has added to a stripe of the root. One expression, which its callers inline.';
