@@ -1,9 +1,10 @@
 """Adoption of what mem0 and langchain-postgres keep, by them: ``python bench/adopting_peers.py DSN``.
 
 Needs both libraries beside memfold, best in an environment of their own (`pip install mem0ai langchain-postgres
-memfold`), and DSN: a server with pgvector, as a role that may create databases. It makes a database ``memfold_peers``,
-anew if need be. Each library writes rows, is adopted while another of its clients goes on writing, and is then used as
-before. Vectors are made up and nothing asks a model. Writes bench/results/adopting_peers.md; any surprise is an error.
+'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It makes a database
+``memfold_peers``, anew if need be. Each library writes rows, is adopted while another of its clients goes on writing,
+and is then used as before; at last the adoption absorbs, and the library adds 1,000 texts of which 100 are duplicates.
+Vectors are made up and nothing asks a model. Writes bench/results/adopting_peers.md; any surprise is an error.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RESULT = Path(__file__).resolve().parent / "results" / "adopting_peers.md"
 ROWS = 2000
 USERS = 5
 DIMENSIONS = 8
+ABSORBED = 100
 
 
 def vector(text: str) -> list[float]:
@@ -71,6 +73,8 @@ class Peer(Protocol):
     options: dict[str, str | None]
 
     def add(self, user: str, text: str) -> str: ...
+    def add_all(self, user: str, texts: list[str]) -> list[str]: ...
+    def get(self, key: str) -> str | None: ...
     def row(self, user: str, text: str) -> dict[str, Any]: ...
     def search(self, user: str, text: str) -> list[str]: ...
     def change(self, key: str, user: str, text: str) -> None: ...
@@ -113,6 +117,13 @@ class Mem0:
 
     def add(self, user: str, text: str) -> str:
         return str(self.memory.add(text, user_id=user, infer=False)["results"][0]["id"])
+
+    def add_all(self, user: str, texts: list[str]) -> list[str]:
+        return [self.add(user, text) for text in texts]
+
+    def get(self, key: str) -> str | None:
+        found = self.memory.get(key)
+        return found and str(found["memory"])
 
     def row(self, user: str, text: str) -> dict[str, Any]:
         return {"payload": Json({"data": text, "user_id": user})}
@@ -163,6 +174,13 @@ class Langchain:
 
     def add(self, user: str, text: str) -> str:
         return str(self.store.add_documents([self._document(user, text)], ids=[str(uuid.uuid4())])[0])
+
+    def add_all(self, user: str, texts: list[str]) -> list[str]:
+        return list(self.store.add_documents([self._document(user, text) for text in texts]))
+
+    def get(self, key: str) -> str | None:
+        found = self.store.get_by_ids([key])
+        return found[0].page_content if found else None
 
     def row(self, user: str, text: str) -> dict[str, Any]:
         with self.store.session_maker() as session:
@@ -275,6 +293,22 @@ def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
         must(again != key, f"{peer.name}: the text of a changed row is not free")
         peer.remove(again)
         peer.add("user-1", "PLAYS the cello")
+        known = adopter_run(dsn, peer, absorb=True)
+        must(known.absorbs, f"{peer.name}: it does not absorb")
+        given = [f"Fact 3-{n}: likes tea number {n}." for n in range(1000 - ABSORBED)]
+        given += [f"  {text.upper()}" for text in given[:ABSORBED]]
+        random.Random(3).shuffle(given)
+        before = one(f"select count(*) from {peer.table}")
+        began = time.monotonic()
+        keys = peer.add_all("user-3", given)
+        absorbing = time.monotonic() - began
+        counted = one(f"select sum(repeats) from memfold.adoption_repeats where adoption = '{known.name}'")
+        rows = one(f"select count(*) from {peer.table}") - before
+        must((rows, counted) == (1000 - ABSORBED, ABSORBED), f"{peer.name}: {rows} rows, {counted} absorbed")
+        must(len(keys) == 1000, f"{peer.name}: {len(keys)} keys")
+        must([peer.get(key) for key in keys].count(None) == ABSORBED, f"{peer.name}: keys of absorbed texts")
+        must(peer.search("user-3", given[0]) != [], f"{peer.name}: search after absorbing")
+        peer.remove(keys[0])
     return [
         f"{peer.name} {peer.version}",
         ROWS + writer.added,
@@ -284,7 +318,18 @@ def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
         writer.conflicts,
         f"{took:.1f}",
         f"{writer.longest * 1000:.0f}",
+        rows,
+        counted,
+        f"{absorbing:.1f}",
     ]
+
+
+def adopter_run(dsn: str, peer: Peer, *, absorb: bool) -> Any:
+    """Once more, to change what a duplicate insert gives."""
+    with Adopter(dsn) as adopter:
+        definition, known = adopter.define(peer.table, {})
+        adopter.run(definition, known, Options(), absorb=absorb)
+        return adopter.known(peer.table)
 
 
 def main() -> int:
@@ -297,7 +342,7 @@ def main() -> int:
     dsn = make_conninfo(server, dbname=DATABASE)
     migrate.install(dsn)
     heads = ["library", "rows written", "archived", "live", "of them added meanwhile", "conflicts meanwhile",
-             "seconds", "slowest add, ms"]  # fmt: skip
+             "seconds", "slowest add, ms", "of 1,000 texts rows", "absorbed", "seconds"]  # fmt: skip
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(ask(dsn, make) for make in (Mem0, Langchain))]
     printed = "\n".join("| " + " | ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in line) + " |"
                         for line in lines)  # fmt: skip
@@ -306,7 +351,9 @@ def main() -> int:
         "Each library has written 2,000 memories, one in twelve a duplicate in another spelling; all six steps were"
         " run while another client of it went on adding, without pause. Every row written is live or archived, no text"
         " is there twice, and afterwards each library adds, searches, changes and removes as before; its duplicate"
-        " raises 23505, of which `conflict_of` makes a `MemoryHashConflict` with the id of the row that is there.\n\n"
+        " raises 23505, of which `conflict_of` makes a `MemoryHashConflict` with the id of the row that is there. Then, with"
+        " `--absorb`, each library adds 1,000 texts, 100 of them duplicates in another spelling (mem0 one by one,"
+        " LangChain by one `add_documents`): no call fails, and the table of repeats counts 100.\n\n"
         f"{printed}\n"
     )
     RESULT.write_text(text, encoding="utf-8")

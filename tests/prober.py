@@ -25,7 +25,8 @@ DB = psycopg.Connection[Any]
 
 # Not of a tenant: models and their thresholds, what an administrator adopts, alembic's own.
 SHARED = {
-    "embedding_models", "calibrations", "calibration_changes", "adoptions", "adoption_archive", "alembic_version",
+    "embedding_models", "calibrations", "calibration_changes", "adoptions", "adoption_archive", "adoption_repeats",
+    "adoption_claims", "alembic_version",
     "lexicon",
 }  # fmt: skip
 # Columns of tenants' tables whose texts are no tenant's own: states, names of rules and of shared models.

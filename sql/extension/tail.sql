@@ -26,6 +26,7 @@ select pg_catalog.pg_extension_config_dump('memfold.labelled_pairs', '');
 select pg_catalog.pg_extension_config_dump('memfold.runs', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoptions', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoption_archive', '');
+select pg_catalog.pg_extension_config_dump('memfold.adoption_repeats', '');
 
 -- A dump lists the privileges of an extension's objects that differ from those they were made with, and their change of
 -- owner counts as such. This makes the present ones those they were made with: a later version may have other functions.

@@ -10,6 +10,7 @@ create table memfold.adoptions (
     confirmed_at timestamptz,
     withheld boolean not null default false,
     paused boolean not null default false,
+    absorbs boolean not null default false,
     "position" jsonb,
     rows_seen bigint not null default 0,
     rows_hashed bigint not null default 0,
@@ -36,6 +37,8 @@ comment on column memfold.adoptions.confirmed_at is
 comment on column memfold.adoptions.withheld is
 'While the unique index is built, new and changed rows get no hash, so that they cannot make it fail. They get it afterwards.';
 comment on column memfold.adoptions.paused is 'Read between batches.';
+comment on column memfold.adoptions.absorbs is
+'From step 6 on an INSERT of a text that is there succeeds without its row, and is counted in adoption_repeats.';
 comment on column memfold.adoptions."position" is 'Step 3: the key of the last row of the last batch, its columns as text.';
 comment on column memfold.adoptions.left_out is 'Rows without a hash, by reason, as counted last.';
 comment on column memfold.adoptions.steps is 'When each step began and ended.';
@@ -68,3 +71,25 @@ comment on column memfold.adoption_archive.kept_key is 'The key of the row that 
 comment on column memfold.adoption_archive.repointed is
 'Rows of child tables that refer to the kept row instead since: constraint, table, and their keys.';
 comment on column memfold.adoption_archive.archived_at is 'The same for all rows of one batch, which is one transaction.';
+
+create table memfold.adoption_repeats (
+    repeat_id uuid primary key default memfold_internal._new_id(),
+    adoption text collate "C" not null,
+    row_key jsonb not null,
+    repeats bigint not null default 1 check (repeats > 0),
+    first_at timestamptz not null default pg_catalog.clock_timestamp(),
+    last_at timestamptz not null default pg_catalog.clock_timestamp()
+);
+create index adoption_repeats_key_idx on memfold.adoption_repeats using hash (row_key);
+comment on table memfold.adoption_repeats is
+'Inserts that were absorbed because their text was there, by the row that holds it: the sum of `repeats` over its lines. Writers at
+the same moment count in lines of their own, so that none waits for another.';
+comment on column memfold.adoption_repeats.adoption is 'The name of the adoption.';
+comment on column memfold.adoption_repeats.row_key is
+'The key of the row that was there, by column, as in adoption_archive.';
+
+-- Of no use after a crash: whoever had claimed a text is gone then.
+create unlogged table memfold.adoption_claims (claim bigint primary key);
+comment on table memfold.adoption_claims is
+'Texts that are being inserted at the moment into tables whose adoption absorbs: a second insert of one waits here for the first.
+Looks empty to everybody, for a row is deleted by the transaction that inserts it.';

@@ -161,7 +161,14 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     with file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert len(rows) == surplus
-    assert rows[0].keys() == {"tenant", "bucket", "content_hash", "kept_id", "archived_id"}
+    assert list(rows[0]) == [
+        "tenant", "bucket", "content_hash", "kept_id", "archived_id", "kept_content", "archived_content",
+    ]  # fmt: skip
+    contents = "select content from app.memories where id = %s"
+    for row in rows[:50]:
+        assert row["kept_content"] == one(db, contents, [row["kept_id"]])
+        assert row["archived_content"] == one(db, contents, [row["archived_id"]])
+    assert 'Of each text the oldest row stays, by "created_at", then by key.' in first.stdout
     assert {table: len(rows) for table, rows in state(db).items()} == {t: len(r) for t, r in before.items()}
     assert "step 3 of 6 is done" in run("status").stdout
     assert "no content" in run("status").stdout
@@ -179,6 +186,39 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     again = catalog(db)
     run("run", *TABLE)
     assert catalog(db) == again, "a walk that is over does nothing"
+
+
+@pytest.mark.one_server
+def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
+    """How the number of duplicates was guessed; and, before anything is confirmed, that the lowest key is no age."""
+    db.execute(
+        "create table public.notes (id uuid primary key default gen_random_uuid(), content text);"
+        " insert into public.notes (content) select 'Fact ' || i % 250 from generate_series(1, 500) as i"
+    )
+    said = run("plan", "--table", "public.notes", "--content", "content").stdout
+    assert "never analyzed" in said
+    db.execute("analyze public.notes")
+    said = run("plan", "--table", "public.notes", "--content", "content").stdout
+    guess = re.search(
+        r"duplicates +perhaps 250 rows; step 4 counts them. A guess from a sample that ANALYZE took \(20[-: 0-9]+\):"
+        " about 250 different texts, letter by letter",
+        said,
+    )
+    assert guess, said
+    ageless = (
+        "the lowest key (id) stays: ANY ROW, not the oldest, for a key of type uuid need not grow with time"
+    )
+    assert ageless in said
+    reported = run("run", "--table", "public.notes", "--content", "content").stdout
+    assert (
+        reported.index("250 would be archived")
+        < reported.index(ageless)
+        < reported.index("Nothing was changed")
+    )
+    run("undo", "--table", "public.notes")
+    db.execute("alter table public.notes add n bigint generated always as identity unique")
+    said = run("plan", "--table", "public.notes", "--content", "content", "--id", "n").stdout
+    assert "the lowest key (n) stays: the oldest, if keys grow with time." in said
 
 
 def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

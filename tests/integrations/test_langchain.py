@@ -123,6 +123,19 @@ def test_slots_filters_and_scores(store: MemfoldVectorStore, dsn: str, db: DB) -
     assert [one.metadata["n"] for one in retriever.invoke("Alice")] == [7]
 
 
+def test_a_search_by_vector_gives_scores(store: MemfoldVectorStore) -> None:
+    """mem0's provider for LangChain's stores looks for a method of this name."""
+    store.add_texts(
+        ["Alice has a cat.", "The train leaves at noon."], [{"page": 1}, {"page": 2}], ids=["a", "b"]
+    )
+    scored = store.similarity_search_with_score_by_vector(vector("Alice has a cat."), k=2)
+    assert scored == store.similarity_search_with_score("Alice has a cat.", k=2)
+    assert [document.id for document, _ in scored] == ["a", "b"]
+    assert scored[0][1] == pytest.approx(1)
+    filtered = store.similarity_search_with_score_by_vector(vector("Alice has a cat."), filter={"page": 2})
+    assert [document.id for document, _ in filtered] == ["b"]
+
+
 def test_texts_of_others_are_found(store: MemfoldVectorStore, db: DB) -> None:
     store.add_texts(["Alice has a cat."])
     memory_id = ingest(

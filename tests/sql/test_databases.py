@@ -98,6 +98,8 @@ insert into memfold.calibration_changes (model, before, actor) values ('before',
 insert into memfold.adoptions (table_schema, table_name, name, definition) values ('s', 't', 'n', '{}');
 insert into memfold.adoption_archive (adoption, reason, table_schema, table_name, row_data)
 values ('n', 'duplicate', 's', 't', '{}');
+insert into memfold.adoption_repeats (adoption, row_key) values ('n', '{}');
+insert into memfold.adoption_claims values (1);
 """
 
 

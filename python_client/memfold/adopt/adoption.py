@@ -135,10 +135,12 @@ class Adopter:
 
     # Commands
 
-    def plan(self, definition: Definition, known: Adoption | None, options: Options) -> Iterator[str]:
+    def plan(
+        self, definition: Definition, known: Adoption | None, options: Options, *, absorb: bool | None = None
+    ) -> Iterator[str]:
         """The lines of the plan; nothing is changed."""
         with _clear("plan"):
-            yield from plan.write(self.connection, definition, known, options)
+            yield from plan.write(self.connection, definition, known, options, absorb=absorb)
 
     def begin(self, definition: Definition) -> Adoption:
         """Record that the adoption has begun."""
@@ -168,10 +170,15 @@ class Adopter:
         only: int | None = None,
         confirm: bool = False,
         dry_run: bool = False,
+        absorb: bool | None = None,
         report: Path | None = None,
         show: Callable[[str], None] = lambda _: None,
     ) -> Adoption:
-        """Walk the steps that are left, or one of them. Stops before step 4 changes anything, until confirmed."""
+        """Walk the steps that are left, or one of them. Stops before step 4 changes anything, until confirmed.
+
+        absorb: whether, once all are done, an INSERT of a text that is there succeeds without its row, and is counted;
+        None: as before, at first that it fails.
+        """
         adoption = known or self.begin(definition)
         current = self.session(definition, adoption, options)
         if current.adoption.paused:
@@ -180,6 +187,9 @@ class Adopter:
         step = current.adoption.step + 1
         with _stopping(current):
             try:
+                if absorb is not None:
+                    with _clear("absorb"):
+                        steps.absorb(current, absorb)
                 while step <= LAST and (only is None or step <= only):
                     if only is not None and step < only:
                         raise AdoptError(
@@ -249,6 +259,7 @@ class Adopter:
                         f"  {child.table} ({', '.join(child.columns)}): {rows:,} references to re-point"
                         + (f", of which {collisions:,} collide and would be archived" if collisions else "")
                     )
+                show(plan.kept(current.definition))
             if dry_run:
                 show("dry run: nothing was changed")
                 return False

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
-from psycopg.rows import DictRow
+import psycopg
+from psycopg.rows import DictRow, tuple_row
 from sqlglot import exp
 
 from memfold.adopt import catalog
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Child
 from memfold.adopt.dedup_statements import touched
-from memfold.adopt.expressions import build, column, render
+from memfold.adopt.expressions import Node, build, column, render, typed
 from memfold.adopt.session import Session
 from memfold.errors import AdoptError
 
@@ -53,23 +53,54 @@ def find(session: Session) -> Report:
 
 
 def write_csv(session: Session, path: Path) -> int:
-    """One line for every row that would be archived."""
-    keys = ", ".join(
-        f"k.k{n} as kept_{n}, m.k{n} as archived_{n}" for n in range(len(session.definition.key))
+    """One line for every row that would be archived: whose it is, its key and text, and those of the row that is kept."""
+    of = session.definition
+    pairs = [
+        exp.alias_(exp.column(f"k{n}", table=alias), f"{what}_{one}", quoted=True)
+        for n, one in enumerate(of.key)
+        for what, alias in (("kept", "k"), ("archived", "m"))
+    ]
+    texts = [
+        exp.alias_(x.as_text(of.content.on(alias)), name, quoted=True)
+        for name, alias in (("kept_content", "o"), ("archived_content", "t"))
+    ]
+    tree = build(
+        "select m.tenant, m.bucket, encode(m.h, 'hex') as content_hash, X"
+        " from memfold_members as m join memfold_members as k on k.group_id = m.group_id and k.place = 1"
+        " join T as t on A join T as o on B where m.place > 1 order by m.group_id, m.place",
+        X=[*pairs, *texts],
+        T=of.table.node,
+        A=_same_key(session, "t", "m"),
+        B=_same_key(session, "o", "k"),
     )
-    rows = session.fetch(
-        "select m.tenant, m.bucket, pg_catalog.encode(m.h, 'hex') as content_hash, "  # noqa: S608
-        f"{keys} from pg_temp.memfold_members as m"
-        " join pg_temp.memfold_members as k on k.group_id = m.group_id and k.place = 1"
-        " where m.place > 1 order by m.group_id, m.place"
-    )
-    names = session.definition.key
-    with path.open("w", newline="", encoding="utf-8") as file:
+    written = 0
+    # not all texts at once into memory
+    with (
+        session.transaction(),
+        psycopg.RawServerCursor(session.connection, "memfold_duplicates", row_factory=tuple_row) as rows,
+        path.open("w", newline="", encoding="utf-8") as file,
+    ):
+        rows.execute(render(tree).encode())
         writer = csv.writer(file)
-        pairs = itertools.chain.from_iterable((f"kept_{one}", f"archived_{one}") for one in names)
-        writer.writerow(["tenant", "bucket", "content_hash", *pairs])
-        writer.writerows(row.values() for row in rows)
-    return len(rows)
+        writer.writerow([one.name for one in rows.description or ()])
+        for row in rows:
+            writer.writerow(row)
+            written += 1
+    return written
+
+
+def _same_key(session: Session, alias: str, member: str) -> Node:
+    """The row of that name is the one that the member is."""
+    of = session.definition
+    return x.conjunction(
+        [
+            exp.EQ(
+                this=column(one, alias),
+                expression=typed(exp.column(f"k{n}", table=member), of.table.columns[one].type),
+            )
+            for n, one in enumerate(of.key)
+        ]
+    )
 
 
 def dry_run(session: Session) -> list[tuple[Child, int, int]]:

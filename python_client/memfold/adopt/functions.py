@@ -12,7 +12,8 @@ from sqlglot import exp
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Column
 from memfold.adopt.expressions import Node, build, column, render
-from memfold.adopt.sql_fragments import SqlFragments, composed, dollar_quoted, name_of, rendered
+from memfold.adopt.sql_fragments import composed, dollar_quoted, name_of, rendered
+from memfold.adopt.trigger import TriggerFunction
 
 __all__ = ["Functions"]
 
@@ -21,7 +22,7 @@ MADE_BY = "Made by memfold adopt"
 TRIGGERS = ("zz_memfold_insert", "zz_memfold_update")
 
 
-class Functions(SqlFragments):
+class Functions(TriggerFunction):
     """What is made for a table, and taken off again."""
 
     # Step 1
@@ -43,11 +44,6 @@ class Functions(SqlFragments):
 
     # Step 2
 
-    def _path(self) -> sql.Composable:
-        return sql.SQL(", ").join(
-            name_of(one) if one != "pg_temp" else sql.SQL("pg_temp") for one in self.path
-        )
-
     def hash_function(self) -> str:
         body = (
             "begin\n"
@@ -65,34 +61,6 @@ class Functions(SqlFragments):
             " language plpgsql immutable security definer set search_path = {path} as {body}",
             name=name_of(f"hash_{self.of.name}"),
             arguments=arguments,
-            path=self._path(),
-            body=dollar_quoted(body),
-        )
-
-    def trigger_function(self, *, withhold: bool = False) -> str:
-        if withhold:
-            body = (
-                "begin\n"
-                "    -- the unique index is being built; the row gets its hash afterwards\n"
-                f"    new.{render(x.name(self.hash))} := null;\n"
-                "    return new;\n"
-                "end\n"
-            )
-        else:
-            body = (
-                "begin\n"
-                "    begin\n"
-                f"        new.{render(x.name(self.hash))} := {render(self.hash_or_null('new'))};\n"
-                "    exception when others then\n"
-                f"        new.{render(x.name(self.hash))} := null;  -- the writer must not fail for it\n"
-                "    end;\n"
-                "    return new;\n"
-                "end\n"
-            )
-        return composed(
-            "create or replace function memfold.{name}() returns trigger"
-            " language plpgsql security definer set search_path = {path} as {body}",
-            name=name_of(f"fill_{self.of.name}"),
             path=self._path(),
             body=dollar_quoted(body),
         )

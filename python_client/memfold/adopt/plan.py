@@ -16,15 +16,22 @@ from memfold.adopt.options import Options
 from memfold.adopt.state import Adoption
 from memfold.adopt.statements import Statements
 
-__all__ = ["write"]
+__all__ = ["kept", "write"]
 
 _SAMPLE = 500
 
 
 def write(
-    connection: Connection, definition: Definition, adoption: Adoption | None, options: Options
+    connection: Connection,
+    definition: Definition,
+    adoption: Adoption | None,
+    options: Options,
+    *,
+    absorb: bool | None = None,
 ) -> Iterator[str]:
     """The lines of the plan."""
+    if absorb is None:
+        absorb = adoption is not None and adoption.absorbs
     made = Statements(definition)
     table = definition.table
     lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, tried again for {options.patience:.0f} s"
@@ -108,9 +115,8 @@ def write(
             "The report reads the table twice (no lock but ACCESS SHARE). Resolving, which has to be confirmed,",
             "goes on per batch of groups, each in a transaction of its own:",
             "Locks: the rows of the groups and what refers to them, FOR UPDATE, until it commits.",
-            "The oldest row of a group stays"
-            + (f" (by {definition.created}, then by key)" if definition.created else " (the lowest key)")
-            + "; the others go to memfold.adoption_archive.",
+            kept(definition),
+            "The others go to memfold.adoption_archive.",
             *(
                 f"Re-pointed: {one.table} ({', '.join(one.columns)}), {one.constraint}"
                 + (
@@ -137,7 +143,8 @@ def write(
             "Locks: SHARE UPDATE EXCLUSIVE on the table while the index is built; readers and writers do not wait.",
             "It waits for transactions that are older than itself, in nobody's way. While it is built new rows get no",
             "hash (the trigger's function is replaced, which locks nothing); afterwards they get theirs per batch.",
-            "From then on a writer of a duplicate gets 23505, unique_violation.",
+            "From then on a writer of a duplicate gets 23505, unique_violation"
+            + (", until step 6 is done." if absorb else "."),
         ],
         [
             *made.find_functions(owner, []),
@@ -152,8 +159,16 @@ def write(
         [
             "Locks: none on the table.",
             f"memfold.insert_{definition.name}(...) inserts, and gives (key, deduped) instead of an error.",
+            *(
+                [
+                    "From then on a plain INSERT of a text that is there succeeds without its row, and is counted in",
+                    "memfold.adoption_repeats: about 90 microseconds more a row. RETURNING gives nothing for it.",
+                ]
+                if absorb
+                else []
+            ),
         ],
-        made.insert_functions(owner, []),
+        [*made.insert_functions(owner, []), *(made.absorb_functions(owner, absorb=True) if absorb else [])],
     )
 
 
@@ -171,6 +186,24 @@ def _shown(definition: Definition) -> Iterator[str]:
     ]
     for name, value in rows:
         yield f"  {name:14} {value}"
+
+
+_AGELESS = ("uuid", "text", "character varying", "character", "bytea")
+
+
+def kept(definition: Definition) -> str:
+    """Which row of a text step 4 keeps, and how much that says about its age."""
+    if definition.created is not None:
+        return f"Of each text the oldest row stays, by {definition.created}, then by key."
+    key = ", ".join(definition.key)
+    types = {definition.table.columns[one].type.partition("(")[0] for one in definition.key}
+    ageless = sorted(types & set(_AGELESS))
+    return f"Of each text the row with the lowest key ({key}) stays" + (
+        f": ANY ROW, not the oldest, for a key of type {' and '.join(ageless)} need not grow with time."
+        " To keep the oldest: memfold adopt undo, then begin again with --created."
+        if ageless
+        else ": the oldest, if keys grow with time. Else undo, and begin again with --created."
+    )
 
 
 def _estimates(connection: Connection, definition: Definition, made: Statements) -> Iterator[str]:
@@ -208,7 +241,10 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
     if definition.content.is_column:
         stats = fetch(
             connection,
-            "select s.n_distinct::double precision as n from pg_catalog.pg_stats as s"
+            "select s.n_distinct::double precision as n,"
+            " coalesce(greatest(t.last_analyze, t.last_autoanalyze)::timestamp(0)::text, 'at some time') as at"
+            " from pg_catalog.pg_stats as s left join pg_catalog.pg_stat_all_tables as t"
+            " on t.schemaname = s.schemaname and t.relname = s.tablename"
             " where s.schemaname = $1 and s.tablename = $2 and s.attname = $3",
             [table.schema, table.name, definition.content.columns[0]],
         )
@@ -216,8 +252,9 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
             n = stats[0]["n"]
             distinct = n if n > 0 else -n * table.rows
             yield (
-                f"  duplicates     {max(table.rows - distinct, 0):,.0f} rows at most, by the statistics:"
-                f" about {distinct:,.0f} different texts in all tenants and buckets together"
+                f"  duplicates     perhaps {max(table.rows - distinct, 0):,.0f} rows; step 4 counts them. A guess from a"
+                f" sample that ANALYZE took ({stats[0]['at']}): about {distinct:,.0f} different texts,"
+                " letter by letter, in all tenants and buckets together"
             )
             return
     yield "  duplicates     unknown: there are no statistics of the expression; step 4 counts them"

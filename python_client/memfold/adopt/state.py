@@ -35,6 +35,7 @@ class Adoption:
     confirmed: bool
     withheld: bool
     paused: bool
+    absorbs: bool
     position: list[str] | None
     row: DictRow
 
@@ -61,6 +62,12 @@ class Adoption:
                 f"  groups resolved {row['groups_resolved']:,}, rows archived {row['rows_archived']:,}, references"
                 f" re-pointed {row['children_repointed']:,}, colliding rows archived {row['children_archived']:,}"
             )
+        if self.absorbs:
+            yield "  an INSERT of a text that is there is absorbed" + (
+                "" if self.step == 6 else " after step 6"
+            )
+        if row.get("repeats"):
+            yield f"  inserts absorbed {row['repeats']:,}, of the texts of {row['repeated_rows']:,} rows"
         if self.withheld:
             yield "  new rows get no hash while the index is built; the next run gives it to them"
         if row["last_error"]:
@@ -72,7 +79,15 @@ class Adoption:
 
 
 _ROW: LiteralString = "select * from memfold.adoptions where table_schema = $1 and table_name = $2"
-_ROWS: LiteralString = "select * from memfold.adoptions order by table_schema, table_name"
+_ROWS: LiteralString = """
+select a.*, r.repeats, r.repeated_rows
+from memfold.adoptions as a
+left join (
+    select adoption, pg_catalog.sum(repeats)::bigint as repeats, pg_catalog.count(distinct row_key) as repeated_rows
+    from memfold.adoption_repeats group by 1
+) as r on r.adoption = a.name
+order by a.table_schema, a.table_name
+"""
 _RUNNING: LiteralString = """
 select l.pid
 from pg_catalog.pg_locks as l
@@ -109,6 +124,7 @@ def _adoption(row: DictRow) -> Adoption:
         row["confirmed_at"] is not None,
         row["withheld"],
         row["paused"],
+        row["absorbs"],
         row["position"],
         row,
     )

@@ -17,7 +17,7 @@ from memfold.adopt.session import ANY, HOLDERS, NOT_SHARE_ROW_EXCLUSIVE, WRITERS
 from memfold.adopt.state import connect
 from memfold.errors import PASSING, AdoptError
 
-__all__ = ["step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
+__all__ = ["absorb", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
 
 
 def owner_of_functions(session: Session) -> str | None:
@@ -252,8 +252,20 @@ def step_6(session: Session) -> list[str]:
     with session.transaction(lock_timeout=5):
         session.run(*session.statements.find_functions(owner, grantees))
         session.run(*session.statements.insert_functions(owner, grantees))
+        if session.adoption.absorbs:
+            session.run(*session.statements.absorb_functions(owner, absorb=True))
         session.save(step=6, note=session.note(6, "ended"))
     return grantees
+
+
+def absorb(session: Session, wanted: bool) -> None:
+    """Have step 6 make the trigger absorb, or not; where it is done, at once. Replacing its function locks nothing."""
+    with session.transaction(lock_timeout=5):
+        session.save(absorbs=wanted)
+        if session.adoption.step == 6:
+            owner = owner_of_functions(session)
+            session.run(*session.statements.absorb_functions(owner, absorb=wanted))
+    session.reload()
 
 
 def _grantees(session: Session) -> list[str]:

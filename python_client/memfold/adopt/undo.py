@@ -41,7 +41,10 @@ def undo(session: Session, *, forget_it: bool = True) -> None:
 
 
 def forget(session: Session) -> None:
-    """Delete the record of the adoption; the archive stays."""
+    """Delete the record of the adoption, and what it has counted; the archive stays."""
+    session.fetch(
+        "delete from memfold.adoption_repeats where adoption = $1 returning 1 as one", [session.adoption.name]
+    )
     session.fetch(
         "delete from memfold.adoptions where table_schema = $1 and table_name = $2 returning 1 as one",
         [session.adoption.table_schema, session.adoption.table_name],

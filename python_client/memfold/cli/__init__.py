@@ -19,6 +19,7 @@ from memfold.cli import (
     _doctor,
     _export,
     _files,
+    _import,
     _judge,
     _links,
     _maintenance,
@@ -365,7 +366,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
 
 for _command in (
     _adopt.adopt,
-    _adopt.import_,
+    _import.import_,
     _calibrate.calibrate,
     _doctor.doctor,
     _export.archive,

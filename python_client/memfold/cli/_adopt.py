@@ -1,34 +1,27 @@
-"""The commands for tables that are not memfold's: adopt, import."""
+"""The commands for a table that stays where it is: adopt."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memfold import adopt as adopting
-from memfold._text import escape_line
 from memfold.adopt import Options
 from memfold.cli._shared import (
     PATH,
     F,
     dsn_option,
-    fail,
     json_option,
-    open_client,
     report,
     resolve,
     say,
     say_lines,
     show,
     show_lines,
-    table_of,
     wants_json,
 )
-from memfold.embedding import OpenAIEmbedder
-from memfold.errors import ConnectionLostError
 
 
 @click.group(invoke_without_command=False)
@@ -134,6 +127,13 @@ def _gentle_options(command: F) -> F:
     return command
 
 
+_ABSORB = click.option(
+    "--absorb/--no-absorb",
+    default=None,
+    help="After step 6: an INSERT of a text that is there succeeds without its row, and is counted. Default: it fails.",
+)
+
+
 def _gently(given: dict[str, Any]) -> Options:
     return Options(
         lock_timeout=given["lock_timeout"] / 1000,
@@ -156,8 +156,9 @@ _EXPRESSIONS = ("content", "tenant", "bucket", "created", "where")
 @_TABLE
 @_definition_options
 @_gentle_options
+@_ABSORB
 @json_option
-def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
+def adopt_plan(dsn: str | None, table: str, absorb: bool | None, **given: Any) -> None:
     """Print the SQL of all steps, and their locks.
 
     With an estimate. Changes nothing.
@@ -167,7 +168,7 @@ def adopt_plan(dsn: str | None, table: str, **given: Any) -> None:
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
-        lines = list(adopter.plan(definition, known, _gently(given)))
+        lines = list(adopter.plan(definition, known, _gently(given), absorb=absorb))
     for line in lines:
         show_lines(line)
     report({"table": table, "plan": lines})
@@ -191,7 +192,14 @@ def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any
 @click.option("--step", type=click.IntRange(1, 6), help="Only this step, which must be the next one.")
 @click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and go on after it.")
 @click.option("--dry-run", is_flag=True, help="At step 4: say what it would do, and stop.")
-@click.option("--csv", "csv", type=PATH, metavar="FILE", help="At step 4: write each row to archive there.")
+@click.option(
+    "--csv",
+    "csv",
+    type=PATH,
+    metavar="FILE",
+    help="At step 4: write each row to archive there, with the texts.",
+)
+@_ABSORB
 @json_option
 def adopt_run(
     dsn: str | None,
@@ -200,6 +208,7 @@ def adopt_run(
     confirm: bool,
     dry_run: bool,
     csv: Path | None,
+    absorb: bool | None,
     **given: Any,
 ) -> None:
     """Walk the steps that are left.
@@ -212,6 +221,7 @@ def adopt_run(
     memfold adopt run --table public.memories --content content --tenant tenant_id --created created_at
     memfold adopt run --table public.memories --step 4 --dry-run --csv duplicates.csv
     memfold adopt run --table public.memories --confirm
+    memfold adopt run --table public.memories --absorb
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)
@@ -222,14 +232,14 @@ def adopt_run(
             only=step,
             confirm=confirm,
             dry_run=dry_run,
+            absorb=absorb,
             report=csv,
             show=say_lines if wants_json() else show_lines,
         )
         report(_standing(state, None))
         if state.step == 6:
-            show(
-                f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or catch 23505."
-            )
+            then = "plainly: a text that is there is absorbed" if state.absorbs else "catch 23505"
+            show(f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or {then}.")
 
 
 @adopt.command("status")
@@ -304,94 +314,3 @@ def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None
         rows, references = adopter.undo(table, _gently(given), put_back=restore)
     report({"table": table, "rows": rows, "references": references})
     say("undone" + (f": {rows:,} rows are back, {references:,} references point to them" if restore else ""))
-
-
-@click.command("import")
-@dsn_option
-@click.option("--from", "source", metavar="DSN", help="The database of the table; default: that of memfold.")
-@click.option("--table", required=True, metavar="NAME", help="The table or view, such as public.memories.")
-@click.option(
-    "--content", required=True, metavar="EXPR", help="The text: a column, or an expression over the row."
-)
-@click.option(
-    "--tenant", required=True, metavar="EXPR", help="Whose it is; a constant is quoted: \"'acme'\"."
-)
-@click.option("--bucket", metavar="EXPR", help="Where it belongs; default: the bucket default.")
-@click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key.")
-@click.option("--created", metavar="EXPR", help="When it was observed; default: now.")
-@click.option("--where", metavar="EXPR", help="Which rows; default: all.")
-@click.option("--type", metavar="EXPR", help="The memory type; default: fact.")
-@click.option("--subject", metavar="EXPR", help="The subject.")
-@click.option("--predicate", metavar="EXPR", help="The predicate.")
-@click.option("--object", metavar="EXPR", help="The object.")
-@click.option("--session", metavar="EXPR", help="The session.")
-@click.option("--metadata", metavar="EXPR", help="A JSON object.")
-@click.option("--embedding", metavar="EXPR", help="A vector, or an array of numbers.")
-@click.option(
-    "--embedding-model", metavar="NAME", help="The model that made --embedding; it must be registered."
-)
-@click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, to embed what is new.")
-@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
-@json_option
-def import_(
-    dsn: str | None,
-    source: str | None,
-    table: str,
-    key: str | None,
-    embedding_model: str | None,
-    embed_url: str | None,
-    embed_model: str | None,
-    **given: str | None,
-) -> None:
-    """Hand in the rows of another table.
-
-    Each as one observation that names its row as its source. The table stays as it is. Rows that are refused are
-    reported, and the rest goes on; exit code 1 says that there were some. A run that was interrupted goes on where it
-    stopped: no row counts twice.
-
-    \b
-    memfold import --table public.memories --content content --tenant tenant_id --created created_at
-    memfold import --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
-    """
-    if embed_url is not None and embed_model is None:
-        raise click.UsageError("--embed-url needs --embed-model")
-    if embed_model is not None and embedding_model is not None:
-        raise click.UsageError("give --embedding or --embed-model, not both")
-    where = resolve(dsn)
-    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
-    with open_client(where, embedder) as client:
-        run = adopting.Import(
-            client,
-            where,
-            where if source is None else resolve(source),
-            table,
-            given,
-            key=key,
-            embedding_model=embedding_model,
-        )
-        try:
-            told = time.monotonic()
-            for shown, problem in run:
-                if problem is not None:
-                    say_lines(f"{escape_line(f'{run.table} {shown}')}: {problem}")
-                if time.monotonic() - told > 2:
-                    told = time.monotonic()
-                    say(f"{run.rows:,} rows" + (f" of about {run.total:,.0f}" if run.total else ""))
-        except ConnectionLostError as error:
-            fail(f"{error}\n{run.rows} rows are through. Run the same command again to go on.")
-        finally:
-            run.close()
-    show_lines(table_of(["action", "tier", "method", "rows"], run.summary()))
-    names = ("action", "tier", "method", "rows")
-    report(
-        {
-            "rows": run.rows,
-            "refused": run.errors,
-            "known": run.known,
-            "counts": [dict(zip(names, row, strict=True)) for row in run.summary()],
-        }
-    )
-    if run.known:
-        say(f"{run.known:,} of {run.rows:,} rows were in before")
-    if run.errors:
-        fail(f"{run.errors:,} of {run.rows:,} rows were refused")

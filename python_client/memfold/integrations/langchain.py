@@ -173,6 +173,12 @@ class MemfoldVectorStore(VectorStore):
         """As ``similarity_search_by_vector``."""
         return [_document(item) for item in await self._connections.arun(self._finding(embedding, k, filter))]
 
+    def similarity_search_with_score_by_vector(
+        self, embedding: list[float], k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any  # noqa: A002
+    ) -> list[tuple[Document, float]]:  # fmt: skip
+        """As ``similarity_search_by_vector``, with the cosine of each: what mem0's provider ``langchain`` calls."""
+        return _scored(self._connections.run(self._finding(embedding, k, filter)))
+
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return lambda cosine: max(cosine, 0.0)
 

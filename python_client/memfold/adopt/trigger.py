@@ -1,0 +1,135 @@
+"""The function that a table's triggers call: it hashes what is written and, if asked to, absorbs what is there already."""
+
+from __future__ import annotations
+
+from psycopg import sql
+from sqlglot import exp
+
+from memfold.adopt import expressions as x
+from memfold.adopt.expressions import Node, build, column, render, typed
+from memfold.adopt.sql_fragments import SqlFragments, composed, dollar_quoted, name_of
+
+__all__ = ["TriggerFunction"]
+
+
+class TriggerFunction(SqlFragments):
+    """One function for INSERT and UPDATE. To replace it locks nothing: so an adoption changes what writers get."""
+
+    def _path(self) -> sql.Composable:
+        return sql.SQL(", ").join(
+            name_of(one) if one != "pg_temp" else sql.SQL("pg_temp") for one in self.path
+        )
+
+    def trigger_function(self, *, withhold: bool = False, absorb: bool = False) -> str:
+        """withhold: give no hash; absorb: leave out a row whose text is there, and count it."""
+        hash_column = f"new.{render(x.name(self.hash))}"
+        if withhold:
+            body = (
+                "begin\n"
+                "    -- the unique index is being built; the row gets its hash afterwards\n"
+                f"    {hash_column} := null;\n"
+                "    return new;\n"
+                "end\n"
+            )
+        else:
+            body = (
+                "begin\n"
+                "    begin\n"
+                f"        {hash_column} := {render(self.hash_or_null('new'))};\n"
+                "    exception when others then\n"
+                f"        {hash_column} := null;  -- the writer must not fail for it\n"
+                "    end;\n"
+                "    return new;\n"
+                "end\n"
+            )
+            if absorb:
+                body = self._absorbing(body.removesuffix("    return new;\nend\n"), hash_column)
+        return composed(
+            "create or replace function memfold.{name}() returns trigger"
+            " language plpgsql security definer set search_path = {path} as {body}",
+            name=name_of(f"fill_{self.of.name}"),
+            path=self._path(),
+            body=dollar_quoted(body),
+        )
+
+    def _absorbing(self, hashing: str, hash_column: str) -> str:
+        # FOR SHARE waits for whoever changes or deletes the row, as the unique index would: what it says may be gone then.
+        return (
+            "#variable_conflict use_column\n"
+            "declare\n"
+            "    v_kept jsonb;\n"
+            "    v_known boolean;\n"
+            f"{hashing}"
+            "    -- what others commit is seen by the next statement only in READ COMMITTED; else the unique index decides\n"
+            f"    if {hash_column} is null or current_setting('transaction_isolation') <> 'read committed' then\n"
+            "        return new;\n"
+            "    end if;\n"
+            "    -- once more after the claim: whoever inserts the same text at the same time is through then\n"
+            "    for v_try in 1..2 loop\n"
+            "        if tg_op = 'INSERT' then\n"
+            f"            {render(self._held())}\n"
+            "            into v_kept, v_known;\n"
+            "            if found then\n"
+            "                -- a row of this key is there too: ON CONFLICT is for it, or the error of its own\n"
+            "                if v_known then\n"
+            "                    return new;\n"
+            "                end if;\n"
+            f"                perform {render(self._counted())};\n"
+            "                return null;\n"
+            "            end if;\n"
+            "        end if;\n"
+            "        if v_try = 1 then\n"
+            f"            perform {render(self._claimed())};\n"
+            "        end if;\n"
+            "    end loop;\n"
+            "    return new;\n"
+            "end\n"
+        )
+
+    def _held(self) -> Node:
+        """The key of the row that holds the text of the new one, and whether a row of the new one's key is there."""
+        # The hash first: an expression may fail on rows that have none.
+        same: list[tuple[Node, Node]] = [(column(self.hash, "t"), column(self.hash, "new"))]
+        same += [(one.on("t"), one.on("new")) for one in self.of.scope]
+        keys = [(column(one, "k"), column(one, "new")) for one in self.of.key]
+        return build(
+            "select KEY, exists (select 1 from T as k where K) from T as t where C for share of t",
+            KEY=exp.Anonymous(
+                this="jsonb_build_object",
+                expressions=[
+                    part for one in self.of.key for part in (x.text(one), x.as_text(column(one, "t")))
+                ],
+            ),
+            T=self.table,
+            K=x.conjunction([exp.EQ(this=one, expression=other) for one, other in keys]),
+            C=x.conjunction([exp.EQ(this=one, expression=other) for one, other in same]),
+        )
+
+    def _counted(self) -> Node:
+        return build(
+            "memfold_internal._adopted_repeat(NAME, KEPT)",
+            NAME=x.text(self.of.name),
+            KEPT=exp.column("v_kept"),
+        )
+
+    def _claimed(self) -> Node:
+        scope = [x.as_text(one.on("new")) for one in self.of.scope]
+        return build(
+            "memfold_internal._adopted_claim(NAME, SCOPE, H)",
+            NAME=x.text(self.of.name),
+            SCOPE=typed(exp.Array(expressions=scope), "text[]"),
+            H=column(self.hash, "new"),
+        )
+
+    def absorb_functions(self, owner: str | None, *, absorb: bool) -> list[str]:
+        """The function that absorbs, or does no longer; owner: who it belongs to, where that is another role."""
+        made = [self.trigger_function(absorb=absorb)]
+        if absorb and owner is not None:
+            made.append(
+                composed(
+                    "grant execute on function memfold_internal._adopted_claim(text, text[], bytea),"
+                    " memfold_internal._adopted_repeat(text, jsonb) to {owner}",
+                    owner=name_of(owner),
+                )
+            )
+        return made
