@@ -350,6 +350,7 @@ VIEWS: dict[str, list[str]] = {
         "join memories as m on m.tenant_id = t.tenant_id and m.memory_id = t.memory_id\n"
         "where t.tenant_id = 'acme' and t.observations > 1 order by t.memory_id",
     ],
+    "metrics": ["select open_judgements, dead_judgements, pending_embeddings, plain_rows from metrics"],
     "dedup_stats": [
         "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated,\n"
         "    open_judgements, fold_rate, warning\n"

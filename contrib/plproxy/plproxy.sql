@@ -1208,8 +1208,8 @@ as $$
     select * from memfold.find_similar("embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
-'The active memories of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
+one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
 with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
 well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
@@ -1601,7 +1601,7 @@ options have an interval for them, once each time that it has passed); not by de
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed). Raises MF001 to MF003, MF022.';
+status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 

@@ -184,7 +184,8 @@ def test_definers_are_the_write_api(db: DB) -> None:
         "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "drop_embeddings",
         "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
-        "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_claim", "_adopted_hash", "_adopted_repeat", "_believed_memories",
+        "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_claim", "_adopted_hash",
+        "_adopted_repeat", "_believed_memories",
         "_explain_pair",
         "_rehash_batch", "_rehash_begin", "_rehash_end", "_take_up_batch", "_veto_reasons",
     } | QUEUES  # fmt: skip

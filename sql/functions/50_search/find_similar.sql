@@ -85,8 +85,8 @@ grant execute on function memfold.find_similar(
 comment on function memfold.find_similar(
     vector, text, text, text, double precision, text, text, text, bigint
 ) is
-'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector, one row each,
-nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
+'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
+one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
 100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
 with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
 well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
