@@ -44,7 +44,7 @@ PLAIN = {
     "policies.rehash_from_canonicalizer",
     "policies.rehash_from_key_fields",
     "policies.rehash_from_metadata_keys", "policies.scope", "policies.segmenter",
-    "predicates.cardinality", "predicates.conflict",
+    "predicates.cardinality", "predicates.conflict", "antonyms.kind",
     "runs.actor", "runs.kind", "runs.report", "runs.status",
 }  # fmt: skip
 
@@ -119,7 +119,7 @@ def populate(db: DB, side: Side) -> None:
         )
     db.execute(
         "insert into memfold.memory_event_sums values"
-        " (%s, gen_random_uuid(), gen_random_uuid(), 1, 1, 0, 0.5, 0.5, now(), now(), false, '{}')",
+        " (%s, gen_random_uuid(), gen_random_uuid(), 1, 1, 0, 0.5, 0.5, now(), now(), false, false, '{}')",
         [tenant],
     )
     first = told("prefers dark mode", idempotency_key=say("key"), **vector(1.0))
@@ -517,7 +517,7 @@ NEUTRAL: dict[str, Any] = {
     "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s",
     "_rehash_batch.batch_size": 10, "_is_undoable.action": "merged", "tier": 2, "observation": False,
     "_is_unmeasured.merge_threshold": 0.92, "_is_unmeasured.judge_threshold": 0.85, "text_search": "simple",
-    "_take_up_batch.kind": "subject", "of_tenant": "x", "of_bucket": "x",
+    "_take_up_batch.kind": "subject", "as_of": None, "known_at": None, "of_tenant": "x", "of_bucket": "x",
     "capitals": "A", "fold_from": "A", "fold_to": "a", "_vector_index_name.model": "m", "words": ["tea"],
     "_veto_reasons.a": "one", "_veto_reasons.b": "two", "_vector_index.model": "m",
 }  # fmt: skip

@@ -561,8 +561,8 @@ begin
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
-            'undo_calibration', 'create_vector_index', 'drop_vector_index', '_rehash_end', '_claim_all_tenants',
-            '_retry_all_tenants', '_tenants'
+            'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
+            '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             'set_policy', 'set_options', 'set_predicate', 'erase_tenant', 'import_bucket', 'rehash_begin'

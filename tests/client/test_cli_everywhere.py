@@ -61,6 +61,7 @@ COMMANDS: dict[str, list[str]] = {
     "status": [],
     "sweep": ["--tenant", "t", "--dry-run"],
     "undo": [ID, "--tenant", "t"],
+    "uninstall": ["--drop", "x"],
     "web": ["--port", "0"],
 }
 WITHOUT_DATABASE = {"up", "down"}
@@ -188,7 +189,7 @@ def test_json_is_one_document_and_nothing_else(db: DB, dsn: str, files: dict[str
         assert result.stdout == ""
         assert "Error: " in result.stderr
     fails = {"adopt pause", "adopt plan", "adopt run", "adopt undo", "approve", "calibrate", "explain", "import",
-             "restore", "undo"}  # fmt: skip
+             "restore", "undo", "uninstall"}  # fmt: skip
     assert (result.exit_code != 0) == (command in fails), result.output
 
 

@@ -146,6 +146,7 @@ def test_every_command_that_prints_what_is_stored(
     run("approve", run_id, *here)
     run("undo", "--run", run_id, *here, "--reason", HOSTILE)
     run("sweep", *there, "--model", MODEL)
+    run("links", *there)
 
     # models
     texts = [row[0] for row in db.execute("select content from memfold.memories").fetchall()]

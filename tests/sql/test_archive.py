@@ -85,7 +85,7 @@ def test_random_sequences(db: DB) -> None:
     counts.clear()
     archiving(
         db,
-        int(os.environ.get("MEMFOLD_SEQUENCES", "25")),
+        int(os.environ.get("MEMFOLD_SEQUENCES", "60")),
         int(os.environ.get("MEMFOLD_STEPS", "30")),
         int(os.environ.get("MEMFOLD_SEED", "1")),
     )

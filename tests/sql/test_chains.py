@@ -140,7 +140,8 @@ def test_a_chain_of_replacements(db: DB) -> None:
 
 def test_words_that_slide(db: DB) -> None:
     """Preset robotics: ten words, one of them another each time. Jaccard 9/11 to the last one, 8/12 to the one before."""
-    db.execute("select set_policy('acme', preset => 'robotics')")
+    # words of no language, which the guard would ask about
+    db.execute("select set_policy('acme', preset => 'robotics', guard => 'off')")
     names = [f"w{chr(97 + i)}x" for i in range(24)]
     shown: dict[UUID | None, set[str]] = {}
     for i in range(15):

@@ -87,7 +87,7 @@ insert into memfold.memory_tokens values ('t', 'b', 'word', memfold_internal._ne
 insert into memfold.memory_events_archive
 select (jsonb_populate_record(null::memfold.memory_events_archive, to_jsonb(e))).* from memfold.memory_events as e;
 insert into memfold.memory_event_sums
-values ('t', memfold_internal._new_id(), memfold_internal._new_id(), 1, 1, 0, 0.5, 0.5, now(), now(), false, '{}');
+values ('t', memfold_internal._new_id(), memfold_internal._new_id(), 1, 1, 0, 0.5, 0.5, now(), now(), false, false, '{}');
 insert into memfold.archive_positions values ('t', null, memfold_internal._new_id());
 insert into memfold.labelled_pairs (tenant_id, content_a, content_b, label, origin)
 values ('t', 'a', 'b', 'distinct', 'import');

@@ -405,7 +405,8 @@ def test_named_buckets_are_found_by_indexes(db: DB, app: Connect) -> None:
 
     for more in ({}, {"query_embedding": "[1,0,0,0]", "embedding_model": "m"}):
         pages = min(searched(**more)[1] for _ in range(3))
-        assert pages < 50 * 60, pages
+        # of each bucket its index, and of what is found the memory, its vector and its counters (validity)
+        assert pages < 50 * 80, pages
 
 
 # Conditions on metadata ------------------------------------------------------------------------------------------

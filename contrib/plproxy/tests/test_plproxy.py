@@ -419,6 +419,8 @@ def test_settings_of_the_session_change_no_argument(routed: Routed) -> None:
         known = "select content_hash from memfold.known_memory(%s, %s)"
         shard.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         assert one(db, known, "été", tenant) == one(shard, known, "ÉTÉ", tenant)
+        # an answer about the other text would be JSON in latin1, which psycopg takes for UTF-8
+        db.execute("select memfold.set_policy(%s, guard => 'off')", [tenant])
         ingest(db, "Ete", tenant_id=tenant, **vector(0.25))
         db.execute("select memfold.set_options(%s, decay_interval => '1 day 2 hours')", [tenant])
         assert one(

@@ -12,13 +12,13 @@ from memfold.cli._shared import dsn_option, json_option, report, resolve, say
 @dsn_option
 @click.option(
     "--drop",
-    "database",
+    "name",
     metavar="DATABASE",
     required=True,
     help="The name of the database, as a confirmation.",
 )
 @json_option
-def uninstall_command(dsn: str | None, database: str) -> None:
+def uninstall_command(dsn: str | None, name: str) -> None:
     """Drop memfold and every memory from a database.
 
     Its schemas or its extension, jobs of pg_cron, its place in search_path, and the roles where no other database of the
@@ -28,7 +28,7 @@ def uninstall_command(dsn: str | None, database: str) -> None:
     \b
     memfold uninstall --dsn postgresql://owner@db.example.com/agents --drop agents
     """
-    removed = uninstall(resolve(dsn), database=database)
+    removed = uninstall(resolve(dsn), database=name)
     report(
         {"database": removed.database, "roles": list(removed.roles), "kept_roles": list(removed.kept_roles)}
     )

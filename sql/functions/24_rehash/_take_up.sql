@@ -136,13 +136,16 @@ comment on function memfold_internal._take_up(text, text, text, text, uuid, bigi
 create or replace function memfold_internal._note_taken_up(tenant_id text, run_id uuid, texts bigint, is_done boolean) returns void
 language plpgsql volatile
 as $$
+declare
+    -- not in the UPDATE: to Citus none may call what is volatile
+    v_now constant timestamptz := clock_timestamp();
 begin
     update memfold.runs as r
     set report = r.report || pg_catalog.jsonb_build_object('texts', coalesce((r.report ->> 'texts')::bigint, 0) + texts, 'merged', (
             select count(*) from memfold.memory_events as e
             where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'merged'
         )),
-        status = case when is_done then 'done' else r.status end, ended_at = case when is_done then clock_timestamp() end
+        status = case when is_done then 'done' else r.status end, ended_at = case when is_done then v_now end
     where r.tenant_id = _note_taken_up.tenant_id collate "C" and r.run_id = _note_taken_up.run_id and r.status <> 'undone';
 end;
 $$;
@@ -150,7 +153,7 @@ revoke all on function memfold_internal._note_taken_up(text, uuid, bigint, boole
 comment on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) is
 'Notes in the run of a link how many texts it has taken up, and how many of them were merged by that; is_done: none is left.';
 
-create or replace function memfold_internal._told_name(m memfold.memories, kind text) returns text
+create or replace function memfold_internal._told_name(tenant_id text, memory_id uuid, own_name text, kind text) returns text
 language plpgsql stable
 as $$
 declare
@@ -158,18 +161,19 @@ declare
 begin
     select o.* into e
     from memfold.memory_events as o
-    where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation and o.memory_type is not null
+    where o.tenant_id = _told_name.tenant_id collate "C" and o.memory_id = _told_name.memory_id and o.observation
+        and o.memory_type is not null
     order by o.event_id
     limit 1;
     if not found then
-        return case when kind = 'predicate' then m.predicate else m.subject end;
+        return own_name;
     end if;
     return case when kind = 'predicate' then e.predicate else e.subject end;
 end;
 $$;
-revoke all on function memfold_internal._told_name(memfold.memories, text) from public;
-comment on function memfold_internal._told_name(memfold.memories, text) is
-'The subject, or predicate, with which a stored text first came. Of one without an observation, its own. Only reads.';
+revoke all on function memfold_internal._told_name(text, uuid, text, text) from public;
+comment on function memfold_internal._told_name(text, uuid, text, text) is
+'The subject, or predicate, with which a stored text first came. Of one without an observation, own_name. Only reads.';
 
 create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
 language plpgsql volatile
@@ -186,7 +190,9 @@ begin
                 case when kind = 'predicate' then m.subject else n.subject end as subject,
                 case when kind = 'predicate' then n.predicate else m.predicate end as predicate
             from memfold.memories as m
-            cross join lateral memfold_internal._told_name(m, kind) as t (name)
+            cross join lateral memfold_internal._told_name(
+                m.tenant_id, m.memory_id, case when kind = 'predicate' then m.predicate else m.subject end, kind
+            ) as t (name)
             cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, case when kind <> 'predicate' then t.name end,
                 case when kind = 'predicate' then t.name end, m.content) as n
             where m.tenant_id = _give_back.tenant_id collate "C" and m.bucket_id = _give_back.bucket_id collate "C"
