@@ -29,6 +29,6 @@ create type memfold.resolution as (
     run_id uuid
 );
 comment on type memfold.resolution is
-'What became of an answer. status: done; open (a side has changed: the question was queued anew, nothing was applied); obsolete
+'What became of an answer. status: done; open (a side has changed: the question was queued again, nothing was applied); obsolete
 (there is nothing to decide any more). action: merged, replaced, superseded, rejected, escalated (to a person), judged
 (both were kept) or linked; memory_id: the memory that now holds the fact; run_id: of a link its run, for undo_run().';

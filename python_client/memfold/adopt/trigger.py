@@ -53,7 +53,7 @@ class TriggerFunction(SqlFragments):
         )
 
     def _absorbing(self, hashing: str, hash_column: str) -> str:
-        # FOR SHARE waits for whoever changes or deletes the row, as the unique index would: what it says may be gone then.
+        # FOR SHARE waits for a change or deletion of the row, as the unique index would: the text may be gone then.
         return (
             "#variable_conflict use_column\n"
             "declare\n"

@@ -78,7 +78,7 @@ begin
     then
         perform memfold_internal._fail('MF065', 'the validity is empty or endless',
             pg_catalog.format('valid_from was %s, valid_until %s.', coalesce(valid_from::text, 'null'), coalesce(valid_until::text, 'null')),
-            'valid_from lies before valid_until; null, not infinity, is no bound.');
+            'valid_from must be earlier than valid_until; for no bound use null, not infinity.');
     end if;
 end;
 $$;
