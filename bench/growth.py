@@ -47,7 +47,7 @@ CALL = (
 HIT = CALL.format(embedding="")
 DECISION = CALL.format(embedding="embedding => p.embedding, embedding_model => 'bench',")
 FIND = (
-    "select memory_id, similarity from memfold.find_similar(%b, 'bench', '{tenant}', 'default', -1,"
+    "select memory_id, matched_similarity from memfold.find_similar(%b, 'bench', '{tenant}', 'default', -1,"
     f" max_results => {NEIGHBOURS})"
 )
 # A tenant beside the largest one, of a fortieth of its size: what is near is mostly the other's.
