@@ -593,8 +593,12 @@ def test_explain_memory(db: DB) -> None:
     assert error.value.sqlstate == "MF018"
 
 
-@pytest.mark.parametrize("policy", ["canonicalizer => 'exact/1'", "canonicalizer => 'code/1'", "dedup => 'off'"])
-def test_what_the_default_canonicalizer_empties_is_stored_where_the_bucket_keeps_it(db: DB, policy: str) -> None:
+@pytest.mark.parametrize(
+    "policy", ["canonicalizer => 'exact/1'", "canonicalizer => 'code/1'", "dedup => 'off'"]
+)
+def test_what_the_default_canonicalizer_empties_is_stored_where_the_bucket_keeps_it(
+    db: DB, policy: str
+) -> None:
     db.execute(f"select set_policy('acme', 'log', {policy})")
     assert ingest(db, " . ", bucket_id="log").action == "inserted"
     again = db.execute(
