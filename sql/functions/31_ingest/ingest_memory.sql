@@ -59,7 +59,7 @@ begin
         -- The default canonicalizer may leave nothing of a text that the bucket's own one keeps. One letter shows in 0.3 us that
         -- it leaves something (Latin, Cyrillic, kana, Han, Hangul; of other scripts it is computed, in 5 us).
         and (
-            content ~ '[0-9A-Za-z\u0400-\u0481\u3041-\u3096\u30A1-\u30FA\u4E00-\u9FFF\uAC00-\uD7A3]' collate "C"
+            content ~ E'[0-9A-Za-z\\u0400-\\u0481\\u3041-\\u3096\\u30A1-\\u30FA\\u4E00-\\u9FFF\\uAC00-\\uD7A3]' collate "C"
             or memfold_internal._prose_1(content) <> ''
         )
     then
