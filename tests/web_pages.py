@@ -13,11 +13,14 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import httpx2
+from psycopg.types.json import Jsonb
 
 from memfold._http import listen
+from memfold.calibrate import calibrate_pairs
 from memfold.web import Place
 from memfold.web.serving import make_server
 from tests.support import DB, ingest, model, vector
+from tests.unit.test_calibrate import APART, normal
 
 # What a browser must neither run nor obey: markup, an attribute's end, a template's, control and bidirectional characters.
 HOSTILE = (
@@ -99,6 +102,20 @@ def cluster(db: DB) -> list[UUID]:
     made.append(ingest(db, "Bob keeps a cat.", subject="Bob", predicate="p9", **vector(0.99, 2)))
     db.execute("select memfold.consolidate('acme', approval => 'person', dry_run => false)")
     return [one.memory_id for one in made if one.memory_id is not None]
+
+
+def calibrated(db: DB) -> UUID:
+    """A calibration of the model m, applied: what memfold calibrate --apply stores."""
+    made = calibrate_pairs(normal(**APART), "m")
+    row = db.execute(
+        "insert into memfold.calibrations (model, merge_threshold, judge_threshold, report, fingerprint)"
+        " values ('m', %s, %s, %s, %s) returning calibration_id",
+        [made.bands.merge, made.bands.judge, Jsonb(made.report()), made.fingerprint],
+    ).fetchone()
+    assert row is not None
+    db.execute("select memfold.apply_calibration(%s)", row)
+    found: UUID = row[0]
+    return found
 
 
 def text_of(page: str) -> str:

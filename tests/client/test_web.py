@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +15,7 @@ from memfold.web.database import resolve_tenant
 from tests.conftest import Connect
 from tests.maintenance import policy, storing
 from tests.support import DB, check, ingest, model, status, vector
-from tests.web_pages import HOSTILE, cluster, form_of, links_of, pairs, persons, served, text_of
+from tests.web_pages import HOSTILE, calibrated, cluster, form_of, links_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 
@@ -72,6 +73,40 @@ def test_all_pages_are_read_without_a_word_written_and_their_sql_gives_what_they
     assert len(seen) > 25
     assert statements > 50
     assert counts(db) == before
+
+
+def test_a_calibration_is_shown_with_its_picture_and_rates(db: DB, login: str) -> None:
+    model(db)
+    applied = calibrated(db)
+    bare = db.execute(
+        "insert into memfold.calibrations (model, merge_threshold, judge_threshold, report, fingerprint)"
+        " values ('m', 0.9, 0.8, '{}', '') returning calibration_id"
+    ).fetchone()
+    assert bare is not None
+    with served(login) as site:
+        listed = site.get("/calibrations")
+        assert [str(bare[0]), str(applied)] == re.findall(r'href="/calibrations/([^"?]+)"', listed)
+        assert text_of(listed).count("in force") == 1
+        page = site.get(f"/calibrations/{applied}")
+        shown = text_of(page)
+        drawn = re.findall(r'class="outline (\w+)" d="M0 200((?:V[\d.]+H[\d.]+){60})V200"', page)
+        assert [label for label, _ in drawn] == ["contradiction", "distinct", "duplicate"]
+        # the tallest bin fills the height, and no bin is taller
+        assert min(float(top) for _, path in drawn for top in re.findall(r"V([\d.]+)", path)) == 0
+        row = db.execute(
+            "select merge_threshold, judge_threshold, report #> '{held_out,with_guard,escalation}'"
+            " from memfold.calibrations where calibration_id = %s", [applied]
+        ).fetchone()  # fmt: skip
+        assert row is not None
+        for told in (
+            f"cosine {row[0]:.4f}",
+            f"cosine {row[1]:.4f}",
+            f"{100 * row[2]['rate']:.1f} %",
+            "(400)",
+        ):
+            assert told in shown
+        assert "<svg" not in site.get(f"/calibrations/{bare[0]}")
+        assert "there is no such calibration" in site.get(f"/calibrations/{UUID(int=7)}", 404)
 
 
 def test_a_memory_is_shown_with_its_aliases_timeline_sources_and_ledger(db: DB, login: str) -> None:

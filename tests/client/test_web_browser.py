@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 
 from tests import browser, npm
 from tests.support import DB, check, ingest, status, until, vector
-from tests.web_pages import HOSTILE, Site, cluster, pairs, persons, served
+from tests.web_pages import HOSTILE, Site, calibrated, cluster, pairs, persons, served
 
 # Where there is no browser, or no npm, the run says so (conftest.py).
 pytestmark = [
@@ -200,7 +200,8 @@ def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
         "select run_id, judgement_id from memfold.judgements where run_id is not null and member_ids is not null"
     ).fetchall()[0]
     paths = ["/queue", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets", "/runs", f"/runs/{run}",
-             "/runs/plan?kind=consolidation", "/search?q=dogs", "/nowhere"]  # fmt: skip
+             "/runs/plan?kind=consolidation", "/search?q=dogs", "/calibrations",
+             f"/calibrations/{calibrated(db)}", "/nowhere"]  # fmt: skip
     found: dict[str, Any] = {}
     with served(dsn) as site:
         enter(driver, site)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
+
+import numpy as np
 
 from memfold.calibrate.bands import Bands, Budget, Frontier, Measured, Sample, measure
 from memfold.calibrate.pairs import LABELS, Bools, Floats, Pair, groups_of
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["budget", "percentile"]
 Kind: TypeAlias = Literal["cosine", "fitted", "best"]
+
+_BINS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,22 @@ class Calibration:
             sample = sample.without_guard()
         return measure(sample, self.bands, allow_refinements=self.budget.allow_refinements)
 
+    def histogram(self) -> tuple[Floats, dict[str, list[int]]]:
+        """Edges of 60 bins of the score, and how many pairs of each label that occurs fall in each."""
+        scores = np.clip(np.where(np.isfinite(self.scores), self.scores, 0.0), -1.0, 1.0)
+        # far below the bands nothing is to be seen but the bulk of unrelated texts
+        low = min(float(np.quantile(scores, 0.005)), self.bands.judge)
+        edges = np.linspace(low, max(1.0, self.bands.merge), _BINS + 1)
+        counts = {}
+        for label in LABELS:
+            own = scores[[pair.label == label for pair in self.pairs]]
+            if len(own):
+                counts[label] = np.histogram(np.clip(own, edges[0], edges[-1]), edges)[0].tolist()
+        return edges, counts
+
     def report(self) -> dict[str, Any]:
         """Numbers, no texts."""
+        edges, counts = self.histogram()
         labels = Counter(pair.label for pair in self.pairs)
         return {
             "score": self.kind,
@@ -83,6 +101,7 @@ class Calibration:
                 "without_guard": self.measured(held_out=False, guard=False).to_json(),
             },
             "frontier": self.frontier.to_json(),
+            "histogram": {"low": float(edges[0]), "high": float(edges[-1]), "by_label": counts},
             "compared": self.compared,
             "judge": self.judged,
             "warnings": list(self.warnings),

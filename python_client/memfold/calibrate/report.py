@@ -45,18 +45,13 @@ def figure(made: Calibration) -> Any:
 
 
 def _distributions(axes: Any, made: Calibration) -> None:
-    present = [label for label in LABELS if any(pair.label == label for pair in made.pairs)]
-    scores = np.clip(np.where(np.isfinite(made.scores), made.scores, 0.0), -1.0, 1.0)
-    # far below the bands nothing is to be seen but the bulk of unrelated texts
-    low = min(float(np.quantile(scores, 0.005)), made.bands.judge)
-    edges = np.linspace(low, max(1.0, made.bands.merge), 61)
+    edges, counts = made.histogram()
     axes.axvspan(
         made.bands.judge, made.bands.merge, color="#f0e442", alpha=0.25, linewidth=0, zorder=0, label="asked"
     )
-    for label in present:
-        own = scores[[pair.label == label for pair in made.pairs]]
-        shares = np.histogram(np.clip(own, edges[0], edges[-1]), edges)[0] / len(own)
-        axes.stairs(shares, edges, color=_COLOURS[label], label=f"{label} ({len(own)})", linewidth=1.4)
+    for label, own in counts.items():
+        shares = np.array(own) / sum(own)
+        axes.stairs(shares, edges, color=_COLOURS[label], label=f"{label} ({sum(own)})", linewidth=1.4)
         axes.stairs(shares, edges, color=_COLOURS[label], alpha=0.10, fill=True)
     middle = (edges[0] + edges[-1]) / 2
     for threshold, name in ((made.bands.judge, "judge"), (made.bands.merge, "merge")):

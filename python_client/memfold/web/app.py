@@ -37,6 +37,7 @@ _STATUS: Mapping[type[MemfoldError], int] = {
     errors.JudgementNotFoundError: 404,
     errors.EventNotFoundError: 404,
     errors.RunNotFoundError: 404,
+    errors.CalibrationNotFoundError: 404,
     errors.WrongTenantError: 403,
     errors.JudgementClosedError: 409,
     errors.AlreadyUndoneError: 409,
@@ -188,6 +189,8 @@ def make_app(place: Place, csrf: str) -> Starlette:
         Route("/runs/{run_id:uuid}", made.page("run", pages.run)),
         Route("/runs/{run_id:uuid}/approve", made.action(actions.approve_run), methods=["POST"]),
         Route("/runs/{run_id:uuid}/undo", made.action(actions.undo_run), methods=["POST"]),
+        Route("/calibrations", made.page("calibrations", pages.calibrations)),
+        Route("/calibrations/{calibration_id:uuid}", made.page("calibration", pages.calibration)),
         Route("/search", made.page("search", pages.search)),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]

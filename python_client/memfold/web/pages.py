@@ -13,6 +13,7 @@ from starlette.requests import Request
 from memfold import queries
 from memfold._text import describe_error
 from memfold.errors import (
+    CalibrationNotFoundError,
     InvalidArgumentError,
     JudgementNotFoundError,
     MemfoldError,
@@ -172,6 +173,21 @@ def run(session: Session, request: Request) -> Shown:
         "questions": [question_of(row) for row in waiting if row["sides"]],
         "is_undoable": found[0]["kind"] in UNDOABLE_RUNS and found[0]["status"] != "undone",
     }
+
+
+def calibrations(session: Session, request: Request) -> Shown:
+    return {"calibrations": session.rows("calibrations", statements.CALIBRATIONS, calibration_id=None)}
+
+
+def calibration(session: Session, request: Request) -> Shown:
+    calibration_id: UUID = request.path_params["calibration_id"]
+    found = session.rows("calibration", statements.CALIBRATIONS, calibration_id=calibration_id)
+    if not found:
+        raise CalibrationNotFoundError(
+            "there is no such calibration", detail=f"calibration_id was {calibration_id}."
+        )
+    report = session.rows("report", statements.CALIBRATION_REPORT, calibration_id=calibration_id)[0]["report"]
+    return {"calibration": found[0], "report": report}
 
 
 def search(session: Session, request: Request) -> Shown:

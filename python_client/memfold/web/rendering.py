@@ -53,6 +53,21 @@ def bars(values: Sequence[float], most: float, height: int = 60) -> list[tuple[i
     return [(12 * place, height - size, size) for place, size in enumerate(tall)]
 
 
+def outline(counts: Sequence[int], most: float, width: int, height: int, *, is_root: bool) -> str:
+    """A histogram as an SVG path. ``most``: the share that fills the height; ``is_root``: draw square roots of shares."""
+    total = sum(counts) or 1
+    shares = [count / total / most for count in counts]
+    tall = [height * (share**0.5 if is_root else share) for share in shares]
+    step = width / len(counts)
+    tops = "".join(f"V{height - size:.1f}H{(place + 1) * step:.1f}" for place, size in enumerate(tall))
+    return f"M0 {height}{tops}V{height}"
+
+
+def tallest(by_label: Mapping[str, Sequence[int]]) -> float:
+    """The largest share that one bin has of its class."""
+    return max((max(counts) / sum(counts) for counts in by_label.values() if sum(counts)), default=1.0)
+
+
 def link(path: str, given: Mapping[str, Any]) -> str:
     """A URL of this server's; what is None or empty is left out, True is a flag."""
     pairs = [
@@ -73,5 +88,5 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(time=_time, number=_number, runs=runs_of)
-    made.globals.update(marked=marked, bars=bars, count_of=count_of)
+    made.globals.update(marked=marked, bars=bars, count_of=count_of, outline=outline, tallest=tallest)
     return made

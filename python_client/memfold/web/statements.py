@@ -139,3 +139,17 @@ where j.tenant_id = %(tenant_id)s and j.judgement_id = any(array(
 order by j.judgement_id
 """
 )
+
+# The newest; in force is the one that its model's row names.
+CALIBRATIONS = """
+select c.calibration_id, c.model, c.method, c.score is not null as is_fitted, c.merge_threshold, c.judge_threshold,
+    c.candidate_threshold, c.created_at, c.created_by, m.model is not null as is_in_force
+from memfold.calibrations as c
+left join memfold.embedding_models as m on m.model = c.model and m.calibration_id = c.calibration_id
+where %(calibration_id)s::uuid is null or c.calibration_id = %(calibration_id)s
+order by c.calibration_id desc
+limit 100
+"""
+CALIBRATION_REPORT = """
+select report from memfold.calibrations where calibration_id = %(calibration_id)s
+"""
