@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,12 @@ select memfold.set_predicate('lives_in', '{tenant}');
 select memfold.set_policy('{tenant}', on_ambiguous => 'review');
 select memfold.set_policy('{tenant}', '{pile}', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert');
 """
+# Two texts that tier 1 takes for one are no pair for tier 2.
+DISTINCT_TEXTS = "select memfold.canonicalize(%s, 'prose/1') <> memfold.canonicalize(%s, 'prose/1')"
+CALIBRATE = (
+    "calibrate", MODEL, "--tenant", TENANT, "--score", "fitted", "--floor", "0.5",
+    "--max-false-merge", "0.02", "--max-false-keep", "0.2",
+)  # fmt: skip
 MERGED = """
 select memory_id from memfold.memory_audit
 where tenant_id = %s and status = 'active'
@@ -62,6 +69,20 @@ def fill(dsn: str) -> None:
         db.execute("select memfold.set_policy(%s, %s, preset => 'three_tier')", [TENANT, PILE])
 
 
+def calibrate(dsn: str) -> None:
+    """A calibration from the labelled pairs of the tests."""
+    pairs = TO / "pairs.jsonl"
+    with psycopg.connect(dsn) as db, pairs.open("w") as written:
+        for line in (ROOT / "tests" / "data" / "memory_pairs.jsonl").read_text().splitlines():
+            pair = json.loads(line)
+            if db.execute(DISTINCT_TEXTS, [pair["a"], pair["b"]]).fetchone() == (True,):
+                written.write(json.dumps({name: pair[name] for name in ("a", "b", "label", "cosine")}) + "\n")
+    subprocess.run(
+        [Path(sys.executable).with_name("memfold"), *CALIBRATE, "--dsn", dsn, "--pairs", pairs], check=True
+    )
+    pairs.unlink()
+
+
 def take(driver: webdriver.Chrome, name: str, most: int = 800) -> None:
     """The page from its top, as far as it goes, in few colours: a picture of some kilobytes."""
     width, height = driver.execute_script(
@@ -76,6 +97,7 @@ def take(driver: webdriver.Chrome, name: str, most: int = 800) -> None:
 def main(dsn: str) -> None:
     TO.mkdir(exist_ok=True)
     fill(dsn)
+    calibrate(dsn)
     with psycopg.connect(dsn) as db:
         row = db.execute(MERGED, [TENANT]).fetchone()
     assert row is not None  # noqa: S101 (the demo merges)
@@ -95,6 +117,10 @@ def main(dsn: str) -> None:
         until(lambda: "plan" not in driver.current_url, "the run is done")
         driver.get(driver.current_url)
         take(driver, "run", 620)
+        driver.get(f"{site.url}/calibrations")
+        driver.find_element(By.CSS_SELECTOR, "main th a").click()
+        until(lambda: "calibrations/" in driver.current_url, "the calibration is shown")
+        take(driver, "calibration", 1060)
     for picture in sorted(TO.glob("*.png")):
         print(f"{picture.relative_to(ROOT)}: {picture.stat().st_size:,} bytes")
 
