@@ -30,7 +30,7 @@ from tests import servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
-EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "server", "web")
+EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "otel", "server", "web")
 # Of frameworks, which are not in "all".
 FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
 # Too large to be installed for every run: tests/conftest.py.
@@ -291,6 +291,7 @@ PROGRAMS = {
     "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.admin import server; print(server.bindir())",
+    "otel": "from memfold import tracing; tracing.enable()\nwith tracing.span('x') as made: print(made.is_recording())",
     "web": "from memfold.web import Place, make_app; print(len(make_app(Place('dbname=x'), 'csrf').routes))",
 }
 

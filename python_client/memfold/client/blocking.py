@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
@@ -121,11 +122,13 @@ class Memfold(NameCalls):
                 try:
                     following = next(taken, [])
                     missing = self._drive(batches.look_up(following))
-                    storing = thread.submit(self._drive, batches.store(entries))
+                    storing = thread.submit(copy_context().run, self._drive, batches.store(entries))
                     self._drive(batches.embed(missing))
                 except Exception as error:  # raised in its place: after this batch
                     failed = error
-                yield from (storing or thread.submit(self._drive, batches.store(entries))).result()
+                yield from (
+                    storing or thread.submit(copy_context().run, self._drive, batches.store(entries))
+                ).result()
                 if failed is not None:
                     raise failed
                 entries = following

@@ -12,7 +12,8 @@ from typing import Any, LiteralString, Self, TypeVar
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from memfold.client.driving import Client, ask, asked, background, together
+from memfold import tracing
+from memfold.client.driving import Client, ask, asked, background, together, traced
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
 from memfold.client.transactions import hearing, transact
 from memfold.embedding.embedders import is_async
@@ -49,18 +50,21 @@ class BlockingDriver(Client):
         return self._drive(self._core.query(statement, tenant_id))
 
     def _drive(self, steps: Steps[T]) -> T:
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    outcome = self._apply_verdict(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        with tracing.span(tracing.name_of(steps)) as span:
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        with traced(step):
+                            outcome = self._apply_verdict(step)
+                    except Exception as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(outcome)
+            except StopIteration as end:
+                result: T = end.value
+                span.set_attributes(tracing.decision(result))
+                return result
 
     def _apply_verdict(self, step: Step) -> Any:
         match step:

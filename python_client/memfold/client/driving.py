@@ -7,11 +7,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from memfold import tracing
 from memfold._dsn import read_dsn
 from memfold.client.core import Core
-from memfold.client.steps import Ask, Step, Steps, Together
+from memfold.client.steps import Ask, Embed, Step, Steps, Together, Transact
 from memfold.embedding import EmbedderProtocol
 from memfold.judging import Answer, Judge, protocol
 
@@ -73,18 +75,32 @@ async def asked(core: Core, step: Ask, carry_out: Callable[[Step], Awaitable[Any
 
 
 async def run(steps: Steps[T], carry_out: Callable[[Step], Awaitable[Any]]) -> T:
-    try:
-        step = next(steps)
-        while True:
-            try:
-                outcome = await carry_out(step)
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(outcome)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+    with tracing.span(tracing.name_of(steps)) as span:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    with traced(step):
+                        outcome = await carry_out(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            span.set_attributes(tracing.decision(result))
+            return result
+
+
+def traced(step: Step) -> AbstractContextManager[object]:
+    """A span of one step. A question has its own, where the judge is asked; of pauses and groups nothing is told."""
+    match step:
+        case Transact():
+            return tracing.span("transact")
+        case Embed():
+            return tracing.span("embed", **{"memfold.texts": len(step.texts)})
+        case _:
+            return contextlib.nullcontext()
 
 
 async def together(step: Together, carry_out: Callable[[Step], Awaitable[Any]]) -> list[Any]:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, LiteralString, TypeAlias
 from uuid import UUID
 
-from memfold import queries
+from memfold import queries, tracing
 from memfold._checks import check_text, checked_number
 from memfold._retry import MAX_RETRY_AFTER
 from memfold._text import sanitize_text
@@ -63,8 +63,11 @@ async def ask(judge: Judge, question: Question, seconds: float) -> Answer:
     """The judge's answer, in time or not at all. Raises what the judge raised, and JudgeError after so many seconds."""
     deadline = asyncio.timeout(seconds)
     try:
-        async with deadline:
-            return await judge.judge(question)
+        with tracing.span("ask", **{"memfold.kind": question.kind}) as span:
+            async with deadline:
+                answer = await judge.judge(question)
+            span.set_attributes({"memfold.verdict": answer.verdict})
+            return answer
     except TimeoutError as error:
         if deadline.expired():
             shown = f"{seconds:.3g}" if seconds < 1000 else f"{seconds:.0f}"
