@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling
 
 .DEFAULT_GOAL := all
-.PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
+.PHONY: all docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ uninstall:
 	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(BUILT)
 
 clean: ## remove what make made
-	rm -rf $(VENV) .venv-demo $(EXTENSION)--*.sql .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist plpython/dist
+	rm -rf $(VENV) .venv-demo $(EXTENSION)--*.sql site .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist plpython/dist
 
 endif
 
@@ -163,6 +163,9 @@ lint-format:
 	$(PY) -m ruff format --check .
 lint-spelling:
 	$(PY) -m codespell_lib
+
+docs: setup ## build the site of the docs into site/, links checked
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 # What only the bench needs is not in the way of who wants to test.
 bench: setup ## measure, on the embedded server

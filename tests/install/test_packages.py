@@ -221,7 +221,7 @@ def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
     own = [Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", said, re.M)]
     assert sorted(one.name for one in own if is_asked(one, set())) == ["pgvector", "psycopg"]
     extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
-    assert extras == {*EXTRAS, *FRAMEWORKS, "all", "bench", "lint", "test"}
+    assert extras == {*EXTRAS, *FRAMEWORKS, "all", "bench", "docs", "lint", "test"}
     # hatchling writes out what an extra takes from others
     asked = {
         extra: {

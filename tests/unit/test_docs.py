@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ROOT / "sql" / "functions"
 # What is not this repository's, and what make and the tools leave behind.
-FOREIGN = {"node_modules", "dist", "build"}
+FOREIGN = {"node_modules", "dist", "build", "site"}
 
 
 def pages() -> list[str]:
