@@ -25,7 +25,7 @@ STAMP     := $(VENV)/$(MADE_FOR)
 DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
 # The goals of `make lint`, what takes longest first.
-LINT      := lint-sql lint-types lint-style lint-format lint-spelling
+LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
 .PHONY: all help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
@@ -163,6 +163,9 @@ lint-format:
 	$(PY) -m ruff format --check .
 lint-spelling:
 	$(PY) -m codespell_lib
+# Phrases too, which codespell cannot find.
+lint-words:
+	$(PY) tools/check_words.py
 
 # What only the bench needs is not in the way of who wants to test.
 bench: setup ## measure, on the embedded server

@@ -115,7 +115,7 @@ class Kind:
     name: str
     bare: dict[str, str]
     make: Callable[[int], list[Candidate]]
-    # the least ratio of the better way in to each bare statement, and to our own single calls in a pipeline
+    # the least ratio of the faster variant to each bare statement, and to our own single calls in a pipeline
     floors: dict[str, float] = field(default_factory=dict)
     pipeline: float = 5
 

@@ -95,7 +95,7 @@ class Server:
         return connection
 
     def create(self, database: str, template: str = "template1") -> None:
-        """Make a database, anew if need be."""
+        """Make a database; one of that name is replaced."""
         with self.connect() as connection:
             name = sql.Identifier(database)
             connection.execute(sql.SQL("drop database if exists {}").format(name))

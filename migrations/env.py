@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 SQL = Path(__file__).parents[1] / "sql"
-# Nobody who uses the database shall queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
+# Nobody who uses the database must queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
 # deadlocks after a second: before that, the upgrade is to be the one that gives way.
 LOCK_TIMEOUT = "300ms"
 PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds

@@ -357,7 +357,7 @@ def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing:
 
 
 class Load:
-    """Writers of one fact, and who changes it meanwhile; what they were told is refused is no fault."""
+    """Writers of one fact, and who changes it at the same time; what they were told is refused is no fault."""
 
     def __init__(self, connect: Callable[[], DB], until: float) -> None:
         self.connect, self.until = connect, until
@@ -387,7 +387,7 @@ class Load:
                     except (psycopg.errors.SerializationFailure, psycopg.OperationalError):
                         pass
                     except psycopg.Error as error:
-                        # what a person undid, or erased, meanwhile
+                        # what a person undid, or erased, since
                         if not (error.sqlstate or "").startswith("MF"):
                             raise
             except BaseException as error:  # handed to the test

@@ -1,4 +1,4 @@
-"""What the catalog must say: both ways in give the same schema, and the rules that hold for every object."""
+"""What the catalog must say: both installation methods create the same schema, and the rules for every object."""
 
 from __future__ import annotations
 

@@ -667,7 +667,7 @@ def test_a_supersession_before_others(db: DB) -> None:
     undo(db, c.event_id)
     assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
     same(db)
-    # nothing is retired by it, and a value stated anew finds its place
+    # nothing is retired by it, and a value stated again finds its place
     d = says(db, "Seat", "07-01")
     assert d.action in ("superseded", "inserted")
     same(db)
@@ -800,7 +800,7 @@ def test_another_tenants_event(db: DB, app: Any) -> None:
 
 
 def test_an_undone_contradiction_leaves_no_timeline(db: DB) -> None:
-    """The loser was stated again meanwhile: that row names the winner too, and puts it on no timeline."""
+    """The loser was stated again since: that row names the winner too, and puts it on no timeline."""
     old = ingest(db, "User likes tea", observed_at="2026-01-01")
     new = ingest(db, "User likes coffee", observed_at="2026-01-02")
     row = db.execute(

@@ -324,7 +324,7 @@ class Cluster:
                     where = shlex.quote(str(self.home))
                     raise ServerError(
                         f"the server in {self.home} does not answer: {error}",
-                        f"Start it anew: memfold down --data {where}; memfold up --data {where}",
+                        f"Restart it: memfold down --data {where}; memfold up --data {where}",
                     ) from error
             time.sleep(0.05)
 

@@ -221,17 +221,17 @@ class Session:
         )
 
     def reload(self) -> None:
-        """Read the state anew."""
+        """Read the state again."""
         found = load_adoption(self.connection, self.adoption.table_schema, self.adoption.table_name)
         if found is None:
-            raise AdoptError("the adoption was undone meanwhile")
+            raise AdoptError("the adoption has been undone")
         self.adoption = found
 
     def save(self, **columns: Any) -> DictRow:
         """Write columns of the state, within whatever transaction is open. add_...: what is added to a counter."""
         found = self.fetch(*self.saving(**columns))
         if not found:
-            raise AdoptError("the adoption was undone meanwhile")
+            raise AdoptError("the adoption has been undone")
         return found[0]
 
     def saving(self, **columns: Any) -> tuple[str, Sequence[Any]]:

@@ -92,7 +92,7 @@ class Vectors(Sending):
                     "" if self._has_embedded else _NEVER_EMBEDDED,
                 )
                 return [None]
-        # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
+        # One text may have spoilt the batch: the others must not wait for it. After two the embedder counts
         # as down.
         made: list[VectorBinary | None] = []
         for text in texts:

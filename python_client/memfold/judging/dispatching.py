@@ -162,7 +162,7 @@ class Dispatcher(Writer):
                 continue  # its lease ended while its answer could not be written
             try:
                 self._ready.append(Claimed(Question.from_row(row), began + self._lease))
-            except Exception as error:  # what this release cannot read shall not stop the others
+            except Exception as error:  # what this release cannot read must not stop the others
                 logger.exception("cannot read judgement=%s tenant=%s", judgement_id, tenant_id)
                 self._settle_later(judgement_id, self._fail(judgement_id, tenant_id, describe_error(error)))
         self._start_calls()

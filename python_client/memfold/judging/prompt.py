@@ -212,7 +212,7 @@ class _Escapes(dict[int, str]):
         # json.dumps knows how to write what lies beyond \uFFFF.
         escaped = f"\\u{code:04x}" if code < 0x10000 else json.dumps(char)[1:-1]
         made = char if plain else escaped
-        # Enough for what people write; a text of every character there is shall not stay in memory.
+        # Enough for what people write; a text of every character there is must not stay in memory.
         if len(self) < 20_000:
             self[code] = made
         return made

@@ -288,7 +288,7 @@ language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set status = 'obsolete', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold_internal._clock()
+    set status = 'obsolete', reason = 'one of its memories was merged: asked again about what is left', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     perform memfold_internal._close_parts(j, '{}', '{}');
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));

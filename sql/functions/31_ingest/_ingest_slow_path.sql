@@ -59,7 +59,7 @@ row for long (55P03; the caller has _fail_busy() for that).';
 
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
--- an array of turns tempts the planner to plan anew, which takes longer than the statement does
+-- an array of turns tempts the planner to replan, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
 as $$
 declare

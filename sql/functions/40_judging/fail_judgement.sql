@@ -64,7 +64,7 @@ begin
     set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    -- where that was not foreseen (the policy has changed meanwhile), maintenance does it, under the lock
+    -- where that was not foreseen (the policy has changed since), maintenance does it, under the lock
     if v_is_locked and j.status = 'dead' and memfold_internal._falls_back(j) then
         return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'obsolete' end;
     end if;

@@ -90,7 +90,7 @@ create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
--- arrays of ids tempt the planner to plan anew
+-- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column

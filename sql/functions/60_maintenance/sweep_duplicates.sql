@@ -312,7 +312,7 @@ begin
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 null, null, null);
-            -- what has changed meanwhile is for a later sweep
+            -- what has changed since is for a later sweep
             for i in 1..cardinality(v_places) loop
                 if i <> all(v_done) then
                     v_actions[v_places[i]] := null;
@@ -359,7 +359,7 @@ create or replace function memfold.duplicate_pairs(
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- arrays of unknown size look dear: compiling the plan takes seconds
+-- arrays of unknown size look expensive: compiling the plan takes seconds
 set jit = off
 as $$
 #variable_conflict use_column

@@ -45,7 +45,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
-'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived again without
 them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
