@@ -341,8 +341,8 @@ def main() -> int:
         db.execute(sql.SQL("create database {}").format(name))
     dsn = make_conninfo(server, dbname=DATABASE)
     migrate.install(dsn)
-    heads = ["library", "rows written", "archived", "live", "of them added during adoption",
-             "conflicts during adoption", "seconds", "slowest add, ms", "of 1,000 texts rows", "absorbed", "seconds"]  # fmt: skip
+    heads = ["library", "rows written", "archived", "live", "of them added since", "conflicts",
+             "seconds", "slowest add, ms", "of 1,000 texts rows", "absorbed", "seconds"]  # fmt: skip
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(ask(dsn, make) for make in (Mem0, Langchain))]
     printed = "\n".join("| " + " | ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in line) + " |"
                         for line in lines)  # fmt: skip

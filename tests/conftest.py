@@ -3,8 +3,8 @@
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
 one as CREATE EXTENSION does. Tests marked ``core`` run with the other installation method as well. ``--everywhere``
 runs the whole suite on all, but for tests that say that another method (``each_server``) or another server
-(``one_server``) would show
-nothing more: those install memfold themselves, or are about Python. What an upgrade does: tests/install/test_upgrade.py.
+(``one_server``) would show nothing more: those install memfold themselves, or are about Python. What an upgrade does:
+tests/install/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ ELSEWHERE: list[elsewhere.Place] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--everywhere", action="store_true", help="run the whole suite on every server, with both installation methods"
+        "--everywhere",
+        action="store_true",
+        help="run the whole suite on every server, with both installation methods",
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
     parser.addoption("--plproxy", action="store_true", help="run the suite through a router over two servers")

@@ -42,7 +42,9 @@ _ALLOWED = (
     ("tests/chat_server.py", "should|now", "what people write to a judge"),
 )
 _BETWEEN = r"(?:\s|--|#)+"
-_FOUND = re.compile(r"\b(?:" + "|".join(word.replace(" ", _BETWEEN) for word in WORDS) + r")\b", re.IGNORECASE)
+_FOUND = re.compile(
+    r"\b(?:" + "|".join(word.replace(" ", _BETWEEN) for word in WORDS) + r")\b", re.IGNORECASE
+)
 _CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -72,14 +74,20 @@ def _hits(name: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _instead(found: str) -> str:
-    return next(new for old, new in WORDS.items() if re.fullmatch(old.replace(" ", _BETWEEN), found, re.IGNORECASE))
+    return next(
+        new for old, new in WORDS.items() if re.fullmatch(old.replace(" ", _BETWEEN), found, re.IGNORECASE)
+    )
 
 
 def main() -> int:
     """Print the hits; fail if there are any."""
     everything = "--all" in sys.argv[1:]
     listed = subprocess.run(
-        ["git", "ls-files", "*.md", "*.py", "*.sql", "Makefile"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.md", "*.py", "*.sql", "Makefile"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     count = 0
     for name in listed.stdout.splitlines():

@@ -138,8 +138,8 @@ def fill(
     """Embed what has a vector of the model ``old`` and none of ``new``, for one tenant or all (as the owner).
 
     Nothing is compared, merged or asked. What is written during the run is caught up with, as far as
-    it goes: ``missing`` says what came after. A model that nobody has registered is, if the role may, with default thresholds: calibrate it
-    before anybody uses it. ``told`` hears of each batch.
+    it goes: ``missing`` says what came after. A model that nobody has registered is registered with default thresholds, if
+    the role may: calibrate it before anybody uses it. ``told`` hears of each batch.
     """
     if is_async(embedder):
         raise TypeError("a coroutine function cannot be awaited here: give a plain one")
