@@ -24,7 +24,7 @@ FACTS = 4_000
 SUBJECTS = 1_000
 DIMENSIONS = 384
 
-# The same columns as memfold's, with what the functions would make of a row: whoever writes these statements has the
+# The same columns as memfold's, with what the functions would make of a row: a client that writes these statements has the
 # hashes, keys and ids already.
 TABLES = """
 create unlogged table bench.rows (

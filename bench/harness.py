@@ -247,7 +247,7 @@ def cpu(
 
 @dataclass
 class Report:
-    """The answer to one question: tables and plots for the reader, every single round for whoever doubts them."""
+    """The answer to one question: tables and plots for the reader, every single round for those who doubt them."""
 
     question: str
     title: str

@@ -1,6 +1,6 @@
 """Installs memfold where no extension can be: executes the files that the extension is built of.
 
-One transaction, whoever comes first: the schema files of the revisions that are missing, then every file of
+One transaction, no matter who comes first: the schema files of the revisions that are missing, then every file of
 sql/functions/. All statements are in files under sql/; nothing here makes an object of its own but alembic's
 version table. With ``--sql``, the same statements are printed instead.
 """

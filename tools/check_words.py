@@ -27,6 +27,7 @@ WORDS = {
     "thereby": "by this, so",
     "upkeep": "maintenance",
     "ways? in": "installation method",
+    "whoever": "anyone who, no matter who, the one that",
 }
 # Data, generated and recorded files, and this one.
 _SKIPPED = re.compile(
@@ -39,6 +40,7 @@ _ALLOWED = (
     ("CHANGELOG.md", "| ", "the table of old names and new ones"),
     ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),
     ("bench/peers.py", "for way in", "code in an f-string"),
+    ("python_client/memfold/integrations/adk.py", "whoever states it again", "right: no matter who does"),
     ("tests/chat_server.py", "should|now", "what people write to a judge"),
 )
 _BETWEEN = r"(?:\s|--|#)+"

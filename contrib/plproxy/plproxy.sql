@@ -1806,7 +1806,7 @@ as $$
     select * from memfold.undo("event_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.undo(event_id uuid, tenant_id text, reason text) is
-'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
+'Takes back one event of the ledger, no matter who made it, in any order: a fold (both texts are memories of their own again, with
 every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';

@@ -94,7 +94,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
 
 
 def _registered(plpy: Any, model: str) -> int:
-    """The dimensions of a registered model: whoever may register says what this server loads."""
+    """The dimensions of a registered model: those who may register say what this server loads."""
     plan = plpy.prepare("select dimensions from memfold.embedding_models where model = $1", ["text"])
     rows = plpy.execute(plan, [model])
     if len(rows) == 0:

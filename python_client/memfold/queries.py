@@ -285,7 +285,7 @@ where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 order by tenant_id, bucket_id
 """
 
-# What came of a judgement, whoever answered it, in the words of resolve_judgement(). due: it may be claimed;
+# What came of a judgement, no matter who answered it, in the words of resolve_judgement(). due: it may be claimed;
 # successor: one of its memories has been merged since, and this judgement asks about where they lead.
 JUDGEMENT = """
 select

@@ -111,7 +111,7 @@ create table memfold.memory_counters (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
-HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here. What is
+HOT update. Aliases have a row of zeros or none. A change of a tree or its counters locks the root''s row here. What is
 observed of a root is counted beside its row where that is contended: memory_totals has the sums.';
 comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is

@@ -78,7 +78,7 @@ def recomputed(db: DB, bucket: str) -> State:
                     contested.add(side)
     rejected = {e["memory_id"] for e in in_force if e["action"] == "rejected" and e["tier"] == 3}
 
-    # whoever was stated on the slot, won it by a judge or a person, or lost it
+    # every memory that was stated on the slot, won it by a judge or a person, or lost it
     in_slot = {
         root(e["memory_id"])
         for e in in_force
@@ -102,7 +102,7 @@ def recomputed(db: DB, bucket: str) -> State:
         for e in retirements
         if e["on_timeline"] and scope(e["target_id"]) == scope(e["memory_id"]) == scope(root(e["target_id"]))
     }  # fmt: skip
-    # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
+    # timelines: a slot is one; elsewhere one that was judged against another is on one with it
     timeline: dict[UUID, Any] = {
         m: scope(m) if m in placed and texts[m]["predicate"] is not None else m for m in values if by_root[m]
     }

@@ -90,7 +90,7 @@ class Cluster:
         if not self.data.exists():
             self.account = Account.choose()
             return
-        # Whoever made the cluster goes on with it, whatever accounts have come or gone since.
+        # The account that made the cluster goes on with it, whatever accounts have come or gone since.
         found = self.data.stat()
         self.account = Account.of(found.st_uid, found.st_gid)
         if found.st_uid == 0 or os.geteuid() not in (0, found.st_uid):

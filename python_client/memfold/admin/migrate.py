@@ -233,7 +233,7 @@ def drift(dsn: str) -> list[str]:
 
     In a transaction that is rolled back, the schema steps aside and all files are executed again, so that the
     same server prints both definitions. Nobody waits for it: no table that is in use is touched. Needs the
-    rights of whoever installed memfold.
+    rights of the role that installed memfold.
     """
     try:
         with psycopg.connect(read_dsn(dsn), client_encoding="UTF8") as connection:

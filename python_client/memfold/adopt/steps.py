@@ -143,7 +143,7 @@ def _withhold(session: Session, withhold: bool) -> None:
 
 
 def _wait_for_writers(session: Session) -> None:
-    """Wait until whoever writes to the table now is through: later ones use the function as it is now."""
+    """Wait until those that write to the table now are through: later ones use the function as it is now."""
     began = told = time.monotonic()
     while True:
         # whose transaction is older than this wait

@@ -77,7 +77,7 @@ class Vectors(Sending):
     def vectors_or_none(
         self, embedder: EmbedderProtocol, texts: list[str]
     ) -> Steps[list[VectorBinary | None]]:
-        """A failing embedder costs no data: whoever gets None stores without a vector."""
+        """A failing embedder costs no data: a caller that gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
         except errors.EmbedderError:

@@ -187,7 +187,7 @@ class Dispatcher(Writer):
                 reason = _TROUBLES[self._breaker.trouble]
                 self._give_back(reason, self._breaker.pause(now))
             elif self._ready[0].until - now < self._timeout:
-                # A call could outlive the lease: whoever claims it next has time for it.
+                # A call could outlive the lease: the next to claim it has time for it.
                 self._give_back("waited too long for a free slot", 0.0, only_first=True)
             elif self._budget.left(len(self._asking), now) < 1:
                 if self._asking:

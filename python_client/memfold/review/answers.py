@@ -1,4 +1,4 @@
-"""What a person's answer does and how it is taken back, whoever shows the question: a terminal, or a page."""
+"""What a person's answer does and how it is taken back, on a terminal or on a page."""
 
 from __future__ import annotations
 

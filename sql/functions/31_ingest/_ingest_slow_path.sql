@@ -30,7 +30,7 @@ the text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The caller holds rows. Whoever waits for another one may be waited for.
+-- The caller holds rows. If it waits for another one, others may wait for it.
 set lock_timeout = '100ms'
 as $$
 declare

@@ -40,7 +40,7 @@ begin
         n.status := 'open';
         return n;
     elsif j.attempts >= 8 then
-        -- whoever had it never came back
+        -- its lease expired without an answer
         n.status := 'dead';
         n.last_error := coalesce(j.last_error, 'its worker never came back');
     else

@@ -40,7 +40,7 @@ begin
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
         v_method := case when v_group.score is null then 'vector' else 'score' end;
-        -- whoever stays comes first: the oldest, or where the newer text replaces the older the newest
+        -- the one that stays comes first: the oldest, or where the newer text replaces the older the newest
         v_ids := case v_policy.on_merge
             when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc) else v_group.ids end;
         select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),

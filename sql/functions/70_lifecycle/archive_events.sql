@@ -219,7 +219,7 @@ begin
             v_locked := v_locked || v_text.memory_id::text;
         end loop;
         if v_locked <> '{}' then
-            -- against _extend_sums(), which whoever restates calls without the scope's lock
+            -- against _extend_sums(), which a restatement calls without the scope's lock
             perform from unnest(v_locked::uuid[]) as i (id)
             join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
             order by m.memory_id
